@@ -1,0 +1,48 @@
+"""The errors a user can meet: each says what happened, where, and what to do; each knows its exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Process exit codes, the same for every command (DESIGN, Commands)."""
+
+    DONE = 0
+    ERROR = 1
+    USAGE = 2
+    CHANGES_PENDING = 3
+    TOPICS_FAILED = 4
+    GUARD_STOPPED = 5
+
+
+class TopicLedgerError(Exception):
+    """Something that ends a run; its text is shown to the user as it is, without a stack trace."""
+
+    exit_code = ExitCode.ERROR
+
+
+class UsageError(TopicLedgerError):
+    """What was asked for makes no sense as asked: nothing was read or sent."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SettingsError(UsageError):
+    """The run settings are missing, unreadable or wrong; names the file and the key."""
+
+
+class ManifestFileError(UsageError):
+    """Manifest files that can't be loaded; lists every error of every file."""
+
+
+class TableError(TopicLedgerError):
+    """A Delta table is missing, unreachable or not as its schema says; names the table."""
+
+
+class SecretError(TopicLedgerError):
+    """A secret's reference can't be resolved; names the reference, never the value."""
+
+
+class ClusterError(TopicLedgerError):
+    """A cluster can't be reached or does not answer; names the cluster and its bootstrap servers."""
