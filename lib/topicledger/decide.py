@@ -1,0 +1,170 @@
+"""Phase decide: the judged manifests and the observed clusters joined to one decision per (cluster, topic)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.manifests import ABSENT, PRESENT, Transform
+from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.schemas.tables import VIOLATIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How looking at a cluster went."""
+
+    cluster_id: str | None = None
+    """Kafka's own id of the cluster; None where it wasn't reached."""
+    error: str | None = None
+    """Why it wasn't reached, for the user."""
+
+
+COLUMNS = (
+    "cluster",
+    "cluster_id",
+    "topic",
+    "topic_id",
+    "decision",
+    "num_partitions",
+    "replication_factor",
+    "assignments",
+    "configs",
+    "owner",
+    "labels",
+    "live",
+    "internal",
+    "phase",
+    "outcome",
+    "error",
+    "error_message",
+    "violations",
+)
+"""What decide returns and policies and guards see; `phase` and what follows are null while nothing ended the row."""
+
+
+def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
+    """Decide on judged manifest rows.
+
+    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, the clusters of `looks` only.
+    Out: `COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic that may
+    not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State absent and no
+    such topic is unchanged (D2).
+    """
+
+    def transform(manifests: DataFrame) -> DataFrame:
+        live = observed.select(
+            F.col("cluster").alias("live_cluster"),
+            F.col("topic").alias("live_topic"),
+            "topic_id",
+            "internal",
+            "permitted",
+            F.col("num_partitions").alias("live_num_partitions"),
+            F.col("replication_factor").alias("live_replication_factor"),
+            F.col("assignments").alias("live_assignments"),
+        )
+        same = (F.col("cluster") == F.col("live_cluster")) & (F.col("topic") == F.col("live_topic"))
+        cluster = F.coalesce("cluster", "live_cluster")
+        return (
+            manifests.join(live, on=same, how="full_outer")
+            .withColumns({"_decision": _decision(), "_ended": _ended(looks)})
+            .select(
+                cluster.alias("cluster"),
+                _lookup({name: look.cluster_id for name, look in looks.items()}, cluster).alias("cluster_id"),
+                F.coalesce("topic", "live_topic").alias("topic"),
+                "topic_id",
+                F.when(F.col("_ended.phase").isNull(), F.col("_decision")).alias("decision"),
+                "num_partitions",
+                "replication_factor",
+                "assignments",
+                "configs",
+                "owner",
+                "labels",
+                F.coalesce("permitted", F.lit(False)).alias("live"),
+                F.coalesce("internal", F.lit(False)).alias("internal"),
+                "_ended.phase",
+                "_ended.outcome",
+                "_ended.error",
+                "_ended.error_message",
+                F.lit(None).cast(VIOLATIONS).alias("violations"),
+            )
+        )
+
+    return transform
+
+
+def _decision() -> Column:
+    declared = F.col("state").isNotNull()
+    exists = F.col("live_topic").isNotNull() & F.col("permitted")
+    return (
+        F.when(~declared, F.when(exists & ~F.col("internal"), F.lit(Decision.UNMANAGED.value)))
+        .when((F.col("state") == ABSENT) & exists, F.lit(Decision.DELETE.value))
+        .when(F.col("state") == ABSENT, F.lit(Decision.UNCHANGED.value))
+        .when(~F.coalesce(exists, F.lit(False)), F.lit(Decision.CREATE.value))
+        .when(_drifted(), F.lit(Decision.DRIFTED.value))
+        .otherwise(F.lit(Decision.UNCHANGED.value))
+    )
+
+
+def _drifted() -> Column:
+    def differs(wanted: Column, live: Column) -> Column:
+        return wanted.isNotNull() & ~wanted.eqNullSafe(live)
+
+    entries = F.array_sort(F.map_entries("assignments"))
+    live_entries = F.array_sort(F.map_entries("live_assignments"))
+    return (
+        differs(F.col("num_partitions"), F.col("live_num_partitions"))
+        | differs(F.col("replication_factor"), F.col("live_replication_factor"))
+        | differs(entries, live_entries)
+    )
+
+
+def _ended(looks: Mapping[str, Look]) -> Column:
+    """What ended the row already: the manifest phase, a cluster out of reach, a topic that may not be described."""
+    unreachable = {name: look.error for name, look in looks.items() if look.error is not None}
+    declared = F.col("state").isin(PRESENT, ABSENT)
+    return (
+        F.when(F.col("phase").isNotNull(), ended("phase", "outcome", "error", "error_message"))
+        .when(
+            declared & F.col("cluster").isin(*unreachable),
+            ended(
+                F.lit(Phase.OBSERVE.value),
+                F.lit(Outcome.FAILED.value),
+                F.lit(Refusal.CLUSTER_UNREACHABLE.value),
+                _lookup(unreachable, F.col("cluster")),
+            ),
+        )
+        .when(
+            (F.col("state") == ABSENT) & ~F.col("permitted"),
+            ended(
+                F.lit(Phase.OBSERVE.value),
+                F.lit(Outcome.REFUSED.value),
+                F.lit(Refusal.NOT_PERMITTED.value),
+                F.lit("this principal may not describe the topic, so nobody knows whether it exists; grant it Describe"),
+            ),
+        )
+    )
+
+
+def ended(phase: Column | str, outcome: Column | str, error: Column | str, message: Column | str) -> Column:
+    """The struct of what ended a row."""
+    return F.struct(
+        _column(phase).alias("phase"),
+        _column(outcome).alias("outcome"),
+        _column(error).alias("error"),
+        _column(message).alias("error_message"),
+    )
+
+
+def _column(value: Column | str) -> Column:
+    return F.col(value) if isinstance(value, str) else value
+
+
+def _lookup(values: Mapping[str, str | None], key: Column) -> Column:
+    if not values:
+        return F.lit(None).cast("string")
+    entries = [F.lit(part).cast("string") for item in values.items() for part in item]
+    return F.create_map(*entries)[key]

@@ -1,0 +1,31 @@
+"""Words for messages about names: the nearest known one, and text from outside made safe to print."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_LISTED = 20
+_SHOWN_CHARACTERS = 120
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" where there are none."""
+    names = sorted(set(known))
+    by_folded = {each.casefold(): each for each in names}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{show(by_folded[near[0]])}`?"
+    if not names:
+        return ""
+    listed = ", ".join(f"`{show(each)}`" for each in names[:_LISTED])
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"known: {listed}{more}"
+
+
+def show(text: str) -> str:
+    """``text`` on one line for a message: control and other invisible characters escaped, long text cut."""
+    cut = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)

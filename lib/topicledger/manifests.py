@@ -1,0 +1,244 @@
+"""Phase manifest: every row of `manifests` is accepted, or refused with each of its reasons.
+
+Only what the row alone shows wrong is refused here; what needs the cluster is left to policy (collisions) or to
+validateOnly (a replication factor above the brokers, an unknown config), whose error is Kafka's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.schemas import MANIFESTS
+
+PRESENT, ABSENT = "present", "absent"
+MAX_TOPIC_LENGTH = 249
+MAX_REPLICATION_FACTOR = 2**15 - 1
+
+COLUMNS = MANIFESTS.schema.names
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What a row alone can get wrong."""
+
+    error: Refusal
+    reason: Column
+    """Null when the row is fine, else what is wrong and what would be right."""
+
+
+def _known_cluster(clusters: Collection[str]) -> Rule:
+    known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
+    names = F.lit(", ".join(sorted(clusters)))
+    return Rule(
+        error=Refusal.UNKNOWN_CLUSTER,
+        reason=F.when(F.col("cluster").isNull(), F.lit("cluster is null")).when(
+            ~known, F.concat(F.lit("the run settings name no cluster "), F.col("cluster"), F.lit("; known: "), names)
+        ),
+    )
+
+
+def _legal_topic() -> Rule:
+    topic = F.col("topic")
+    return Rule(
+        error=Refusal.INVALID_TOPIC,
+        reason=F.when(topic.isNull(), F.lit("topic is null"))
+        .when(topic == "", F.lit("topic is empty"))
+        .when(topic.isin(".", ".."), F.concat(F.lit("topic can't be "), topic))
+        .when(
+            F.length(topic) > MAX_TOPIC_LENGTH,
+            F.concat(
+                F.lit("topic has "), F.length(topic), F.lit(f" characters; Kafka takes at most {MAX_TOPIC_LENGTH}")
+            ),
+        )
+        # \z, not $: Java's $ also matches before a final line break.
+        .when(
+            ~topic.rlike(r"\A[a-zA-Z0-9._-]+\z"),
+            F.lit("topic has a character other than ASCII letters, digits, '.', '_' and '-'"),
+        ),
+    )
+
+
+def _legal_state() -> Rule:
+    state = F.col("state")
+    return Rule(
+        error=Refusal.INVALID_STATE,
+        reason=F.when(state.isNull(), F.lit(f"state is null; write {PRESENT} or {ABSENT}")).when(
+            ~state.isin(PRESENT, ABSENT), F.concat(F.lit("state is "), state, F.lit(f"; write {PRESENT} or {ABSENT}"))
+        ),
+    )
+
+
+def _legal_count(column: str, error: Refusal, most: int | None = None) -> Rule:
+    count = F.col(column)
+    hint = f"; it must be at least 1, or null for the broker's default"
+    reason = F.when(count < 1, F.concat(F.lit(f"{column} is "), count, F.lit(hint)))
+    if most is not None:
+        reason = reason.when(count > most, F.concat(F.lit(f"{column} is "), count, F.lit(f"; Kafka takes at most {most}")))
+    return Rule(error=error, reason=reason)
+
+
+def _one_way_to_count() -> Rule:
+    counted = F.col("num_partitions").isNotNull() | F.col("replication_factor").isNotNull()
+    return Rule(
+        error=Refusal.ASSIGNMENTS_AND_COUNTS,
+        reason=F.when(
+            F.col("assignments").isNotNull() & counted,
+            F.lit(
+                "assignments exclude num_partitions and replication_factor: they already say both; give one or the other"
+            ),
+        ),
+    )
+
+
+def _legal_assignments() -> Rule:
+    assignments = F.col("assignments")
+    partitions = F.map_keys(assignments)
+    replicas = F.map_values(assignments)
+    count = F.size(partitions)
+    gaps = (F.array_min(partitions) != 0) | (F.array_max(partitions) != count - 1)
+    empty = F.exists(replicas, lambda brokers: brokers.isNull() | (F.size(brokers) == 0))
+    unknown = F.exists(replicas, lambda brokers: F.exists(brokers, lambda broker: broker.isNull() | (broker < 0)))
+    repeated = F.exists(replicas, lambda brokers: F.size(F.array_distinct(brokers)) != F.size(brokers))
+    uneven = F.size(F.array_distinct(F.transform(replicas, F.size))) > 1
+    return Rule(
+        error=Refusal.INVALID_ASSIGNMENTS,
+        reason=F.when(assignments.isNotNull() & (count == 0), F.lit("assignments are empty"))
+        .when(gaps, F.lit("assignments must number the partitions 0 to n-1 without gaps"))
+        .when(empty, F.lit("assignments leave a partition without brokers"))
+        .when(unknown, F.lit("assignments hold a null or negative broker id"))
+        .when(repeated, F.lit("assignments name a broker twice for one partition"))
+        .when(uneven, F.lit("assignments give partitions different numbers of replicas")),
+    )
+
+
+def _legal_configs() -> Rule:
+    configs = F.col("configs")
+    without = F.map_keys(F.map_filter(configs, lambda _, value: value.isNull()))
+    blank = F.exists(F.map_keys(configs), lambda name: F.trim(name) == "")
+    return Rule(
+        error=Refusal.INVALID_CONFIGS,
+        reason=F.when(
+            F.size(without) > 0,
+            F.concat(
+                F.lit("configs without a value: "),
+                F.array_join(F.array_sort(without), ", "),
+                F.lit("; leave the key out for the broker's default"),
+            ),
+        ).when(blank, F.lit("configs have an empty name")),
+    )
+
+
+def row_rules() -> Sequence[Rule]:
+    """The rules a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
+    return (
+        _legal_topic(),
+        _legal_state(),
+        _legal_count("num_partitions", Refusal.INVALID_NUM_PARTITIONS),
+        _legal_count("replication_factor", Refusal.INVALID_REPLICATION_FACTOR, MAX_REPLICATION_FACTOR),
+        _one_way_to_count(),
+        _legal_assignments(),
+        _legal_configs(),
+    )
+
+
+def with_reasons(rules: Sequence[Rule]) -> Transform:
+    """Adds `error`, the first broken rule's name (null when fine), and `error_message`, every reason."""
+
+    def transform(rows: DataFrame) -> DataFrame:
+        error = reduce(
+            lambda rest, rule: F.when(rule.reason.isNotNull(), F.lit(rule.error.value)).otherwise(rest),
+            reversed(rules),
+            F.lit(None).cast("string"),
+        )
+        message = F.concat_ws("; ", *(rule.reason for rule in rules))
+        return rows.withColumns({"error": error, "error_message": F.when(message != "", message)})
+
+    return transform
+
+
+def _comparable(column: str) -> Column:
+    # Maps have no order or equality in Spark: compare their sorted entries.
+    if column in ("assignments", "configs", "labels"):
+        return F.array_sort(F.map_entries(column)).alias(column)
+    return F.col(column)
+
+
+def _with_duplicates(rows: DataFrame) -> DataFrame:
+    """Adds `copies`, the number of rows of a (cluster, topic), `copy`, which of them this is, and `differs_in`.
+
+    The lowest and the highest row are compared: of three and more rows, `differs_in` may leave out a column that only
+    one in the middle differs in, but it is never empty where two rows differ.
+    """
+    key = Window.partitionBy("cluster", "topic")
+    rest = [column for column in COLUMNS if column not in ("cluster", "topic")]
+    content = F.struct(*(_comparable(column) for column in rest))
+    compared = rows.withColumns(
+        {
+            "copies": F.count(F.lit(1)).over(key),
+            "copy": F.row_number().over(key.orderBy(F.lit(1))),
+            "_low": F.min(content).over(key),
+            "_high": F.max(content).over(key),
+        }
+    )
+    differing = [F.when(~F.col(f"_low.{name}").eqNullSafe(F.col(f"_high.{name}")), F.lit(name)) for name in rest]
+    return compared.withColumn("differs_in", F.concat_ws(", ", *differing)).drop("_low", "_high")
+
+
+def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
+    """Judge manifest rows.
+
+    In: the columns of `manifests` (more are ignored). Out: those columns, `error`, `error_message`, and `phase` and
+    `outcome`, null where the row is accepted. One row per (cluster, topic), refused where rows disagree (C2); identical
+    copies become one accepted row beside one that notes them (skipped). A row without a topic stays a row of its own.
+
+    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are not looked at.
+    """
+
+    def transform(manifests: DataFrame) -> DataFrame:
+        rows = manifests.select(*COLUMNS)
+        if selected is not None:
+            rows = rows.where(F.col("cluster").isin(*selected))
+        judged = rows.transform(with_reasons([_known_cluster(clusters), *row_rules()]))
+        keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
+        unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
+        grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")
+        return grouped.unionByName(unique).transform(_with_verdict)
+
+    return transform
+
+
+def _with_verdict(rows: DataFrame) -> DataFrame:
+    duplicate = F.struct(
+        F.lit(Refusal.DUPLICATE_MANIFEST.value).alias("error"),
+        F.concat(
+            F.col("copies"), F.lit(" rows for this topic differ in "), F.col("differs_in"), F.lit("; keep one of them")
+        ).alias("error_message"),
+        F.lit(Phase.MANIFEST.value).alias("phase"),
+        F.lit(Outcome.REFUSED.value).alias("outcome"),
+    )
+    refused = F.struct(
+        "error", "error_message", F.lit(Phase.MANIFEST.value).alias("phase"), F.lit(Outcome.REFUSED.value).alias("outcome")
+    )
+    noted = F.struct(
+        F.lit(Refusal.DUPLICATE_MANIFEST.value).alias("error"),
+        F.concat(F.col("copies"), F.lit(" identical rows for this topic; they count as one")).alias("error_message"),
+        F.lit(Phase.MANIFEST.value).alias("phase"),
+        F.lit(Outcome.SKIPPED.value).alias("outcome"),
+    )
+    text = F.lit(None).cast("string")
+    accepted = F.struct(text.alias("error"), text.alias("error_message"), text.alias("phase"), text.alias("outcome"))
+    verdicts = (
+        F.when(F.col("differs_in") != "", F.array(duplicate))
+        .when(F.col("error").isNotNull(), F.array(refused))
+        .when(F.col("copies") > 1, F.array(accepted, noted))
+        .otherwise(F.array(accepted))
+    )
+    return rows.select(*COLUMNS, F.explode(verdicts).alias("verdict")).select(*COLUMNS, "verdict.*")

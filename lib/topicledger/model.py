@@ -1,0 +1,191 @@
+"""The words the phases share: actions, phases, outcomes, the names of our own refusals, and what a request returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What a plan does to a topic."""
+
+    CREATE = "create"
+    DELETE = "delete"
+
+
+class Decision(StrEnum):
+    """What decide finds for a (cluster, topic); the first two are actions."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    UNCHANGED = "unchanged"
+    DRIFTED = "drifted"
+    UNMANAGED = "unmanaged"
+
+
+class Phase(StrEnum):
+    """The phases that can end for a topic, in order; a topic's result is its last one."""
+
+    MANIFEST = "manifest"
+    OBSERVE = "observe"
+    POLICY = "policy"
+    GUARD = "guard"
+    VALIDATE = "validate"
+    APPLY = "apply"
+    VERIFY = "verify"
+
+
+class Outcome(StrEnum):
+    """How a phase ended for a topic."""
+
+    OK = "ok"
+    FAILED = "failed"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    PENDING = "pending"
+
+
+class RunState(StrEnum):
+    """A run's life: planning -> planned -> applying -> finished, or abandoned by hand."""
+
+    PLANNING = "planning"
+    PLANNED = "planned"
+    APPLYING = "applying"
+    FINISHED = "finished"
+    ABANDONED = "abandoned"
+
+
+class Refusal(StrEnum):
+    """Names of the errors that are ours (error_code -1), or our note on an outcome."""
+
+    UNKNOWN_CLUSTER = "UNKNOWN_CLUSTER"
+    INVALID_TOPIC = "INVALID_TOPIC"
+    INVALID_STATE = "INVALID_STATE"
+    INVALID_NUM_PARTITIONS = "INVALID_NUM_PARTITIONS"
+    INVALID_REPLICATION_FACTOR = "INVALID_REPLICATION_FACTOR"
+    INVALID_ASSIGNMENTS = "INVALID_ASSIGNMENTS"
+    ASSIGNMENTS_AND_COUNTS = "ASSIGNMENTS_AND_COUNTS"
+    INVALID_CONFIGS = "INVALID_CONFIGS"
+    DUPLICATE_MANIFEST = "DUPLICATE_MANIFEST"
+    CLUSTER_UNREACHABLE = "CLUSTER_UNREACHABLE"
+    NOT_PERMITTED = "NOT_PERMITTED"
+    NAME_COLLISION = "NAME_COLLISION"
+    POLICY_VIOLATION = "POLICY_VIOLATION"
+    CLUSTER_ID_MISMATCH = "CLUSTER_ID_MISMATCH"
+    MAX_DELETES_EXCEEDED = "MAX_DELETES_EXCEEDED"
+    CHANGED_SINCE_PLAN = "CHANGED_SINCE_PLAN"
+    RECREATED = "RECREATED"
+    RECOVERED = "RECOVERED"
+    COUNTS_REQUIRED = "COUNTS_REQUIRED"
+    DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
+
+
+OURS = -1
+"""`error_code` where the refusal is ours, not the broker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config of a topic as the broker returned it (C9)."""
+
+    name: str
+    value: str | None
+    """None where sensitive."""
+    read_only: bool
+    config_source: str
+    """Kafka's name, e.g. DYNAMIC_TOPIC_CONFIG."""
+    is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One planned action on one topic, as the plan says it."""
+
+    topic: str
+    action: Action
+    topic_id: str | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: Mapping[int, tuple[int, ...]] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    batch: int = 0
+
+    @property
+    def records(self) -> int:
+        """Metadata records that the controller writes for a create: topic + partitions + configs (C15)."""
+        partitions = len(self.assignments) if self.assignments else self.num_partitions or 1
+        return 1 + partitions + len(self.configs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """What a broker answered for one topic of a request."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    configs: tuple[ConfigEntry, ...] | None = None
+    topic_config_error_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A live topic, as its cluster's metadata describes it (M1)."""
+
+    topic: str
+    permitted: bool = True
+    """False: this principal may not describe it (29), so it may or may not exist (M3)."""
+    topic_id: str | None = None
+    internal: bool = False
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    leaderless: int = 0
+    """Partitions without a leader (M2)."""
+    authorized_operations: tuple[str, ...] | None = None
+    """Kafka's operation names, None where the broker doesn't tell."""
+
+    @property
+    def num_partitions(self) -> int:
+        return len(self.assignments)
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(replicas) for replicas in self.assignments.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A live broker (M1)."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A phase that ended for a topic: one row of `audit`, less what the whole run shares."""
+
+    cluster: str
+    cluster_id: str | None
+    topic: str
+    action: Action
+    phase: Phase
+    outcome: Outcome
+    error_code: int = 0
+    error: str | None = None
+    error_message: str | None = None
+    topic_id: str | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    configs: tuple[ConfigEntry, ...] | None = None
+    topic_config_error_code: int | None = None
+    batch: int = 0
+    attempt: int = 1
+    requested_at: datetime
+    completed_at: datetime

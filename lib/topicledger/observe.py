@@ -1,0 +1,282 @@
+"""Phase observe: live metadata of every cluster as a DataFrame, read in parallel on the executors.
+
+`spark.read.format("kafka_topics")` has one input partition per cluster. A cluster that can't be read is a row that says
+why, never an exception, so that the others are read all the same. Reading again asks the cluster again: callers
+materialise what they read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, StructField, StructType
+
+from topicledger.admin import ClusterAdmin
+from topicledger.decide import Look
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.model import Broker, TopicInfo
+from topicledger.schemas import BROKERS, OBSERVED
+from topicledger.settings import ClusterSettings, KafkaSettings
+
+FORMAT = "kafka_topics"
+BATCH_ROWS = 5_000
+
+_BROKER = StructType(
+    [
+        StructField("broker_id", IntegerType()),
+        StructField("rack", StringType()),
+        StructField("host", StringType()),
+        StructField("port", IntegerType()),
+        StructField("controller", BooleanType()),
+    ]
+)
+SCHEMA = StructType(
+    [
+        *(StructField(f.name, f.dataType) for f in OBSERVED.schema if f.name != "run_id"),
+        StructField("brokers", ArrayType(_BROKER)),
+        StructField("error", StringType()),
+        StructField("error_message", StringType()),
+    ]
+)
+"""What `kafka_topics` returns: a row per topic and, with topic null, one per cluster, with its brokers or its error."""
+
+UNREACHABLE = "CLUSTER_UNREACHABLE"
+SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What is needed to look at a cluster; travels to executors with secrets as references."""
+
+    cluster: ClusterSettings
+    kafka: KafkaSettings
+
+    def to_json(self) -> str:
+        return json.dumps({"cluster": self.cluster.to_json(), "kafka": asdict(self.kafka)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Sight:
+        raw = json.loads(text)
+        return cls(cluster=ClusterSettings.from_json(raw["cluster"]), kafka=KafkaSettings(**raw["kafka"]))
+
+
+# -- looking at one cluster, on whatever host ------------------------------------------------------------------------
+
+
+def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
+
+    The cluster's own row comes last and only then says that all went well: an error in between replaces it.
+    """
+    name = sight.cluster.name
+    try:
+        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+            cluster = admin.describe_cluster()
+            infos = admin.list_topics() if topics is None else admin.describe_topics(topics)
+            yield from _topic_batches(name, cluster.cluster_id, infos)
+    except SecretError as error:
+        yield _cluster_batch(name, error=SECRET_UNRESOLVED, error_message=str(error))
+    except TopicLedgerError as error:
+        yield _cluster_batch(name, error=UNREACHABLE, error_message=str(error))
+    else:
+        yield _cluster_batch(name, cluster_id=cluster.cluster_id, brokers=cluster.brokers)
+
+
+def _arrow_schema() -> pa.Schema:
+    return to_arrow_schema(SCHEMA, timezone="UTC")
+
+
+def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:
+    rows: list[TopicInfo] = []
+    for info in infos:
+        rows.append(info)
+        if len(rows) == BATCH_ROWS:
+            yield _topic_batch(cluster, cluster_id, rows)
+            rows = []
+    if rows:
+        yield _topic_batch(cluster, cluster_id, rows)
+
+
+def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> pa.RecordBatch:
+    count = len(infos)
+    columns: dict[str, list[object]] = {
+        "cluster": [cluster] * count,
+        "cluster_id": [cluster_id] * count,
+        "topic": [info.topic for info in infos],
+        "topic_id": [info.topic_id for info in infos],
+        "internal": [info.internal for info in infos],
+        "permitted": [info.permitted for info in infos],
+        "num_partitions": [info.num_partitions if info.permitted else None for info in infos],
+        "replication_factor": [info.replication_factor if info.permitted else None for info in infos],
+        "assignments": [list(info.assignments.items()) if info.permitted else None for info in infos],
+        "authorized_operations": [info.authorized_operations for info in infos],
+        "observed_at": [datetime.now(UTC)] * count,
+    }
+    return _batch(columns, count)
+
+
+def _cluster_batch(
+    cluster: str,
+    *,
+    cluster_id: str | None = None,
+    brokers: Sequence[Broker] | None = None,
+    error: str | None = None,
+    error_message: str | None = None,
+) -> pa.RecordBatch:
+    columns: dict[str, list[object]] = {
+        "cluster": [cluster],
+        "cluster_id": [cluster_id],
+        "observed_at": [datetime.now(UTC)],
+        "brokers": [None if brokers is None else [asdict(broker) for broker in brokers]],
+        "error": [error],
+        "error_message": [error_message],
+    }
+    return _batch(columns, 1)
+
+
+def _batch(columns: Mapping[str, list[object]], count: int) -> pa.RecordBatch:
+    schema = _arrow_schema()
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in schema], schema=schema
+    )
+
+
+# -- on the executors ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _ClusterPartition(InputPartition):
+    sight: str
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, sights: Sequence[str]) -> None:
+        self._sights = sights
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_ClusterPartition(sight) for sight in self._sights]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _ClusterPartition)
+        yield from look_at(Sight.from_json(partition.sight))
+
+
+class KafkaTopics(DataSource):
+    """`spark.read.format("kafka_topics")`; its one option, `sights`, is a JSON array of `Sight`s."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(json.loads(self.options["sights"]))
+
+
+def _describe_named(sights: Mapping[str, str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def describe(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        named: dict[str, list[str]] = {}
+        for batch in batches:
+            for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
+                named.setdefault(cluster, []).append(topic)
+        for cluster, topics in named.items():
+            yield from look_at(Sight.from_json(sights[cluster]), topics)
+
+    return describe
+
+
+# -- the phase -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What was seen, materialised: reading it asks no cluster again."""
+
+    topics: DataFrame
+    """Columns of `observed` less run_id; clusters that were reached only."""
+    brokers: DataFrame
+    """Columns of `brokers` less run_id; clusters that were reached only."""
+    looks: Mapping[str, Look]
+    """How looking at each cluster went."""
+
+
+def observe(
+    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
+) -> Observation:
+    """Look at `clusters`, once: what they list and, by name, the topics of `named` (cluster, topic) they don't list.
+
+    A cluster whose secrets an executor can't resolve is observed by the driver.
+    """
+    spark.dataSource.register(KafkaTopics)
+    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    as_json = {name: sight.to_json() for name, sight in sights.items()}
+    listed = spark.read.format(FORMAT).option("sights", json.dumps(list(as_json.values()))).load().localCheckpoint()
+    told = _cluster_rows(listed)
+    on_driver = [name for name, row in told.items() if row["error"] == SECRET_UNRESOLVED]
+    if on_driver:
+        seen = _on_driver(spark, [batch for name in on_driver for batch in look_at(sights[name])])
+        listed = listed.where(~F.col("cluster").isin(*on_driver)).unionByName(seen)
+        told |= _cluster_rows(seen)
+
+    reached = [name for name, row in told.items() if row["error"] is None]
+    if not reached:
+        return _observation(listed, told)
+    unlisted = (
+        named.where(F.col("cluster").isin(*reached))
+        .select("cluster", "topic")
+        .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
+    )
+    here = [name for name in reached if name not in on_driver]
+    described = (
+        unlisted.where(F.col("cluster").isin(*here))
+        .repartition(max(1, len(here)), "cluster")
+        .mapInArrow(_describe_named({name: as_json[name] for name in here}), SCHEMA)
+        .localCheckpoint()
+    )
+    for name in on_driver:
+        topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
+        if topics and name in reached:
+            described = described.unionByName(_on_driver(spark, list(look_at(sights[name], topics))))
+    for name, row in _cluster_rows(described).items():
+        # Lost in between: what was listed counts for nothing.
+        if row["error"] is not None:
+            told[name] = row
+    return _observation(listed.unionByName(described.where("topic is not null")), told)
+
+
+def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
+    rows = seen.where("topic is null").select("cluster", "cluster_id", "error", "error_message").collect()
+    return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
+
+
+def _on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch]) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_batches(batches, _arrow_schema()), SCHEMA)
+
+
+def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> Observation:
+    looks = {
+        name: Look(
+            cluster_id=None if row["error"] else str(row["cluster_id"]),
+            error=str(row["error_message"]) if row["error"] else None,
+        )
+        for name, row in told.items()
+    }
+    reached = seen.where(F.col("cluster").isin(*(name for name, look in looks.items() if look.error is None)))
+    return Observation(
+        topics=reached.where("topic is not null").select(*(c for c in OBSERVED.schema.names if c != "run_id")),
+        brokers=reached.where("topic is null")
+        .select("cluster", "cluster_id", "observed_at", F.explode("brokers").alias("broker"))
+        .select("cluster", "cluster_id", "observed_at", "broker.*")
+        .select(*(c for c in BROKERS.schema.names if c != "run_id")),
+        looks=looks,
+    )

@@ -1,0 +1,72 @@
+"""Outcomes as Arrow: what the driver learnt, laid out as rows of `audit` without a Python object per config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+
+from topicledger.model import ConfigEntry, Ended
+from topicledger.schemas import AUDIT, CONFIGS
+
+_SAME_NAME = (
+    "cluster",
+    "cluster_id",
+    "topic",
+    "action",
+    "phase",
+    "outcome",
+    "error_code",
+    "error",
+    "error_message",
+    "topic_id",
+    "num_partitions",
+    "replication_factor",
+    "topic_config_error_code",
+    "batch",
+    "attempt",
+    "requested_at",
+    "completed_at",
+)
+
+
+def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended]) -> pa.Table:
+    """Rows of `audit` for phases that ended."""
+    schema = to_arrow_schema(AUDIT.schema, timezone="UTC")
+    columns: dict[str, pa.Array] = {
+        name: pa.array([getattr(each, name) for each in ended], type=schema.field(name).type) for name in _SAME_NAME
+    }
+    count = len(ended)
+    columns["run_id"] = pa.array([run_id] * count, type=pa.string())
+    columns["manifest_version"] = pa.array([manifest_version] * count, type=pa.int64())
+    columns["violations"] = pa.nulls(count, type=schema.field("violations").type)
+    columns["configs"] = _configs([each.configs for each in ended])
+    return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
+
+
+def _configs(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
+    """A list column that holds each distinct entry once and refers to it: most topics share most of their configs."""
+    numbers: dict[ConfigEntry, int] = {}
+    known: dict[int, int] = {}
+    indices: list[int] = []
+    offsets: list[int | None] = [0]
+    for configs in lists:
+        for entry in configs or ():
+            number = known.get(id(entry))
+            if number is None:
+                number = known[id(entry)] = numbers.setdefault(entry, len(numbers))
+            indices.append(number)
+        offsets.append(len(indices))
+    list_type = to_arrow_type(CONFIGS, timezone="UTC")
+    entries = list(numbers)
+    distinct = pa.StructArray.from_arrays(
+        [
+            pa.array([getattr(entry, field.name) for entry in entries], type=field.type)
+            for field in list_type.value_type
+        ],
+        fields=list(list_type.value_type),
+    )
+    values = distinct.take(pa.array(indices, type=pa.int32()))
+    missing = pa.array([configs is None for configs in lists], type=pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), values, type=list_type, mask=missing)

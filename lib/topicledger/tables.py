@@ -1,0 +1,257 @@
+"""The one module that writes Delta: the ledger's tables, created when missing, checked when present.
+
+Every append carries txnAppId and txnVersion, so that doing it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import TypeVar
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from topicledger.errors import TableError
+from topicledger.schemas import MANIFESTS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
+
+_CATALOG_ROOT = re.compile(r"\w+\.\w+")
+_CONFLICT_RETRIES = 10
+
+_T = TypeVar("_T")
+
+
+class Ledger:
+    """The tables under one root: a path with a folder per table, or `catalog.schema`."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.root = root.rstrip("/") if len(root) > 1 else root
+        self._in_catalog = bool(_CATALOG_ROOT.fullmatch(root))
+        self._ensured: set[str] = set()
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def location(self, table: Table) -> str:
+        """The table's path, or its name in the catalog."""
+        return f"{self.root}.{table.name}" if self._in_catalog else f"{self.root}/{table.name}"
+
+    def sql_name(self, table: Table) -> str:
+        """How the table is named in a SQL query."""
+        location = self.location(table)
+        return location if self._in_catalog else f"delta.`{location}`"
+
+    def _local(self) -> Path | None:
+        if self._in_catalog:
+            return None
+        scheme, found, rest = self.root.partition(":")
+        if not found:
+            return Path(self.root)
+        return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
+
+    # -- creating and checking ---------------------------------------------------------------------------------------
+
+    def require_root(self) -> None:
+        """Raises TableError where a local root isn't there: a mistyped one must not pass for an empty estate."""
+        local = self._local()
+        if local is not None and not local.is_dir():
+            raise TableError(
+                f"tables root {self.root} does not exist: correct tables.root in the settings, "
+                "or load manifests first, which creates it"
+            )
+
+    def ensure(self, *tables: Table) -> None:
+        """Create the tables that are missing and check those present, each once.
+
+        Raises TableError naming the table where its columns aren't as its schema says: nothing is merged in silence.
+        """
+        for table in tables:
+            if table.name not in self._ensured:
+                with _errors(f"table {self.location(table)} can't be opened or created"):
+                    self._create_if_missing(table)
+                self._check(table)
+                self._ensured.add(table.name)
+
+    def _create_if_missing(self, table: Table) -> None:
+        if self._exists(table):
+            return
+        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
+        if self._in_catalog:
+            builder = builder.tableName(self.location(table))
+        else:
+            builder = builder.location(self.location(table))
+        if table.partitioned_by:
+            builder = builder.partitionedBy(*table.partitioned_by)
+        properties = {"delta.enableDeletionVectors": "false", **table.properties}
+        for name, value in {**properties, SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION)}.items():
+            builder = builder.property(name, value)
+        builder.execute()
+
+    def _exists(self, table: Table) -> bool:
+        if self._in_catalog:
+            return self.spark.catalog.tableExists(self.location(table))
+        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+
+    def _check(self, table: Table) -> None:
+        with _errors(f"table {self.location(table)} can't be read"):
+            found = self.read(table).schema
+        problems = _differences(table.schema, found)
+        extra = [name for name in found.names if name not in table.schema.names]
+        if extra and not table.shared:
+            problems.append(f"unknown columns {', '.join(extra)}")
+        if problems:
+            raise TableError(
+                f"table {self.location(table)} is not as topicledger's schema {SCHEMA_VERSION} says: "
+                f"{'; '.join(problems)}. Nothing was changed; point tables.root elsewhere or mend the table"
+            )
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """The table, at `version` where one is given."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+
+    def latest_version(self, table: Table) -> int:
+        """The number of the table's last commit."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            return int(self._delta(table).history(1).collect()[0]["version"])
+
+    def _delta(self, table: Table) -> DeltaTable:
+        if self._in_catalog:
+            return DeltaTable.forName(self.spark, self.location(table))
+        return DeltaTable.forPath(self.spark, self.location(table))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> None:
+        """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing."""
+        with _errors(f"table {self.location(table)} can't be appended to"):
+            writer = (
+                rows.select(*table.schema.names)
+                .write.format("delta")
+                .mode("append")
+                .option("txnAppId", app_id)
+                .option("txnVersion", version)
+            )
+            if self._in_catalog:
+                writer.saveAsTable(self.location(table))
+            else:
+                writer.save(self.location(table))
+
+    def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
+        """Replace everything the table says of `clusters` by `rows`, in one commit."""
+        if not clusters:
+            return
+        names = ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in sorted(clusters))
+        with _errors(f"table {self.location(table)} can't be written"):
+            writer = (
+                rows.select(*table.schema.names)
+                .write.format("delta")
+                .mode("overwrite")
+                .option("replaceWhere", f"cluster IN ({names})")
+            )
+            if self._in_catalog:
+                writer.saveAsTable(self.location(table))
+            else:
+                writer.save(self.location(table))
+
+    def update(self, table: Table, condition: Column, values: Mapping[str, Column]) -> None:
+        """Set columns of the rows that meet `condition`; another writer's commit in between is waited out."""
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                with _errors(f"table {self.location(table)} can't be updated"):
+                    self._delta(table).update(condition, dict(values))
+                return
+            except TableError as error:
+                if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
+                    raise
+
+    def merge_manifests(self, rows: DataFrame, *, replace_clusters: Collection[str]) -> None:
+        """Make `manifests` say what `rows` say, in one MERGE that leaves unchanged rows and others' columns alone.
+
+        Rows of `replace_clusters` that aren't in `rows` are removed.
+        """
+        names = MANIFESTS.schema.names
+        differs = reduce(
+            lambda left, right: left | right, (~same_value(f"old.{name}", f"new.{name}") for name in names)
+        )
+        values = {name: F.col(f"new.{name}") for name in names}
+        with _errors(f"table {self.location(MANIFESTS)} can't be merged into"):
+            merge = (
+                self._delta(MANIFESTS)
+                .alias("old")
+                .merge(rows.alias("new"), "old.cluster = new.cluster AND old.topic = new.topic")
+                .whenMatchedUpdate(differs, values)
+                .whenNotMatchedInsert(values=values)
+            )
+            if replace_clusters:
+                merge = merge.whenNotMatchedBySourceDelete(F.col("old.cluster").isin(*replace_clusters))
+            merge.execute()
+
+
+def same_value(left: str, right: str) -> Column:
+    """Whether two columns of a manifest agree, nulls and maps included (Spark can't compare maps)."""
+    if left.rsplit(".", 1)[-1] in ("assignments", "configs", "labels"):
+        return F.array_sort(F.map_entries(left)).eqNullSafe(F.array_sort(F.map_entries(right)))
+    return F.col(left).eqNullSafe(F.col(right))
+
+
+def all_tables(ledger: Ledger) -> None:
+    """Create or check every table of the ledger."""
+    ledger.ensure(*TABLES.values())
+
+
+def _differences(wanted: StructType, found: StructType) -> list[str]:
+    types = {each.name: each.dataType for each in found}
+    missing = [each.name for each in wanted if each.name not in types]
+    problems = [f"no column {name}" for name in missing]
+    problems += [
+        f"column {each.name} is {types[each.name].simpleString()}, not {each.dataType.simpleString()}"
+        for each in wanted
+        if each.name in types and not _same_type(each.dataType, types[each.name])
+    ]
+    return problems
+
+
+def _same_type(wanted: DataType, found: DataType) -> bool:
+    """Whether types agree but for nullability, which other writers may see differently."""
+    return _without_nullability(wanted) == _without_nullability(found)
+
+
+def _without_nullability(data_type: DataType) -> DataType:
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_without_nullability(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_without_nullability(data_type.keyType), _without_nullability(data_type.valueType))
+    if isinstance(data_type, StructType):
+        return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
+    return data_type
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    """Turn Spark's and Delta's exceptions into a TableError of one readable sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise TableError(f"{what}: {first_sentence(error)}") from error
+
+
+def first_sentence(error: Exception) -> str:
+    """The first line that means something to a user, without Java's class names and stack trace."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, Py4JError):
+        lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
+    first = lines[0] if lines else type(error).__name__
+    return re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]

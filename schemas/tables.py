@@ -1,0 +1,234 @@
+"""The tables as StructTypes: other people's queries rely on every name and type here.
+
+Deletion vectors and every other table feature that delta-rs can't handle stay off, so that `manifests` and `usages`
+can be written, and all tables read, without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+SCHEMA_VERSION = 1
+SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
+
+_STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
+
+ASSIGNMENTS = MapType(_INT, ArrayType(_INT))
+"""Partition -> broker ids; the first is the preferred leader (C3)."""
+
+VIOLATIONS = ArrayType(StructType([StructField("policy", _STRING), StructField("message", _STRING)]))
+"""Every rule an action breaks, not just the first (P3)."""
+
+CONFIGS = ArrayType(
+    StructType(
+        [
+            StructField("name", _STRING),
+            StructField("value", _STRING),
+            StructField("read_only", _BOOLEAN),
+            StructField("config_source", _STRING),
+            StructField("is_sensitive", _BOOLEAN),
+        ]
+    )
+)
+"""A topic's configs as the broker returned them (C9)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One Delta table of the ledger."""
+
+    name: str
+    """Folder under `tables.root`, or table name in `catalog.schema`."""
+    comment: str
+    """One line, kept in the table itself."""
+    schema: StructType
+    """Columns in order; a field's metadata holds its comment."""
+    partitioned_by: tuple[str, ...] = ()
+    """Partition columns."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Delta table properties beside the schema version."""
+    shared: bool = False
+    """Other tools write it too: extra columns, nullability and properties are theirs."""
+
+
+def _column(name: str, data_type: DataType, comment: str = "", *, nullable: bool = True) -> StructField:
+    return StructField(name, data_type, nullable, {"comment": comment} if comment else None)
+
+
+MANIFESTS = Table(
+    name="manifests",
+    comment="The desired topics, one row per (cluster, topic)",
+    schema=StructType(
+        [
+            _column("cluster", _STRING, "a name from the run settings", nullable=False),
+            _column("topic", _STRING, nullable=False),
+            _column("state", _STRING, "present or absent", nullable=False),
+            _column("num_partitions", _INT, "null: the broker's default"),
+            _column("replication_factor", _INT, "null: the broker's default"),
+            _column("assignments", ASSIGNMENTS, "partition -> broker ids, the first is the preferred leader"),
+            _column("configs", MapType(_STRING, _STRING), "only what is set; the rest stays the broker's"),
+            _column("owner", _STRING, "team or service"),
+            _column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
+        ]
+    ),
+    properties={"delta.enableChangeDataFeed": "true"},
+    shared=True,
+)
+
+USAGES = Table(
+    name="usages",
+    comment="Who uses a topic: the registry that a delete policy asks",
+    schema=StructType(
+        [
+            _column("cluster", _STRING),
+            _column("topic", _STRING),
+            _column("consumer", _STRING),
+            _column("valid_until", _TIMESTAMP, "null: for good"),
+            _column("note", _STRING),
+        ]
+    ),
+    shared=True,
+)
+
+ACTIONS = StructType(
+    [
+        _column("run_id", _STRING),
+        _column("cluster", _STRING),
+        _column("cluster_id", _STRING),
+        _column("topic", _STRING),
+        _column("topic_id", _STRING, "the live topic's id, for a delete"),
+        _column("action", _STRING, "create or delete; null where a row was refused before it had one"),
+        _column("num_partitions", _INT),
+        _column("replication_factor", _INT),
+        _column("assignments", ASSIGNMENTS),
+        _column("configs", MapType(_STRING, _STRING)),
+        _column("phase", _STRING, "of the decision that ended it, else null"),
+        _column("outcome", _STRING, "of the decision that ended it, else null"),
+        _column("error", _STRING),
+        _column("error_message", _STRING),
+        _column("violations", VIOLATIONS),
+        _column("batch", _INT),
+        _column("manifest_version", _BIGINT),
+        _column("planned_at", _TIMESTAMP),
+    ]
+)
+"""Columns of `plans`: what decide, policy and guard produce."""
+
+PLANS = Table(
+    name="plans",
+    comment="Every decision of every run, refusals included, committed before anything is sent",
+    schema=ACTIONS,
+)
+
+OBSERVED = Table(
+    name="observed",
+    comment="What each cluster looked like when it was last looked at; history by time travel",
+    schema=StructType(
+        [
+            _column("cluster", _STRING),
+            _column("cluster_id", _STRING),
+            _column("topic", _STRING),
+            _column("topic_id", _STRING),
+            _column("internal", _BOOLEAN),
+            _column("permitted", _BOOLEAN, "false: it exists or not, this principal may not know (29)"),
+            _column("num_partitions", _INT),
+            _column("replication_factor", _INT),
+            _column("assignments", ASSIGNMENTS),
+            _column("authorized_operations", ArrayType(_STRING)),
+            _column("run_id", _STRING),
+            _column("observed_at", _TIMESTAMP),
+        ]
+    ),
+    partitioned_by=("cluster",),
+)
+
+BROKERS = Table(
+    name="brokers",
+    comment="The brokers of each cluster when it was last looked at",
+    schema=StructType(
+        [
+            _column("cluster", _STRING),
+            _column("cluster_id", _STRING),
+            _column("broker_id", _INT),
+            _column("rack", _STRING),
+            _column("host", _STRING),
+            _column("port", _INT),
+            _column("controller", _BOOLEAN),
+            _column("run_id", _STRING),
+            _column("observed_at", _TIMESTAMP),
+        ]
+    ),
+    partitioned_by=("cluster",),
+)
+
+AUDIT = Table(
+    name="audit",
+    comment="The result, append-only: one row per run, topic, action and phase that ended for it",
+    schema=StructType(
+        [
+            _column("run_id", _STRING),
+            _column("cluster", _STRING),
+            _column("cluster_id", _STRING),
+            _column("topic", _STRING),
+            _column("action", _STRING, "create or delete; null where a row was refused before it had one"),
+            _column("phase", _STRING, "manifest, observe, policy, guard, validate, apply or verify"),
+            _column("outcome", _STRING, "ok, failed, refused or skipped; in verify also pending"),
+            _column("error_code", _INT, "Kafka's number, 0 for none; -1 where the refusal is ours"),
+            _column("error", _STRING, "Kafka's name for it, or ours"),
+            _column("error_message", _STRING, "the broker's words, or ours"),
+            _column("topic_id", _STRING, "never an id from validateOnly: that one is not real"),
+            _column("num_partitions", _INT, "as returned by the broker"),
+            _column("replication_factor", _INT, "as returned by the broker"),
+            _column("configs", CONFIGS, "as returned by the broker; a sensitive value is null"),
+            _column("topic_config_error_code", _INT, "KIP-525: why configs are missing"),
+            _column("violations", VIOLATIONS),
+            _column("batch", _INT),
+            _column("attempt", _INT),
+            _column("requested_at", _TIMESTAMP),
+            _column("completed_at", _TIMESTAMP),
+            _column("manifest_version", _BIGINT),
+        ]
+    ),
+    properties={"delta.appendOnly": "true"},
+)
+
+RUNS = Table(
+    name="runs",
+    comment="One row per run, updated as it goes",
+    schema=StructType(
+        [
+            _column("run_id", _STRING),
+            _column("state", _STRING, "planning, planned, applying, finished or abandoned"),
+            _column("started_at", _TIMESTAMP),
+            _column("finished_at", _TIMESTAMP),
+            _column("manifest_version", _BIGINT),
+            _column("counts", MapType(_STRING, _BIGINT), "topics per outcome of their last phase, and per decision"),
+            _column("exit_code", _INT),
+            _column("versions", MapType(_STRING, _STRING), "topicledger, spark, delta, kafka-python"),
+            _column("spark_app_id", _STRING),
+            _column("principal", _STRING, "who the run is to each cluster"),
+            _column("requested_by", _STRING),
+            _column("arguments", MapType(_STRING, _STRING), "secrets left out"),
+            _column("settings_digest", _STRING, "SHA-256 of the settings that bear on decisions"),
+            _column("epoch", _INT, "rises with every start of the run"),
+        ]
+    ),
+)
+
+TABLES: Mapping[str, Table] = {
+    table.name: table for table in (MANIFESTS, USAGES, PLANS, OBSERVED, BROKERS, AUDIT, RUNS)
+}

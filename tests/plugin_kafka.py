@@ -1,0 +1,45 @@
+"""Clusters as fixtures: each is started when first asked for and shared by the whole run, so name topics uniquely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import clusters
+from topicledger.embedded_kafka import EmbeddedKafka
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One plain broker."""
+    with clusters.plain() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_three() -> Iterator[EmbeddedKafka]:
+    """Three brokers in racks a, b, c."""
+    with clusters.three_brokers() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_sasl() -> Iterator[EmbeddedKafka]:
+    """One broker with SASL/PLAIN and ACLs, for `clusters.SASL_USERS`."""
+    with clusters.with_sasl() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """One broker that refuses topics named `forbidden.*`."""
+    with clusters.with_policy(tmp_path_factory.mktemp("policy")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_no_delete() -> Iterator[EmbeddedKafka]:
+    """One broker that deletes no topics."""
+    with clusters.without_deletes() as cluster:
+        yield cluster

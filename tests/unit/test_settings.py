@@ -1,0 +1,400 @@
+"""Settings are checked as a whole, and secrets stay references until a client is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
+from topicledger.hints import nearest, show
+from topicledger.secrets import redact, resolve_client_options, secret_values
+from topicledger.settings import ClusterSettings, Settings, load_settings
+
+MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
+EXAMPLE = Path(__file__).parents[2] / "conf" / "topicledger.toml"
+
+Load = Callable[[str], Settings]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def load_text(text: str) -> Settings:
+        path = tmp_path / "settings.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_settings(path)
+
+    return load_text
+
+
+@pytest.fixture
+def problems_of(load: Load, tmp_path: Path) -> Callable[[str], list[str]]:
+    def problems(text: str) -> list[str]:
+        with pytest.raises(SettingsError) as caught:
+            load(text)
+        prefix = f"{tmp_path / 'settings.toml'}: "
+        lines = str(caught.value).split("\n")
+        assert all(line.startswith(prefix) for line in lines)
+        return [line.removeprefix(prefix) for line in lines]
+
+    return problems
+
+
+Problems = Callable[[str], list[str]]
+
+
+def client(**options: str | int) -> ClusterSettings:
+    return ClusterSettings(name="orders", bootstrap_servers=("localhost:9092",), client=options)
+
+
+class AnyProvider(AbstractTokenProvider):  # type: ignore[misc]
+    def token(self) -> str:
+        return "a-token"
+
+
+def failing_provider() -> object:
+    raise RuntimeError("the password hunter22 was refused")
+
+
+def test_the_example_in_conf_is_valid_and_says_the_defaults() -> None:
+    settings = load_settings(EXAMPLE)
+    defaults = load_settings_defaults()
+    assert (settings.kafka, settings.guards) == (defaults.kafka, defaults.guards)
+    assert settings.policies.create[0].options == {"pattern": "^[a-z0-9]+(\\.[a-z0-9-]+)*$"}
+
+
+def load_settings_defaults() -> Settings:
+    settings = load_settings(EXAMPLE)
+    return Settings(path=settings.path, tables=settings.tables, clusters=settings.clusters)
+
+
+def test_what_is_left_out_gets_its_default(load: Load) -> None:
+    settings = load(MINIMAL)
+    assert settings.tables.root == "data/ledger"
+    assert settings.clusters["orders"] == client()
+    assert (settings.kafka.connect_timeout, settings.kafka.operation_timeout) == (30.0, 30.0)
+    assert settings.kafka.max_batch_records == 8000
+    assert settings.guards.max_deletes == 0
+    assert settings.policies.create == settings.policies.delete == ()
+
+
+def test_every_setting_is_read(load: Load) -> None:
+    settings = load(
+        """
+        [tables]
+        root = "lake.ledger"
+        [clusters.orders]
+        bootstrap_servers = ["a:1", "[::1]:9092"]
+        cluster_id = "abc"
+        [clusters.orders.client]
+        security_protocol = "SASL_SSL"
+        ssl_check_hostname = false
+        api_version = [2, 3]
+        receive_buffer_bytes = 1000
+        [kafka]
+        connect_timeout = 5
+        operation_timeout = 0.5
+        max_batch_records = 10000
+        [guards]
+        max_deletes = 3
+        [[policies.create]]
+        use = "one"
+        [[policies.create]]
+        use = "two"
+        mode = "warn"
+        most = 3
+        [[policies.delete]]
+        use = "company.module:factory"
+        """
+    )
+    orders = settings.cluster("orders")
+    assert orders.bootstrap_servers == ("a:1", "[::1]:9092")
+    assert orders.client["api_version"] == (2, 3)
+    assert (settings.kafka.connect_timeout, settings.kafka.max_batch_records) == (5.0, 10000)
+    assert [(spec.use, spec.mode, spec.where) for spec in settings.policies.create] == [
+        ("one", "refuse", "policies.create[1]"),
+        ("two", "warn", "policies.create[2]"),
+    ]
+    assert settings.policies.create[1].options == {"most": 3}
+
+
+def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
+    found = problems_of(
+        """
+        guard = 1
+        [tables]
+        rooot = "x"
+        [clusters.orders]
+        bootstrap_servers = []
+        [guards]
+        max_delete = 3
+        [kafka]
+        operation_timeout = 0
+        """
+    )
+    assert len(found) == 6
+    assert "unknown key `guards.max_delete`; did you mean `max_deletes`?" in found
+    assert "unknown key `guard`; did you mean `guards`?" in found
+
+
+@pytest.mark.parametrize(
+    ("addition", "problem"),
+    [
+        ("[guards]\nmax_deletes = true", "`guards.max_deletes` must be an integer, not a boolean"),
+        ("[guards]\nmax_deletes = 1.0", "`guards.max_deletes` must be an integer, not a float"),
+        ("[guards]\nmax_deletes = -1", "`guards.max_deletes` must be between 0 and 2147483647"),
+        ("[guards]\nmax_deletes = 0x" + "f" * 5000, "`guards.max_deletes` must be between 0 and 2147483647"),
+        ("[kafka]\nconnect_timeout = '30'", "`kafka.connect_timeout` must be a number of seconds, not a string"),
+        ("[kafka]\nconnect_timeout = inf", "`kafka.connect_timeout` must be above 0"),
+        ("[kafka]\nconnect_timeout = nan", "`kafka.connect_timeout` must be above 0"),
+        ("[kafka]\nmax_batch_records = 0", "`kafka.max_batch_records` must be between 1 and 10000"),
+        ("[kafka]\nmax_batch_records = 10001", "refuses a larger request whole (C15)"),
+        ("[kafka]\ncolour = 1", "unknown key `kafka.colour`; known: `connect_timeout`, `max_batch_records`, "),
+        ("[policies.create]\nuse = 'x'", "must be a list of tables: write [[policies.create]] above each policy"),
+        ("[[policies.create]]\nmode = 'warn'", "`policies.create[1].use` is missing"),
+        ("[[policies.delete]]\nuse = 'x'\nmode = 'ignore'", '`policies.delete[1].mode` must be "refuse" or "warn"'),
+        ("[[policies.created]]\nuse = 'x'", "unknown key `policies.created`; did you mean `create`?"),
+        ("[clusters.b]\nbootstrap_servers = 'a:1'", "`clusters.b.bootstrap_servers` is a string: must be a list"),
+        ("[clusters.b]\nbootstrap_servers = ['a']", '"a" is not "host:port"'),
+        ("[clusters.b]\nbootstrap_servers = ['a:0']", '"a:0" is not "host:port"'),
+        ("[clusters.b]\nbootstrap_servers = ['a:1,b:2']", '"a:1,b:2" is not "host:port"'),
+        ("[clusters.b]\ncluster_id = 'x'", "`clusters.b.bootstrap_servers` is missing"),
+        ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is no name for a cluster"),
+        ("[clusters.orders.client]\nselector = 'x'", "`clusters.orders.client.selector` can't be set here"),
+        ("[clusters.orders.client]\nbootstrap_servers = 'x'", "it belongs one level up"),
+        ("[clusters.orders.client]\nmetrics_num_samples = 1", "can't be set here"),
+        ("[clusters.orders.client]\nsasl_plain_user = 'x'", "did you mean `sasl_plain_username`?"),
+        ("[clusters.orders.client]\nssl_check_hostname = 'no'", "must be true or false, not a string"),
+        ("[clusters.orders.client]\nrequest_timeout_ms = true", "must be an integer, not a boolean"),
+        ("[clusters.orders.client]\nsend_buffer_bytes = 'x'", "must be an integer, not a string"),
+        ("[clusters.orders.client]\napi_version = [2, true]", "must be a list of integers such as [3, 9]"),
+        ("[clusters.orders.client]\nssl_cafile = 1979-05-27", "must be a string, not a date or time"),
+        ("[clusters.orders.client]\nssl_password = 'env:'", "is only `env:`"),
+        ("[clusters.orders.client]\nsasl_oauth_token_provider = 'a.b.c'", 'must be "package.module:factory"'),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_wrong(problems_of: Problems, addition: str, problem: str) -> None:
+    base = MINIMAL if not addition.startswith("[clusters]") else MINIMAL.split("[clusters", maxsplit=1)[0]
+    found = problems_of(f"{base}{addition}\n")
+    assert any(problem in each for each in found), found
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "-0.5", "0.0001"])
+def test_an_operation_timeout_that_learns_no_outcome_is_refused_with_the_reason(
+    problems_of: Problems, seconds: str
+) -> None:
+    """C12"""
+    (problem,) = problems_of(f"{MINIMAL}[kafka]\noperation_timeout = {seconds}\n")
+    assert "REQUEST_TIMED_OUT" in problem
+    assert "C12" in problem
+
+
+def test_no_clusters_is_an_error(problems_of: Problems) -> None:
+    assert any("no clusters" in each for each in problems_of('[tables]\nroot = "x"\n'))
+    assert "`clusters` must be a table, [clusters], not an integer" in problems_of('clusters = 1\n[tables]\nroot="x"\n')
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        'sasl_plain_password = "hunter22"',
+        'sasl_plain_password = ["hunter22"]',
+        'ssl_password = "hunter22"',
+        'proxy_url = "socks5://me:hunter22@proxy:1080"',
+        'socks5_proxy = "me:hunter22@proxy:1080"',
+        'client_id = "https://me:hunter22@host"',
+        'sasl_plain_passwort = "hunter22"',
+        'request_timeout_ms = "hunter22"',
+    ],
+)
+def test_a_secret_in_the_file_is_refused_and_never_repeated(problems_of: Problems, option: str) -> None:
+    (problem,) = problems_of(f"{MINIMAL}[clusters.orders.client]\n{option}\n")
+    assert "hunter22" not in problem
+
+
+def test_a_literal_secret_says_how_to_give_it(problems_of: Problems) -> None:
+    (problem,) = problems_of(f'{MINIMAL}[clusters.orders.client]\nsasl_plain_password = "x"\n')
+    assert problem == "`clusters.orders.client.sasl_plain_password` holds a secret: give it as env:NAME or file:PATH"
+
+
+def test_a_password_pasted_into_the_servers_is_not_repeated(problems_of: Problems) -> None:
+    (problem,) = problems_of(
+        '[tables]\nroot = "x"\n[clusters.a]\nbootstrap_servers = ["sasl://me:hunter22@broker:9092"]\n'
+    )
+    assert "hunter22" not in problem
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+    not_text = tmp_path / "latin1.toml"
+    not_text.write_bytes(b"[tables]\nroot = 'caf\xe9'\n")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[tables]\nroot = \n")
+    for path, reason in [
+        (tmp_path / "absent.toml", "no such file"),
+        (tmp_path, "is a folder"),
+        (not_text, "latin1.toml:2: not UTF-8"),
+        (broken, "line 2"),
+    ]:
+        with pytest.raises(SettingsError, match=reason) as caught:
+            load_settings(path)
+        assert str(path) in str(caught.value)
+        assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_without_permission_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "closed.toml"
+    path.write_text(MINIMAL)
+    path.chmod(0)
+    with pytest.raises(SettingsError, match="Permission denied"):
+        load_settings(path)
+
+
+def test_an_unknown_cluster_names_the_nearest_one(load: Load) -> None:
+    settings = load(MINIMAL + "[clusters.payments]\nbootstrap_servers = ['b:1']\n")
+    with pytest.raises(UsageError, match="unknown cluster `ordres`; did you mean `orders`"):
+        settings.cluster("ordres")
+    with pytest.raises(UsageError) as caught:
+        settings.select(["orders", "x", "y"])
+    assert len(str(caught.value).split("\n")) == 2
+
+
+def test_selecting_keeps_the_order_asked_for_and_nothing_means_all(load: Load) -> None:
+    settings = load(MINIMAL + "[clusters.payments]\nbootstrap_servers = ['b:1']\n")
+    assert [each.name for each in settings.select(["payments", "orders", "payments"])] == ["payments", "orders"]
+    assert [each.name for each in settings.select()] == ["orders", "payments"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("data/ledger", "data/other"),
+        ("localhost:9092", "localhost:9093"),
+        ("max_deletes = 1", "max_deletes = 2"),
+        ("env:A", "env:B"),
+        ('mode = "refuse"', 'mode = "warn"'),
+        ("most = 1", "most = 2"),
+        ("1979-05-27", "1979-05-28"),
+    ],
+)
+def test_the_digest_changes_with_what_bears_on_decisions(load: Load, change: tuple[str, str]) -> None:
+    assert change[0] in FULL
+    assert load(FULL).digest() != load(FULL.replace(*change)).digest()
+
+
+def test_the_digest_stays_with_timeouts_comments_and_the_order_of_tables(load: Load) -> None:
+    digest = load(FULL).digest()
+    assert load("# comment\n" + FULL).digest() == digest
+    assert load(FULL.replace("operation_timeout = 1", "operation_timeout = 2")).digest() == digest
+    assert load(FULL.replace("request_timeout_ms = 1", "request_timeout_ms = 2")).digest() == digest
+    tables, rest = FULL.split("[clusters", maxsplit=1)
+    assert load(f"[clusters{rest}{tables}").digest() == digest
+
+
+FULL = (
+    MINIMAL
+    + """
+[clusters.orders.client]
+sasl_plain_password = "env:A"
+request_timeout_ms = 1
+[guards]
+max_deletes = 1
+[kafka]
+operation_timeout = 1
+[[policies.create]]
+use = "x"
+mode = "refuse"
+most = 1
+since = 1979-05-27
+"""
+)
+
+
+def test_a_cluster_travels_as_json_with_references_unresolved(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A", "hunter22")
+    orders = load(FULL.replace("request_timeout_ms = 1", "api_version = [2, 3]")).cluster("orders")
+    assert ClusterSettings.from_json(orders.to_json()) == orders
+    assert "env:A" in orders.to_json()
+    assert "hunter22" not in orders.to_json()
+
+
+def test_references_are_resolved_at_the_moment_of_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = tmp_path / "key-password"
+    cluster = client(sasl_plain_password="env:ORDERS_PASSWORD", ssl_password=f"file:{secret}", request_timeout_ms=5)
+    monkeypatch.setenv("ORDERS_PASSWORD", "hunter22")
+    secret.write_bytes(b"two\r\n\r\n")
+    options = resolve_client_options(cluster)
+    assert options == {"sasl_plain_password": "hunter22", "ssl_password": "two\r\n", "request_timeout_ms": 5}
+    assert "hunter22" not in repr(options)
+    assert f"{options['sasl_plain_password']}" == "hunter22"
+
+
+def test_a_reference_that_leads_nowhere_names_cluster_key_and_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ORDERS_PASSWORD", raising=False)
+    monkeypatch.setenv("EMPTY", "")
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"hunter22\xff")
+    for reference, reason in [
+        ("env:ORDERS_PASSWORD", "environment variable ORDERS_PASSWORD is not set"),
+        ("env:EMPTY", "environment variable EMPTY is empty"),
+        (f"file:{tmp_path}/absent", f"can't read file {tmp_path}/absent: No such file or directory"),
+        (f"file:{tmp_path}", "Is a directory"),
+        (f"file:{tmp_path}/empty", "is empty"),
+        (f"file:{tmp_path}/binary", "is not UTF-8 text"),
+    ]:
+        with pytest.raises(SecretError) as caught:
+            resolve_client_options(client(sasl_plain_password=reference))
+        assert str(caught.value).startswith("clusters.orders.client.sasl_plain_password: ")
+        assert reason in str(caught.value)
+        assert "hunter22" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_a_token_provider_is_made_by_its_factory() -> None:
+    options = resolve_client_options(client(sasl_oauth_token_provider=f"{__name__}:AnyProvider"))
+    assert isinstance(options["sasl_oauth_token_provider"], AnyProvider)
+
+
+def test_a_token_provider_that_cannot_be_made_says_so_without_its_words() -> None:
+    with pytest.raises(SecretError, match="can't find `no_such_module:x`"):
+        resolve_client_options(client(sasl_oauth_token_provider="no_such_module:x"))
+    with pytest.raises(SecretError, match="raised RuntimeError") as caught:
+        resolve_client_options(client(sasl_oauth_token_provider=f"{__name__}:failing_provider"))
+    assert "hunter22" not in str(caught.value)
+
+
+def test_secret_values_are_passwords_and_urls_that_hold_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter22")
+    monkeypatch.setenv("PROXY", "socks5://me:p%40ss@proxy:1080")
+    monkeypatch.setenv("NAME", "topicledger")
+    cluster = client(
+        sasl_plain_password="env:PASSWORD",
+        proxy_url="env:PROXY",
+        sasl_plain_username="env:NAME",
+        ssl_password="env:NOT_SET_ANYWHERE",
+    )
+    assert secret_values(cluster) == {"hunter22", "socks5://me:p%40ss@proxy:1080", "p%40ss", "p@ss"}
+
+
+def test_redacting_removes_secrets_however_they_were_written() -> None:
+    assert redact("login hunter22 failed, hunter22!", ["hunter22", ""]) == "login *** failed, ***!"
+    assert redact(f"got {'it' + chr(10) + 's'!r}", ["it\ns"]) == "got '***'"
+    assert redact("http://me:p%40ssw%3Ard@x", ["p@ssw:rd"]) == "http://me:***@x"
+    assert redact("hunter22x hunter22", ["hunter22", "hunter22x"]) == "*** ***"
+    assert redact("nothing to hide", []) == "nothing to hide"
+
+
+def test_a_short_secret_is_redacted_only_where_it_stands_alone() -> None:
+    assert redact("password ab was refused by abacus", ["ab"]) == "password *** was refused by abacus"
+
+
+def test_hints_name_the_nearest_or_the_known() -> None:
+    assert nearest("MAX_DELETE", ["max_deletes", "root"]) == "did you mean `max_deletes`?"
+    assert nearest("zzz", ["b", "a"]) == "known: `a`, `b`"
+    assert nearest("zzz", []) == ""
+    assert nearest("zzz", [f"n{i:02}" for i in range(25)]).endswith("`n19` and 5 more")
+    assert show("a\x1b[31m\nb") == "a\\x1b[31m\\nb"
