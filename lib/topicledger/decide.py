@@ -49,7 +49,7 @@ COLUMNS = (
 def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
     """Decide on judged manifest rows.
 
-    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, the clusters of `looks` only.
+    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `looks`.
     Out: `COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic that may
     not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State absent and no
     such topic is unchanged (D2).
@@ -143,7 +143,9 @@ def _ended(looks: Mapping[str, Look]) -> Column:
                 F.lit(Phase.OBSERVE.value),
                 F.lit(Outcome.REFUSED.value),
                 F.lit(Refusal.NOT_PERMITTED.value),
-                F.lit("this principal may not describe the topic, so nobody knows whether it exists; grant it Describe"),
+                F.lit(
+                    "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe"
+                ),
             ),
         )
     )

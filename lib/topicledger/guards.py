@@ -14,7 +14,7 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 def same_cluster(expected: Mapping[str, str]) -> Transform:
     """Every declared topic of a cluster is stopped where the cluster's id isn't the one that the settings name.
 
-    In and out: `decide.COLUMNS`. `expected` maps cluster names to Kafka cluster ids; a cluster without one isn't judged.
+    In and out: `decide.COLUMNS`. `expected` maps cluster names to Kafka cluster ids; others aren't judged.
     What was compared with a stranger's topics means nothing, so topics that seemed unchanged are stopped as well.
     """
 
@@ -60,11 +60,15 @@ def max_deletes(most: int) -> Transform:
 
 def _stopped(stop: Column, error: Refusal, message: Column) -> Transform:
     stop = F.coalesce(stop & F.col("phase").isNull(), F.lit(False))
-    return lambda rows: rows.withColumn("_stop", stop).withColumns(
-        {
-            "error": F.when(F.col("_stop"), F.lit(error.value)).otherwise(F.col("error")),
-            "error_message": F.when(F.col("_stop"), message).otherwise(F.col("error_message")),
-            "outcome": F.when(F.col("_stop"), F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),
-            "phase": F.when(F.col("_stop"), F.lit(Phase.GUARD.value)).otherwise(F.col("phase")),
-        }
-    ).drop("_stop")
+    return lambda rows: (
+        rows.withColumn("_stop", stop)
+        .withColumns(
+            {
+                "error": F.when(F.col("_stop"), F.lit(error.value)).otherwise(F.col("error")),
+                "error_message": F.when(F.col("_stop"), message).otherwise(F.col("error_message")),
+                "outcome": F.when(F.col("_stop"), F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),
+                "phase": F.when(F.col("_stop"), F.lit(Phase.GUARD.value)).otherwise(F.col("phase")),
+            }
+        )
+        .drop("_stop")
+    )

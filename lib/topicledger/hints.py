@@ -23,9 +23,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"known: {listed}{more}"
 
 
-def show(text: str) -> str:
-    """``text`` on one line for a message: control and other invisible characters escaped, long text cut."""
-    cut = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    """``text`` on one line for a message: control and other invisible characters escaped, cut after ``most``."""
+    cut = text if len(text) <= most else text[: most - 3] + "..."
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)

@@ -138,7 +138,11 @@ def read_manifest_files(
 
 def _files_of(path: Path, result: ParsedManifests) -> list[Path]:
     """The manifest files that a path stands for."""
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError:
+        is_folder = False  # a folder above it is closed: reading it tells
+    if not is_folder:
         return [path]
 
     def unreadable(error: OSError) -> None:
@@ -164,10 +168,6 @@ def _files_of(path: Path, result: ParsedManifests) -> list[Path]:
 
 def _read_file(path: Path, result: ParsedManifests) -> None:
     report = _Report(str(path), result)
-    form = _FORMATS.get(path.suffix.lower())
-    if form is None and path.exists():
-        report.error(None, f"unknown kind of file; its name must end in {', '.join(_FORMATS)}")
-        return
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -175,6 +175,10 @@ def _read_file(path: Path, result: ParsedManifests) -> None:
         return
     except (OSError, ValueError) as error:
         report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
+        return
+    form = _FORMATS.get(path.suffix.lower())
+    if form is None:
+        report.error(None, f"unknown kind of file; its name must end in {', '.join(_FORMATS)}")
         return
     _read_bytes(content, form, report)
 

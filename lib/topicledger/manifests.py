@@ -78,10 +78,12 @@ def _legal_state() -> Rule:
 
 def _legal_count(column: str, error: Refusal, most: int | None = None) -> Rule:
     count = F.col(column)
-    hint = f"; it must be at least 1, or null for the broker's default"
+    hint = "; it must be at least 1, or null for the broker's default"
     reason = F.when(count < 1, F.concat(F.lit(f"{column} is "), count, F.lit(hint)))
     if most is not None:
-        reason = reason.when(count > most, F.concat(F.lit(f"{column} is "), count, F.lit(f"; Kafka takes at most {most}")))
+        reason = reason.when(
+            count > most, F.concat(F.lit(f"{column} is "), count, F.lit(f"; Kafka takes at most {most}"))
+        )
     return Rule(error=error, reason=reason)
 
 
@@ -91,9 +93,7 @@ def _one_way_to_count() -> Rule:
         error=Refusal.ASSIGNMENTS_AND_COUNTS,
         reason=F.when(
             F.col("assignments").isNotNull() & counted,
-            F.lit(
-                "assignments exclude num_partitions and replication_factor: they already say both; give one or the other"
-            ),
+            F.lit("assignments exclude num_partitions and replication_factor, which they imply; give one or the other"),
         ),
     )
 
@@ -225,7 +225,10 @@ def _with_verdict(rows: DataFrame) -> DataFrame:
         F.lit(Outcome.REFUSED.value).alias("outcome"),
     )
     refused = F.struct(
-        "error", "error_message", F.lit(Phase.MANIFEST.value).alias("phase"), F.lit(Outcome.REFUSED.value).alias("outcome")
+        "error",
+        "error_message",
+        F.lit(Phase.MANIFEST.value).alias("phase"),
+        F.lit(Outcome.REFUSED.value).alias("outcome"),
     )
     noted = F.struct(
         F.lit(Refusal.DUPLICATE_MANIFEST.value).alias("error"),

@@ -45,9 +45,7 @@ def batched(most: int) -> Transform:
             rows.withColumns({"_records": records(), "_open": F.col("phase").isNull() & F.col("action").isNotNull()})
             .withColumns({"_light": light, "_heavy": heavy})
             .withColumn("_shared", shared)
-            .withColumn(
-                "batch", F.when(F.col("_open"), F.when(alone, own).otherwise(F.col("_shared")).cast("int"))
-            )
+            .withColumn("batch", F.when(F.col("_open"), F.when(alone, own).otherwise(F.col("_shared")).cast("int")))
             .drop("_records", "_open", "_light", "_heavy", "_shared")
         )
 

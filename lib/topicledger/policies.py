@@ -112,7 +112,10 @@ def _with_violations(policies: Sequence[Policy], names: Sequence[str]) -> Transf
         lambda violation: violation.isNotNull(),
     )
     errors = F.coalesce(
-        *(F.when(broken(name, policy).isNotNull(), F.lit(policy.error.value)) for name, policy in zip(names, policies, strict=True))
+        *(
+            F.when(broken(name, policy).isNotNull(), F.lit(policy.error.value))
+            for name, policy in zip(names, policies, strict=True)
+        )
     )
     refused = F.size("_found") > 0
     return lambda rows: rows.withColumns({"_found": found, "_error": errors}).withColumns(

@@ -172,18 +172,10 @@ class Settings:
     def digest(self) -> str:
         """SHA-256 (hex) of what bears on decisions, for refusing to resume a run under other settings.
 
-        In: where the tables are, how clusters are addressed and with which identity (references, never values),
-        guards and policies. Out: the file's path, timeouts, buffers and batch sizes, which change how requests are
-        sent but not which.
+        In: where the tables are, the clusters' names and expected ids, guards and policies. Out: how clusters are
+        reached, timeouts and batch sizes: correcting an address or a password is how an open run gets finished.
         """
-        clusters = {
-            name: {
-                "bootstrap_servers": sorted(cluster.bootstrap_servers),
-                "cluster_id": cluster.cluster_id,
-                "client": {key: value for key, value in cluster.client.items() if not _is_tuning(key)},
-            }
-            for name, cluster in self.clusters.items()
-        }
+        clusters = {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()}
         policies = {
             kind: [{"use": spec.use, "mode": spec.mode, "options": spec.options} for spec in specs]
             for kind, specs in (("create", self.policies.create), ("delete", self.policies.delete))
@@ -435,11 +427,6 @@ def _client_problem(name: str, value: object, default: object) -> str | None:
     if name == "sasl_oauth_token_provider" and not _FACTORY.fullmatch(value):
         return 'must be "package.module:factory"'
     return None
-
-
-def _is_tuning(option: str) -> bool:
-    """Whether a client option changes only how requests travel."""
-    return option.endswith(("_ms", "_bytes")) or option in ("client_id", "max_in_flight_requests_per_connection")
 
 
 def _kind(value: object) -> str:

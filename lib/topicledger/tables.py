@@ -185,7 +185,7 @@ class Ledger:
         differs = reduce(
             lambda left, right: left | right, (~same_value(f"old.{name}", f"new.{name}") for name in names)
         )
-        values = {name: F.col(f"new.{name}") for name in names}
+        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
         with _errors(f"table {self.location(MANIFESTS)} can't be merged into"):
             merge = (
                 self._delta(MANIFESTS)

@@ -497,6 +497,16 @@ def test_paths_that_cannot_be_read_are_errors_beside_the_others(tmp_path: Path) 
     assert len(parsed.rows) == 1
 
 
+def test_a_path_below_a_closed_folder_is_an_error_not_a_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    parsed = read_manifest_files([tmp_path / "m.yaml"], NOTHING)
+    assert texts(parsed) == [f"{tmp_path / 'm.yaml'}: can't be read: Permission denied"]
+
+
 @pytest.mark.parametrize(
     ("text", "form"),
     [

@@ -272,9 +272,9 @@ def test_selecting_keeps_the_order_asked_for_and_nothing_means_all(load: Load) -
     "change",
     [
         ("data/ledger", "data/other"),
-        ("localhost:9092", "localhost:9093"),
+        ("clusters.orders", "clusters.other"),
         ("max_deletes = 1", "max_deletes = 2"),
-        ("env:A", "env:B"),
+        ("bootstrap_servers", 'cluster_id = "abc"\nbootstrap_servers'),
         ('mode = "refuse"', 'mode = "warn"'),
         ("most = 1", "most = 2"),
         ("1979-05-27", "1979-05-28"),
@@ -283,6 +283,11 @@ def test_selecting_keeps_the_order_asked_for_and_nothing_means_all(load: Load) -
 def test_the_digest_changes_with_what_bears_on_decisions(load: Load, change: tuple[str, str]) -> None:
     assert change[0] in FULL
     assert load(FULL).digest() != load(FULL.replace(*change)).digest()
+
+
+@pytest.mark.parametrize("change", [("localhost:9092", "localhost:9093"), ("env:A", "env:B")])
+def test_the_digest_stays_when_an_address_or_a_password_is_corrected(load: Load, change: tuple[str, str]) -> None:
+    assert load(FULL).digest() == load(FULL.replace(*change)).digest()
 
 
 def test_the_digest_stays_with_timeouts_comments_and_the_order_of_tables(load: Load) -> None:

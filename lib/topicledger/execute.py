@@ -1,0 +1,505 @@
+"""Phases validate, apply and verify for one cluster: the driver sends batches and classifies what came back.
+
+Nothing here knows Spark or Delta: targets come in, `Ended` rows go out. A request is sent again until each of its
+topics has an answer that tells its outcome, within bounds; a listing never decides, since it lags (C21).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from topicledger import admin as kafka
+from topicledger.admin import ClusterAdmin, RequestLost, Response, error_name
+from topicledger.errors import ClusterError
+from topicledger.model import OURS, Action, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+THROTTLING_QUOTA_EXCEEDED = 89
+_UNKNOWN_OUTCOMES = frozenset({kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER})
+_TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
+"""How a broker's message begins when it refuses a request whole for its size (C15)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How often, and for how long, something is asked again."""
+
+    attempts: int = 8
+    """Requests whose answer tells no outcome before giving up."""
+    first_backoff: float = 0.25
+    """Seconds before the second attempt; doubles, with jitter."""
+    longest_backoff: float = 10.0
+    """Seconds."""
+    visibility: float = 90.0
+    """Seconds that a topic that the controller knows may take to be listed (C21)."""
+
+
+class OutcomeUnknown(ClusterError):
+    """What a request did can't be learnt now; the run stays open and can be started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    result: TopicResult
+    attempt: int
+    requested_at: datetime
+    completed_at: datetime
+
+
+@dataclass
+class Executor:
+    """One cluster's side of a run: sends planned targets, batch by batch, and tells how each ended."""
+
+    cluster: str
+    cluster_id: str
+    admin: ClusterAdmin
+    max_batch_records: int
+    patience: Patience = Patience()
+    sleep: Callable[[float], None] = time.sleep
+    warned: set[int] = field(default_factory=set)
+    """Errors that a whole cluster shares and that were warned of once (C11, D8)."""
+
+    # -- validate ----------------------------------------------------------------------------------------------------
+
+    def validate(
+        self, targets: Sequence[Target], created_by_us: Callable[[Collection[str]], Collection[str]]
+    ) -> Iterator[Ended]:
+        """One batch before anything is sent: creates by validateOnly (C5), deletes by a fresh look (D6).
+
+        `created_by_us` tells of which topics the ledger knows that this tool created them and wasn't told to delete
+        them since: a create of one that exists already is unchanged, whatever the listing said (C21, M3).
+        """
+        creates = [target for target in targets if target.action is Action.CREATE]
+        deletes = [target for target in targets if target.action is Action.DELETE]
+        sendable: list[Target] = []
+        for target in creates:
+            refusal = self._needs_counts(target)
+            if refusal is None:
+                sendable.append(target)
+            else:
+                yield refusal
+        answers = list(self._send(sendable, lambda batch: self.admin.create_topics(batch, validate_only=True)))
+        existing = [t.topic for t, answer in answers if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS]
+        ours = frozenset(created_by_us(existing)) if existing else frozenset()
+        for target, answer in answers:
+            yield self._validated(target, answer, ours)
+        yield from self.check_deletes(deletes, Phase.VALIDATE)
+
+    def _needs_counts(self, target: Target) -> Ended | None:
+        counted = target.num_partitions is not None and target.replication_factor is not None
+        if counted or target.assignments or self.admin.has_default_counts:
+            return None
+        return self.refused(
+            target,
+            Phase.VALIDATE,
+            Refusal.COUNTS_REQUIRED,
+            "this broker is older than Kafka 2.4 and has no defaults: give num_partitions and replication_factor",
+        )
+
+    def _validated(self, target: Target, answer: _Answer, ours: Collection[str]) -> Ended:
+        result = answer.result
+        if result.error_code == kafka.NONE and not self.admin.returns_configs:
+            self._warn_once(
+                kafka.UNKNOWN_TOPIC_ID, "the broker is too old to return what it created a topic with (C11)"
+            )
+        if result.error_code == kafka.TOPIC_ALREADY_EXISTS and target.topic in ours:
+            return self._ended(
+                target,
+                Phase.VALIDATE,
+                Outcome.SKIPPED,
+                answer,
+                message="created by an earlier run and not listed yet, or not visible to this principal: unchanged",
+            )
+        return self._ended(target, Phase.VALIDATE, _outcome(result.error_code), answer)
+
+    def check_deletes(self, targets: Sequence[Target], phase: Phase) -> Iterator[Ended]:
+        """D6, our own validate for deletes: each still exists, with the planned id, and may be deleted."""
+        if not targets:
+            return
+        requested_at = datetime.now(UTC)
+        live = self._describe([target.topic for target in targets])
+        for target in targets:
+            refusal = delete_refusal(target, live.get(target.topic))
+            if refusal is None:
+                answer = _Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
+                yield self._ended(target, phase, Outcome.OK, answer)
+            elif isinstance(refusal[0], int):
+                answer = _Answer(
+                    TopicResult(error_code=refusal[0], error_message=refusal[1]), 1, requested_at, datetime.now(UTC)
+                )
+                yield self._ended(target, phase, Outcome.REFUSED, answer)
+            else:
+                yield self.refused(target, phase, refusal[0], refusal[1])
+
+    def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[Ended]:
+        """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more."""
+        creates = [target for target in targets if target.action is Action.CREATE]
+        live = self._describe([target.topic for target in creates])
+        for target in creates:
+            info = live.get(target.topic)
+            if info is not None and info.permitted:
+                yield self.refused(
+                    target,
+                    Phase.APPLY,
+                    Refusal.CHANGED_SINCE_PLAN,
+                    f"the topic appeared since the plan, with {info.num_partitions} partitions and replication factor "
+                    f"{info.replication_factor}; plan again",
+                )
+        deletes = [target for target in targets if target.action is Action.DELETE]
+        for ended in self.check_deletes(deletes, Phase.APPLY):
+            if ended.outcome is not Outcome.OK:
+                yield ended
+
+    # -- apply -------------------------------------------------------------------------------------------------------
+
+    def apply(self, targets: Sequence[Target]) -> Iterator[Ended]:
+        """Send one batch for real; every outcome is known when it is yielded."""
+        creates = [target for target in targets if target.action is Action.CREATE]
+        deletes = [target for target in targets if target.action is Action.DELETE]
+        existing: list[tuple[Target, _Answer]] = []
+        for target, answer in self._send(creates, lambda batch: self.admin.create_topics(batch, validate_only=False)):
+            if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
+                existing.append((target, answer))
+            else:
+                yield self._ended(target, Phase.APPLY, _outcome(answer.result.error_code), answer)
+        yield from self._recovered_creates(existing)
+
+        gone: list[tuple[Target, _Answer]] = []
+        for target, answer in self._send(deletes, self.admin.delete_topics):
+            code = answer.result.error_code
+            if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
+                gone.append((target, answer))
+                continue
+            if code == kafka.TOPIC_DELETION_DISABLED:
+                self._warn_once(code, "delete.topic.enable is false on the brokers: no topic can be deleted (D8)")
+            yield self._ended(target, Phase.APPLY, _outcome(code), answer)
+        yield from self._recovered_deletes(gone)
+
+    def _recovered_creates(self, existing: Sequence[tuple[Target, _Answer]]) -> Iterator[Ended]:
+        """A planned topic that exists and matches is ours as far as anyone can know: ok, noted RECOVERED (C18)."""
+        if not existing:
+            return
+        live = self._describe_when_listed([target.topic for target, _ in existing])
+        permitted = [name for name, info in live.items() if info.permitted]
+        configs = self._ask(lambda: self.admin.describe_configs(permitted))
+        for target, answer in existing:
+            info = live[target.topic]
+            if not info.permitted:
+                yield self._ended(
+                    target,
+                    Phase.APPLY,
+                    Outcome.OK,
+                    answer,
+                    note=Refusal.RECOVERED,
+                    message="it exists; this principal may not describe it, so nothing more can be told",
+                )
+                continue
+            found = configs.get(target.topic)
+            difference = difference_from_plan(target, info, {c.name: c.value for c in found} if found else None)
+            result = TopicResult(
+                error_code=kafka.NONE if difference is None else answer.result.error_code,
+                error_message=answer.result.error_message,
+                topic_id=info.topic_id,
+                num_partitions=info.num_partitions,
+                replication_factor=info.replication_factor,
+                configs=found,
+                topic_config_error_code=kafka.NONE if found else kafka.TOPIC_AUTHORIZATION_FAILED,
+            )
+            again = _Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
+            if difference is None:
+                message = "an earlier request of this run had created it; what it has was read by describe"
+                yield self._ended(target, Phase.APPLY, Outcome.OK, again, note=Refusal.RECOVERED, message=message)
+            else:
+                message = f"the topic exists and is not as planned: {difference}"
+                yield self._ended(target, Phase.APPLY, Outcome.FAILED, again, message=message)
+
+    def _recovered_deletes(self, gone: Sequence[tuple[Target, _Answer]]) -> Iterator[Ended]:
+        """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
+        if not gone:
+            return
+        live = self._describe([target.topic for target, _ in gone])
+        for target, answer in gone:
+            info = live.get(target.topic)
+            if info is None or (info.permitted and info.topic_id == target.topic_id):
+                done = _Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+                message = "it was gone when the request came"
+                yield self._ended(target, Phase.APPLY, Outcome.OK, done, note=Refusal.RECOVERED, message=message)
+            elif info.permitted:
+                message = f"recreated since the plan, with id {info.topic_id}: not touched; plan again"
+                yield self._ended(target, Phase.APPLY, Outcome.FAILED, answer, note=Refusal.RECREATED, message=message)
+            else:
+                yield self._ended(target, Phase.APPLY, Outcome.FAILED, answer)
+
+    # -- verify ------------------------------------------------------------------------------------------------------
+
+    def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[Ended]:
+        """Look once at what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
+        if not applied:
+            return
+        requested_at = datetime.now(UTC)
+        live = self._describe([target.topic for target, _ in applied])
+        for target, result in applied:
+            outcome, error_code, note, message = verdict(target, result, live.get(target.topic))
+            info = live.get(target.topic)
+            seen = info if info is not None and info.permitted and target.action is Action.CREATE else None
+            answer = _Answer(
+                TopicResult(
+                    error_code=error_code,
+                    error_message=message,
+                    topic_id=seen.topic_id if seen else None,
+                    num_partitions=seen.num_partitions if seen else None,
+                    replication_factor=seen.replication_factor if seen else None,
+                ),
+                1,
+                requested_at,
+                datetime.now(UTC),
+            )
+            yield self._ended(target, Phase.VERIFY, outcome, answer, note=note)
+
+    # -- asking and sending ------------------------------------------------------------------------------------------
+
+    def _describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        return self._ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
+
+    def _describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        """Topics that the controller says exist, as soon as brokers list them with all they have (C21)."""
+        deadline = time.monotonic() + self.patience.visibility
+        backoff = self.patience.first_backoff
+        while True:
+            live = self._describe(topics)
+            waiting = [topic for topic in topics if topic not in live]
+            if not waiting:
+                return live
+            if time.monotonic() >= deadline:
+                raise OutcomeUnknown(
+                    f"cluster {self.cluster}: {len(waiting)} topics exist, the controller says, and are not listed "
+                    f"after {self.patience.visibility:g} s, {waiting[0]} among them; start the run again with its id"
+                )
+            self.sleep(backoff)
+            backoff = min(backoff * 2, self.patience.longest_backoff)
+
+    def _ask(self, ask: Callable[[], _T]) -> _T:
+        """What a read-only request answers, asked again where no answer came."""
+        backoff = self.patience.first_backoff
+        for attempt in range(1, self.patience.attempts + 1):
+            try:
+                return ask()
+            except RequestLost as error:
+                if attempt == self.patience.attempts:
+                    raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
+            self.sleep(backoff * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, self.patience.longest_backoff)
+        raise AssertionError("unreachable")
+
+    def _send(
+        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]
+    ) -> Iterator[tuple[Target, _Answer]]:
+        """Send targets until each has an answer; a batch that the broker finds too large is halved (C15)."""
+        waiting = [list(targets)] if targets else []
+        while waiting:
+            batch = waiting.pop(0)
+            records = sum(target.records for target in batch)
+            if len(batch) > 1 and records > self.max_batch_records:
+                waiting[:0] = _halves(batch)
+                continue
+            answers: dict[str, _Answer] = {}
+            try:
+                self._fill(answers, batch, request)
+            except OutcomeUnknown:
+                # What is known is told all the same; the rest stays open.
+                yield from ((target, answers[target.topic]) for target in batch if target.topic in answers)
+                raise
+            if len(batch) > 1 and all(_too_large(answer.result) for answer in answers.values()):
+                self.max_batch_records = max(1, records // 2)
+                log.warning(
+                    "cluster %s refuses %d records in one request: going on with %d",
+                    self.cluster,
+                    records,
+                    self.max_batch_records,
+                )
+                waiting[:0] = _halves(batch)
+                continue
+            for target in batch:
+                yield target, answers[target.topic]
+
+    def _fill(
+        self,
+        answers: dict[str, _Answer],
+        batch: Sequence[Target],
+        request: Callable[[Sequence[Target]], Response],
+    ) -> None:
+        """The same request again for what has no known outcome: timed out, lost, not the controller, over quota."""
+        left = list(batch)
+        attempt, fruitless, backoff = 0, 0, self.patience.first_backoff
+        why = ""
+        while left:
+            attempt += 1
+            requested_at = datetime.now(UTC)
+            throttled = 0.0
+            try:
+                response = request(left)
+            except RequestLost as error:
+                why = str(error)
+                fruitless += 1
+            else:
+                completed_at = datetime.now(UTC)
+                unknown: list[Target] = []
+                for target in left:
+                    result = response.results[target.topic]
+                    if result.error_code == THROTTLING_QUOTA_EXCEEDED:
+                        throttled = max(throttled, response.throttle_time_ms / 1000)
+                        unknown.append(target)
+                    elif result.error_code in _UNKNOWN_OUTCOMES:
+                        why = error_name(result.error_code)
+                        unknown.append(target)
+                    else:
+                        answers[target.topic] = _Answer(result, attempt, requested_at, completed_at)
+                quota = throttled > 0 or len(unknown) < len(left)
+                fruitless = 0 if quota else fruitless + 1
+                backoff = self.patience.first_backoff if quota else backoff
+                left = unknown
+            if left and fruitless >= self.patience.attempts:
+                raise OutcomeUnknown(
+                    f"cluster {self.cluster}: {len(left)} topics have no known outcome after {attempt} attempts, "
+                    f"{left[0].topic} among them ({why}); start the run again with its id"
+                )
+            if left:
+                self.sleep(throttled or backoff * random.uniform(0.5, 1.0))
+                backoff = backoff if throttled else min(backoff * 2, self.patience.longest_backoff)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _warn_once(self, error_code: int, message: str) -> None:
+        if error_code not in self.warned:
+            self.warned.add(error_code)
+            log.warning("cluster %s: %s", self.cluster, message)
+
+    def _ended(
+        self,
+        target: Target,
+        phase: Phase,
+        outcome: Outcome,
+        answer: _Answer,
+        *,
+        note: Refusal | None = None,
+        message: str | None = None,
+    ) -> Ended:
+        result = answer.result
+        name = error_name(result.error_code) if result.error_code != kafka.NONE else None
+        return Ended(
+            cluster=self.cluster,
+            cluster_id=self.cluster_id,
+            topic=target.topic,
+            action=target.action,
+            phase=phase,
+            outcome=outcome,
+            error_code=result.error_code,
+            error=note.value if note else name,
+            error_message=message or result.error_message,
+            topic_id=target.topic_id if target.action is Action.DELETE else result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+            configs=result.configs,
+            topic_config_error_code=result.topic_config_error_code,
+            batch=target.batch,
+            attempt=answer.attempt,
+            requested_at=answer.requested_at,
+            completed_at=answer.completed_at,
+        )
+
+    def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> Ended:
+        """A row that says that we, not the broker, refuse a target."""
+        now = datetime.now(UTC)
+        answer = _Answer(TopicResult(error_code=OURS), 1, now, now)
+        return self._ended(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)
+
+
+# -- pure judgements --------------------------------------------------------------------------------------------------
+
+
+def _outcome(error_code: int) -> Outcome:
+    if error_code == kafka.NONE:
+        return Outcome.OK
+    return Outcome.REFUSED if error_code == kafka.POLICY_VIOLATION else Outcome.FAILED
+
+
+def _too_large(result: TopicResult) -> bool:
+    return result.error_code == kafka.POLICY_VIOLATION and (result.error_message or "").startswith(_TOO_LARGE)
+
+
+def _halves(batch: list[Target]) -> list[list[Target]]:
+    middle = len(batch) // 2
+    return [batch[:middle], batch[middle:]]
+
+
+def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusal, str] | None:
+    """Why a planned delete must not be sent, or None (D4, D6): Kafka's code or our name, and a message."""
+    if info is None:
+        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
+    if not info.permitted:
+        return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not describe the topic any more; grant it Describe"
+    if info.topic_id != target.topic_id:
+        return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
+    if info.internal:
+        return Refusal.POLICY_VIOLATION, "internal to Kafka: never deleted"
+    if info.authorized_operations is not None and "DELETE" not in info.authorized_operations:
+        return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not delete the topic; grant it Delete"
+    return None
+
+
+def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:
+    """What a live topic has otherwise than planned, or None; what the plan leaves to the broker always matches.
+
+    `configs` are the live values by name, None where they can't be read: then they don't count.
+    """
+    differences = []
+    if target.assignments is not None and dict(info.assignments) != dict(target.assignments):
+        differences.append("assignments differ")
+    for name in ("num_partitions", "replication_factor"):
+        wanted, live = getattr(target, name), getattr(info, name)
+        if wanted is not None and wanted != live:
+            differences.append(f"{name} is {live}, planned {wanted}")
+    for name, value in sorted(target.configs.items()):
+        if configs is not None and not _same_config(value, configs.get(name)):
+            differences.append(f"{name} is {configs.get(name)}, planned {value}")
+    return "; ".join(differences) or None
+
+
+def _same_config(planned: str, live: str | None) -> bool:
+    # Kafka trims values and sorts nothing; a sensitive value comes back null and can't be compared.
+    return live is None or planned.strip() == live or planned.strip().casefold() == live.casefold()
+
+
+def verdict(
+    target: Target, result: TopicResult, info: TopicInfo | None
+) -> tuple[Outcome, int, Refusal | None, str | None]:
+    """How an acknowledged action looks: outcome, error code, our note, message (C10, C21, M2)."""
+    if info is not None and not info.permitted:
+        message = "this principal may not describe the topic; grant it Describe to have it verified"
+        return Outcome.SKIPPED, kafka.TOPIC_AUTHORIZATION_FAILED, None, message
+    if target.action is Action.DELETE:
+        if info is None:
+            return Outcome.OK, kafka.NONE, None, None
+        if info.topic_id == target.topic_id:
+            return Outcome.PENDING, kafka.NONE, None, "acknowledged, still listed"
+        return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; somebody made it anew, with id {info.topic_id}"
+    if info is None:
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, not listed yet"
+    if result.topic_id is not None and info.topic_id is not None and info.topic_id != result.topic_id:
+        message = f"deleted and made anew by somebody, with id {info.topic_id}"
+        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+    if info.leaderless or (result.num_partitions is not None and info.num_partitions < result.num_partitions):
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
+    difference = difference_from_plan(target, info, None)
+    if difference is not None:
+        return Outcome.FAILED, OURS, Refusal.DIFFERS_FROM_PLAN, difference
+    return Outcome.OK, kafka.NONE, None, None

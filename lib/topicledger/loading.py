@@ -1,0 +1,131 @@
+"""Manifest files into the table `manifests`: checked whole first, then one MERGE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from topicledger import manifests
+from topicledger.errors import ManifestFileError
+from topicledger.hints import nearest, show
+from topicledger.manifest_files import FileError, Format, ManifestRow, read_manifest_files
+from topicledger.schemas import MANIFESTS
+from topicledger.settings import Settings
+from topicledger.tables import Ledger, same_value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What a load did to the table."""
+
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    """With --replace: rows of the files' clusters that no file has."""
+
+
+def load(
+    ledger: Ledger,
+    settings: Settings,
+    paths: Sequence[Path | Literal["-"]],
+    stdin: TextIO,
+    *,
+    stdin_format: Format | None = None,
+    replace: bool = False,
+) -> Loaded:
+    """Load files into `manifests`, in one commit, or nothing at all.
+
+    Additive; with `replace` the files are the whole truth for the clusters they name. Raises ManifestFileError listing
+    every error of every file with its line: a row that a run would refuse by itself is an error here already (C1, C3).
+    """
+    parsed = read_manifest_files(paths, stdin, stdin_format=stdin_format)
+    frame = _frame(ledger.spark, parsed.rows)
+    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings), *_row_errors(frame), *_repeated(parsed.rows)]
+    if errors:
+        told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
+        raise ManifestFileError("\n".join([*told, f"{len(told)} errors: nothing was loaded"]))
+    ledger.ensure(MANIFESTS)
+    rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
+    clusters = sorted({row.cluster for row in parsed.rows}) if replace else []
+    loaded = _compare(ledger.read(MANIFESTS), rows, clusters)
+    if loaded.added or loaded.changed or loaded.removed:
+        ledger.merge_manifests(rows, replace_clusters=clusters)
+    return loaded
+
+
+def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
+    place = [StructField("file", StringType()), StructField("line", IntegerType())]
+    schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def value(row: ManifestRow, name: str) -> object:
+        content = getattr(row, name)
+        return (
+            list(content.items()) if name in ("assignments", "configs", "labels") and content is not None else content
+        )
+
+    columns = [pa.array([value(row, field.name) for row in rows], type=field.type) for field in arrow]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
+
+
+def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings) -> list[FileError]:
+    return [
+        FileError(
+            file=row.file,
+            line=row.line,
+            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}",
+        )
+        for row in rows
+        if row.cluster not in settings.clusters
+    ]
+
+
+def _row_errors(frame: DataFrame) -> list[FileError]:
+    bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
+    return [
+        FileError(file=row["file"], line=row["line"], message=f"topic {show(row['topic'])}: {row['error_message']}")
+        for row in bad.select("file", "line", "topic", "error_message").collect()
+    ]
+
+
+def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
+    """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
+    first: dict[tuple[str, str], ManifestRow] = {}
+    errors = []
+    for row in rows:
+        earlier = first.setdefault((row.cluster, row.topic), row)
+        if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
+            message = (
+                f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
+            )
+            errors.append(FileError(file=row.file, line=row.line, message=message))
+    return errors
+
+
+def _compare(table: DataFrame, rows: DataFrame, replaced: Sequence[str]) -> Loaded:
+    same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
+    differs = F.lit(False)
+    for name in manifests.COLUMNS:
+        differs = differs | ~same_value(f"old.{name}", f"new.{name}")
+    old, new = F.col("old.topic").isNotNull(), F.col("new.topic").isNotNull()
+    counted = (
+        table.alias("old")
+        .join(rows.alias("new"), on=same_key, how="full_outer")
+        .agg(
+            F.count_if(~old).alias("added"),
+            F.count_if(old & new & differs).alias("changed"),
+            F.count_if(old & new & ~differs).alias("unchanged"),
+            F.count_if(~new & F.col("old.cluster").isin(*replaced)).alias("removed"),
+        )
+        .collect()[0]
+    )
+    return Loaded(**counted.asDict())

@@ -1,0 +1,282 @@
+"""A run's life: its row in `runs`, its epochs, and the waves in which its outcomes reach `audit`."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from topicledger import __version__
+from topicledger.errors import UsageError
+from topicledger.model import Ended, RunState
+from topicledger.rows import audit_table
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
+from topicledger.settings import ClusterSettings, Settings
+from topicledger.tables import Ledger
+
+WAVE_OUTCOMES = 10_000
+WAVE_SECONDS = 10.0
+_EPOCH_STEP = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user asked for."""
+
+    command: str
+    """plan, apply or provision."""
+    run_id: str | None = None
+    """None makes a new one."""
+    clusters: tuple[str, ...] = ()
+    """Names to restrict the run to; empty takes all of the settings."""
+    requested_by: str | None = None
+    """None takes the OS user."""
+    detailed_exitcode: bool = False
+    """Plan: exit 3 where changes are pending."""
+    wait_visible: float = 0.0
+    """Seconds to wait until every applied partition has a leader."""
+
+    def bearing(self) -> dict[str, str]:
+        """The arguments that bear on decisions: the same run id must come with the same ones."""
+        return {"clusters": ",".join(sorted(self.clusters))}
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A started run: who it is, where it stands, and what it may still do."""
+
+    run_id: str
+    ledger: Ledger
+    settings: Settings
+    clusters: Sequence[ClusterSettings]
+    """Those the run is about."""
+    manifest_version: int
+    epoch: int
+    state: RunState
+    resumed: bool
+    """Whether an earlier start of the same run got anywhere."""
+    selected: Sequence[str] | None
+    """The clusters asked for by name, None for all."""
+    exit_code: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """Why something is still open: for the user, and for exit code 1."""
+    _wave: int = 0
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.ledger.spark
+
+    def next_version(self) -> int:
+        """The txnVersion of the run's next append: the epoch, then the wave."""
+        self._wave += 1
+        return self.epoch * _EPOCH_STEP + self._wave
+
+    def plans(self) -> DataFrame:
+        """This run's rows of `plans`."""
+        return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
+
+    def audit(self) -> DataFrame:
+        """This run's rows of `audit`."""
+        return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
+
+    def append_audit(self, rows: DataFrame) -> None:
+        """Append rows of `audit` in one commit."""
+        self.ledger.append(AUDIT, rows, app_id=self.run_id, version=self.next_version())
+
+    def move_to(self, state: RunState, **columns: object) -> None:
+        """Commit the run's next state, with other columns of its row."""
+        values = {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
+        self.ledger.update(RUNS, F.col("run_id") == self.run_id, values)
+        self.state = state
+
+
+def _literal(value: object) -> Column:
+    if isinstance(value, Mapping):
+        entries = [F.lit(part) for item in value.items() for part in item]
+        return F.create_map(*entries) if entries else F.lit(None)
+    return F.lit(value)
+
+
+class Waves:
+    """Collects outcomes and appends them: at most a commit per 10,000 outcomes or 10 s (DESIGN, Phases)."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._held: list[Ended] = []
+        self._since = time.monotonic()
+
+    def add(self, ended: Sequence[Ended]) -> None:
+        """Take outcomes; commits when enough are held."""
+        if not self._held:
+            self._since = time.monotonic()
+        self._held.extend(ended)
+        if len(self._held) >= WAVE_OUTCOMES:
+            self.flush()
+
+    def flush_if_due(self) -> None:
+        """Commit what has been held for long enough."""
+        if self._held and time.monotonic() - self._since >= WAVE_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit everything held."""
+        if self._held:
+            held, self._held = self._held, []
+            table = audit_table(self._run.run_id, self._run.manifest_version, held)
+            self._run.append_audit(self._run.spark.createDataFrame(table, AUDIT.schema))
+
+
+def new_run_id() -> str:
+    """A new id; ids sort by the time they were made."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}-{secrets.token_hex(4)}"
+
+
+def find(ledger: Ledger, run_id: str) -> Row | None:
+    """The row of a run, or None."""
+    rows = ledger.read(RUNS).where(F.col("run_id") == run_id).limit(1).collect()
+    return rows[0] if rows else None
+
+
+def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
+    """Begin a run or take one up where it was left.
+
+    Raises UsageError for a run id that `apply` doesn't find planned, that was abandoned, or that was begun with other
+    settings or arguments.
+    """
+    ledger.ensure(RUNS)
+    run_id = request.run_id or new_run_id()
+    row = find(ledger, run_id) if request.run_id else None
+    if row is None and request.command == "apply":
+        raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
+    selected = settings.select(request.clusters)
+    if row is None:
+        return _begin(ledger, settings, request, run_id, selected)
+    return _resume(ledger, settings, request, row, selected)
+
+
+def _begin(
+    ledger: Ledger, settings: Settings, request: Request, run_id: str, selected: Sequence[ClusterSettings]
+) -> Run:
+    ledger.ensure(MANIFESTS)
+    run = Run(
+        run_id=run_id,
+        ledger=ledger,
+        settings=settings,
+        clusters=selected,
+        manifest_version=ledger.latest_version(MANIFESTS),
+        epoch=1,
+        state=RunState.PLANNING,
+        resumed=False,
+        selected=request.clusters or None,
+    )
+    row = {
+        "run_id": run_id,
+        "state": run.state.value,
+        "started_at": datetime.now(UTC),
+        "finished_at": None,
+        "manifest_version": run.manifest_version,
+        "counts": None,
+        "exit_code": None,
+        "versions": versions(),
+        "spark_app_id": ledger.spark.conf.get("spark.app.id", None),
+        "principal": _principal(selected),
+        "requested_by": request.requested_by or getpass.getuser(),
+        "arguments": {"command": request.command, **request.bearing()},
+        "settings_digest": settings.digest(),
+        "epoch": run.epoch,
+    }
+    ordered = tuple(row[name] for name in RUNS.schema.names)
+    ledger.append(RUNS, ledger.spark.createDataFrame([ordered], RUNS.schema), app_id=run_id, version=_EPOCH_STEP)
+    return run
+
+
+def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, selected: Sequence[ClusterSettings]) -> Run:
+    run_id, state = row["run_id"], RunState(row["state"])
+    if state is RunState.ABANDONED:
+        raise UsageError(f"run {run_id} was abandoned; start a new one")
+    arguments = {name: value for name, value in (row["arguments"] or {}).items() if name != "command"}
+    asked = request.bearing()
+    if request.command == "apply" and not request.clusters:
+        names = tuple(filter(None, arguments.get("clusters", "").split(",")))
+        selected, asked = settings.select(names), arguments
+        request_clusters: tuple[str, ...] = names
+    else:
+        request_clusters = request.clusters
+    for name, value in asked.items():
+        if arguments.get(name, "") != value:
+            was = arguments.get(name) or "all"
+            raise UsageError(
+                f"run {run_id} was begun with {name}: {was}, not {value or 'all'}; the same id needs the same"
+            )
+    if row["settings_digest"] != settings.digest():
+        raise UsageError(
+            f"{settings.path} says other things than when run {run_id} was begun: "
+            "use the settings of that time, or start a new run"
+        )
+    if request.command == "apply" and state is RunState.PLANNING:
+        raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
+    run = Run(
+        run_id=run_id,
+        ledger=ledger,
+        settings=settings,
+        clusters=selected,
+        manifest_version=row["manifest_version"],
+        epoch=row["epoch"],
+        state=state,
+        resumed=True,
+        selected=request_clusters or None,
+        exit_code=row["exit_code"],
+        counts=row["counts"] or {},
+    )
+    if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
+        _raise_epoch(run)
+    return run
+
+
+def _raise_epoch(run: Run) -> None:
+    """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
+    run.ledger.ensure(PLANS, AUDIT)
+    run.epoch += 1
+    run.ledger.update(RUNS, F.col("run_id") == run.run_id, {"epoch": F.lit(run.epoch)})
+    for table in (PLANS, AUDIT):
+        nothing = run.spark.createDataFrame([], table.schema)
+        run.ledger.append(table, nothing, app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
+
+
+def abandon(ledger: Ledger, run_id: str) -> None:
+    """Give a run up by hand: it can't be taken up any more. Raises UsageError where it is finished or unknown."""
+    ledger.ensure(RUNS)
+    row = find(ledger, run_id)
+    if row is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    if row["state"] == RunState.FINISHED:
+        raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
+    ledger.update(RUNS, F.col("run_id") == run_id, {"state": F.lit(RunState.ABANDONED.value)})
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run is made with, as `runs.versions` keeps them."""
+    found = {"topicledger": __version__}
+    for name, package in (("spark", "pyspark"), ("delta", "delta-spark"), ("kafka-python", "kafka-python")):
+        try:
+            found[name] = version(package)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _principal(clusters: Sequence[ClusterSettings]) -> str:
+    """Who the run is to each cluster, as its settings show it; a reference stays one."""
+    names = {cluster.name: str(cluster.client.get("sasl_plain_username", "ANONYMOUS")) for cluster in clusters}
+    if len(set(names.values())) == 1:
+        return next(iter(names.values()))
+    return json.dumps(names)

@@ -1,0 +1,126 @@
+"""`runs list` and `runs show`: earlier runs, read from the tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.errors import ExitCode, UsageError
+from topicledger.hints import show
+from topicledger.model import Phase
+from topicledger.runs import find
+from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.tables import Ledger
+
+_MESSAGE_CHARACTERS = 2_000
+_SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+
+
+def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
+    """Print the newest runs."""
+    ledger.ensure(RUNS)
+    columns = (
+        "run_id",
+        "state",
+        "started_at",
+        "finished_at",
+        "exit_code",
+        "manifest_version",
+        "requested_by",
+        "counts",
+    )
+    rows = ledger.read(RUNS).select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
+    if as_json:
+        click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
+        return ExitCode.DONE
+    grid = Grid()
+    for name in columns:
+        grid.add_column(name, overflow="fold")
+    for row in rows:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted((row["counts"] or {}).items()) if count)
+        grid.add_row(*(_text(row[name]) for name in columns[:-1]), counts)
+    _console().print(grid)
+    return ExitCode.DONE
+
+
+def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
+    """Print every decision of a run with how each phase ended and what validateOnly resolved (C5)."""
+    ledger.ensure(RUNS, PLANS, AUDIT)
+    if find(ledger, run_id) is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    actions = _actions(ledger, run_id)
+    if as_json:
+        click.echo(json.dumps(actions, default=str, indent=2))
+        return ExitCode.DONE
+    grid = Grid(title=f"run {run_id}", title_justify="left")
+    for name in ("cluster", "topic", "action", "phases", "partitions", "RF", "set on the topic", "message"):
+        grid.add_column(name, overflow="fold")
+    for action in actions:
+        resolved = action["resolved"] or {}
+        configs = [
+            f"{config['name']}={config['value']}"
+            for config in resolved.get("configs") or ()
+            if config["config_source"] == _SET_ON_TOPIC
+        ]
+        ended = ", ".join(f"{phase['phase']} {phase['outcome']}" for phase in action["phases"])
+        message = "; ".join(
+            f"{phase['error']}: {phase['error_message'] or ''}" for phase in action["phases"] if phase["error"]
+        )
+        grid.add_row(
+            _text(action["cluster"]),
+            _text(action["topic"]),
+            _text(action["action"]),
+            ended or "open",
+            _text(resolved.get("num_partitions") or action["num_partitions"]),
+            _text(resolved.get("replication_factor") or action["replication_factor"]),
+            _text(", ".join(configs)),
+            _text(message),
+        )
+    _console().print(grid)
+    return ExitCode.DONE
+
+
+def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
+    plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
+    audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
+    told = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
+    order = F.array_position(F.array(*(F.lit(phase.value) for phase in Phase)), F.col("phase"))
+    phases = audit.groupBy("cluster", "topic", "action").agg(
+        F.array_sort(F.collect_list(F.struct(order.alias("order"), *told))).alias("phases"),
+        F.max_by(
+            F.struct("num_partitions", "replication_factor", "configs"),
+            F.when(F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)),
+        ).alias("resolved"),
+    )
+    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"told.{name}")) for name in ("cluster", "topic", "action")]
+    rows = (
+        plans.alias("plan")
+        .join(phases.alias("told"), on=same, how="left")
+        .select(
+            *(f"plan.{name}" for name in ("cluster", "topic", "action", "num_partitions", "replication_factor")),
+            "told.phases",
+            "told.resolved",
+        )
+        .orderBy("cluster", "topic", "action")
+    )
+    found = []
+    for row in rows.toLocalIterator():
+        action = row.asDict(recursive=True)
+        action["phases"] = action["phases"] or []
+        found.append(action)
+    return found
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

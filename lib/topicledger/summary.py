@@ -1,0 +1,223 @@
+"""What a run came to: read from `plans` and `audit`, shown as tables or JSON, turned into an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.errors import ExitCode
+from topicledger.hints import show
+from topicledger.model import Outcome, Phase, RunState
+from topicledger.runs import Run
+from topicledger.schemas import AUDIT
+
+FORMAT_VERSION = 1
+SHOWN_FAILURES = 20
+_MESSAGE_CHARACTERS = 2_000
+_PHASES = [phase.value for phase in Phase]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterCounts:
+    """Topics of one cluster by the outcome of their last phase."""
+
+    cluster: str | None
+    outcomes: Mapping[str, int]
+    """Outcome -> topics; `open` counts planned actions whose outcome isn't known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One topic that failed or was refused."""
+
+    cluster: str | None
+    topic: str | None
+    action: str | None
+    phase: str
+    outcome: str
+    error_code: int | None
+    error: str | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A run in numbers, with the first failures."""
+
+    run_id: str
+    state: str
+    exit_code: int
+    manifest_version: int
+    clusters: Sequence[ClusterCounts]
+    decisions: Mapping[str, int]
+    """unchanged, drifted, unmanaged -> topics that no action was planned for."""
+    pending_changes: int
+    """Planned and validated actions that apply has not sent."""
+    failures: Sequence[Failure]
+    """The first 20."""
+    failure_count: int
+    query: str
+    """SQL for all of them."""
+    problems: Sequence[str] = field(default_factory=list)
+    """Why the run isn't finished."""
+
+    def outcomes(self) -> dict[str, int]:
+        """Topics per outcome over all clusters."""
+        totals: dict[str, int] = {}
+        for counts in self.clusters:
+            for outcome, count in counts.outcomes.items():
+                totals[outcome] = totals.get(outcome, 0) + count
+        return totals
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "outcomes": self.outcomes()}, indent=2)
+
+
+def last_phases(audit: DataFrame) -> DataFrame:
+    """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves."""
+    own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
+    columns = ("action", "phase", "outcome", "error_code", "error", "error_message")
+    return (
+        audit.withColumns({"_own": own, "_order": _phase_order()})
+        .groupBy("cluster", "topic", "_own")
+        .agg(F.max_by(F.struct(*columns), "_order").alias("last"))
+        .select("cluster", "topic", "last.*")
+    )
+
+
+def _phase_order() -> Column:
+    # A note on a row that counts all the same (skipped at manifest) must not hide what became of it.
+    return F.array_position(F.array(*(F.lit(phase) for phase in _PHASES)), F.col("phase"))
+
+
+def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
+    """Read what a run came to, and decide its exit code (DESIGN, Commands)."""
+    results = last_phases(run.audit()).localCheckpoint()
+    planned = run.plans().where(F.col("action").isNotNull() & F.col("phase").isNull())
+    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    shown = (
+        planned.select("cluster", "topic")
+        .join(results, on=["cluster", "topic"], how="left")
+        .where(F.col("phase").isNull() | (F.col("phase") == Phase.MANIFEST.value) | validated)
+        .groupBy("cluster")
+        .agg(
+            F.count_if(validated).alias("validated"), F.count_if(~F.coalesce(validated, F.lit(False))).alias("unknown")
+        )
+    )
+    still_open = {row["cluster"]: (row["validated"], row["unknown"]) for row in shown.collect()}
+    outcomes: dict[str | None, dict[str, int]] = {}
+    guarded = unreached = False
+    for row in (
+        results.where(~validated)
+        .groupBy("cluster", "phase", "outcome")
+        .agg(F.count(F.lit(1)).alias("topics"))
+        .orderBy("cluster", "outcome")
+        .collect()
+    ):
+        of_cluster = outcomes.setdefault(row["cluster"], {})
+        of_cluster[row["outcome"]] = of_cluster.get(row["outcome"], 0) + row["topics"]
+        guarded |= row["phase"] == Phase.GUARD and row["outcome"] == Outcome.REFUSED
+        unreached |= row["phase"] == Phase.OBSERVE and row["outcome"] == Outcome.FAILED
+    pending = unknown = 0
+    for cluster, (passed, not_passed) in still_open.items():
+        name = "planned" if planning_only else "open"
+        of_cluster = outcomes.setdefault(cluster, {})
+        if passed + not_passed:
+            of_cluster[name] = passed + not_passed
+        pending, unknown = pending + passed, unknown + not_passed
+    failed = results.where(F.col("outcome").isin(Outcome.FAILED.value, Outcome.REFUSED.value))
+    failure_count = sum(
+        counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
+    )
+    failures = failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect() if failure_count else []
+    unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
+    exit_code = ExitCode.DONE
+    if unfinished:
+        exit_code = ExitCode.ERROR
+    elif guarded:
+        exit_code = ExitCode.GUARD_STOPPED
+    elif failure_count:
+        exit_code = ExitCode.TOPICS_FAILED
+    elif planning_only and detailed_exitcode and pending:
+        exit_code = ExitCode.CHANGES_PENDING
+    return Summary(
+        run_id=run.run_id,
+        state=run.state.value,
+        exit_code=int(exit_code),
+        manifest_version=run.manifest_version,
+        clusters=[
+            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster])
+            for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
+        ],
+        decisions={name: run.counts.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
+        pending_changes=pending,
+        failures=[Failure(**row.asDict()) for row in failures],
+        failure_count=failure_count,
+        query=(
+            f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
+            f"WHERE run_id = '{run.run_id}' AND outcome IN ('failed', 'refused')"
+        ),
+        problems=list(run.problems),
+    )
+
+
+def render(summary: Summary, console: Console) -> None:
+    """Print a summary for people."""
+    console.print(
+        f"run {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
+    )
+    if summary.clusters:
+        names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
+        grid = Grid(title="Topics by cluster and outcome", title_justify="left")
+        grid.add_column("cluster")
+        for name in names:
+            grid.add_column(name, justify="right")
+        for counts in summary.clusters:
+            cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
+            grid.add_row(_safe(counts.cluster), *cells)
+        console.print(grid)
+    elif summary.state in (RunState.FINISHED, RunState.PLANNED):
+        console.print("nothing to do: every declared topic is as declared", highlight=False)
+    told = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
+    console.print(f"left alone: {told}", highlight=False)
+    if summary.pending_changes and summary.state == RunState.PLANNED:
+        console.print(
+            f"{summary.pending_changes} changes are planned: apply --run-id {summary.run_id} makes them",
+            highlight=False,
+        )
+    if summary.failures:
+        _render_failures(summary, console)
+    for problem in summary.problems:
+        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def _render_failures(summary: Summary, console: Console) -> None:
+    grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
+    for name in ("cluster", "topic", "phase", "error", "message"):
+        grid.add_column(name, overflow="fold")
+    for failure in summary.failures:
+        cells = (failure.cluster, failure.topic, failure.phase, failure.error, failure.error_message)
+        grid.add_row(*(_safe(cell) for cell in cells))
+    console.print(grid)
+    if summary.failure_count > len(summary.failures):
+        console.print(f"the first {len(summary.failures)} of {summary.failure_count}; all of them:", highlight=False)
+        console.print(escape(summary.query), highlight=False, soft_wrap=True)
+
+
+def _outcome_order(name: str) -> tuple[int, str]:
+    order = ["planned", "open", "ok", "pending", "skipped", "refused", "failed"]
+    return (order.index(name) if name in order else len(order), name)
+
+
+def _safe(value: Any) -> str:
+    """Text from outside for a terminal: control characters and markup can't act."""
+    return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

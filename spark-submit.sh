@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# spark-submit.sh JOBFILE [OPTION...]: submits a job of this repository and passes its exit code on.
+#
+#   SPARK_MASTER             where to (default local[*]; spark://..., yarn, k8s://...)
+#   TOPICLEDGER_SUBMIT_ARGS  further options for spark-submit, quoted as in a shell
+#   TOPICLEDGER_LOG_DIR      where Spark's own log goes (default build/logs, file spark.log)
+#   PYSPARK_PYTHON           the executors' Python, where the master isn't local (default: this machine's)
+#
+# With --verbose among the job's options, Spark's log is on stderr too. SIGINT, SIGTERM and SIGHUP reach the job as
+# SIGTERM, and Spark goes on until the job has ended.
+set -euo pipefail
+
+here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
+
+fail() {
+    printf 'spark-submit.sh: %s\n' "$2" >&2
+    exit "$1"
+}
+
+(($# > 0)) || fail 2 "usage: spark-submit.sh JOBFILE [OPTION...], e.g. spark-submit.sh jobs/plan.py --config conf/topicledger.toml"
+job=$1
+shift
+[[ -f $job || ! -f $here/$job ]] || job=$here/$job
+[[ -f $job ]] || fail 2 "there is no job file $job"
+
+master=${SPARK_MASTER:-local[*]}
+python=$here/.venv/bin/python
+if [[ -x $python ]]; then
+    # Otherwise the environment's spark-submit would run another installation that SPARK_HOME names.
+    SPARK_HOME=$("$python" -I -c 'import importlib.util; print(*importlib.util.find_spec("pyspark").submodule_search_locations)')
+    export SPARK_HOME
+elif [[ -n ${SPARK_HOME:-} ]]; then
+    python=$(command -v "${PYSPARK_PYTHON:-python3}") || fail 1 "there is no Python: run 'make setup', or set PYSPARK_PYTHON"
+else
+    fail 1 "there is neither .venv nor SPARK_HOME: run 'make setup'"
+fi
+
+"$python" -I "$here/scripts/package.py" >/dev/null
+
+jars=
+for jar in "$here"/build/jars/delta/delta-*.jar; do
+    [[ -f $jar ]] || fail 1 "Delta's jars are missing in build/jars/delta: run 'make setup'"
+    jars=$jars,$jar
+done
+
+extra=()
+if [[ -n ${TOPICLEDGER_SUBMIT_ARGS:-} ]]; then
+    while IFS= read -r -d '' word; do
+        extra+=("$word")
+    done < <(printf '%s' "$TOPICLEDGER_SUBMIT_ARGS" | xargs printf '%s\0')
+fi
+
+log_dir=${TOPICLEDGER_LOG_DIR:-$here/build/logs}
+mkdir -p -- "$log_dir"
+log_dir=$(cd -- "$log_dir" && pwd)
+level=WARN
+console=OFF
+stdin=
+for argument; do
+    case $argument in
+        --verbose) level=INFO console=INFO ;;
+        -) stdin=yes ;;
+    esac
+done
+logging="-Dlog4j2.configurationFile=file:$here/conf/log4j2.properties"
+logging+=" -Dtopicledger.log.level=$level -Dtopicledger.log.console=$console"
+logging+=" '-Dtopicledger.log.file=$log_dir/spark.log'"
+
+scratch=$(mktemp -d)
+trap 'rm -rf -- "$scratch"' EXIT
+
+if [[ $master == local* ]]; then
+    export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
+    export PYSPARK_PYTHON=$python
+else
+    export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python}
+fi
+export PYSPARK_DRIVER_PYTHON=$here/scripts/driver-python.sh
+export TOPICLEDGER_PYTHON=$python TOPICLEDGER_SUBMIT_PID=$$ TOPICLEDGER_SCRATCH=$scratch
+
+command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
+    --driver-java-options "$logging" --py-files "$here/dist/topicledger.zip" --jars "${jars#,}"
+    ${extra[@]+"${extra[@]}"} "$job" "$@")
+
+# The job opens our streams anew (driver-python.sh). A terminal or a pipe stays the same by that; a file would be written
+# from another place than where we are, a socket can't be opened: those get a pipe, and a cat behind it.
+needs_pump() {
+    [[ -f /dev/fd/$1 || -S /dev/fd/$1 ]]
+}
+pumps=()
+feed=
+both=
+[[ ! /dev/fd/1 -ef /dev/fd/2 ]] || both=yes
+if needs_pump 1; then
+    exec > >(trap '' INT TERM HUP && exec cat)
+    pumps+=("$!")
+    [[ -z $both ]] || exec 2>&1
+fi
+if needs_pump 2; then
+    exec 2> >(trap '' INT TERM HUP && exec cat >&2)
+    pumps+=("$!")
+fi
+if [[ -z $stdin ]]; then
+    exec </dev/null
+elif [[ ! -p /dev/fd/0 ]]; then
+    exec < <(exec cat)
+    feed=$!
+fi
+
+# A process group of its own: Ctrl-C in a terminal is for this script, which passes it on.
+set -m
+# What the JVM itself prints before its log is set up goes to a file; the job's Python has our own streams.
+if [[ $console == OFF ]]; then
+    "${command[@]}" >"$scratch/jvm" 2>&1 &
+else
+    "${command[@]}" &
+fi
+submitted=$!
+
+# The job must hear of the signal before the JVM that it still needs: a JVM that got it would end at once.
+signalled=
+# shellcheck disable=SC2329  # invoked by the trap
+pass_on() {
+    signalled=yes
+    if [[ -s $scratch/driver ]]; then
+        kill -TERM "$(<"$scratch/driver")" 2>/dev/null || true
+    else
+        kill -TERM "$submitted" 2>/dev/null || true
+    fi
+}
+trap pass_on INT TERM HUP
+
+code=0
+while :; do
+    signalled=
+    code=0
+    wait "$submitted" || code=$?
+    [[ -n $signalled ]] || break
+done
+
+if [[ -s $scratch/jvm ]]; then
+    sed -i.all '/^WARNING: Using incubator modules/d' "$scratch/jvm"
+    cat "$scratch/jvm" >>"$log_dir/spark.log"
+    # Without a job, nobody else says why.
+    [[ -s $scratch/driver ]] || sed '/^[[:space:]]*at /d' "$scratch/jvm" >&2
+fi
+[[ -z $feed ]] || kill "$feed" 2>/dev/null || true
+exec >&- 2>&-
+[[ ${#pumps[@]} -eq 0 ]] || wait "${pumps[@]}"
+exit "$code"
