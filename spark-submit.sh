@@ -75,12 +75,18 @@ if [[ $master == local* ]]; then
 else
     export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python}
 fi
-export PYSPARK_DRIVER_PYTHON=$here/scripts/driver-python.sh
-export TOPICLEDGER_PYTHON=$python TOPICLEDGER_SUBMIT_PID=$$ TOPICLEDGER_SCRATCH=$scratch
 
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
-    --driver-java-options "$logging" --py-files "$here/dist/topicledger.zip" --jars "${jars#,}"
-    ${extra[@]+"${extra[@]}"} "$job" "$@")
+    --py-files "$here/dist/topicledger.zip" --jars "${jars#,}" ${extra[@]+"${extra[@]}"})
+if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
+    # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
+    console=INFO
+else
+    export PYSPARK_DRIVER_PYTHON=$here/scripts/driver-python.sh
+    export TOPICLEDGER_PYTHON=$python TOPICLEDGER_SUBMIT_PID=$$ TOPICLEDGER_SCRATCH=$scratch
+    command+=(--driver-java-options "$logging")
+fi
+command+=("$job" "$@")
 
 # The job opens our streams anew (driver-python.sh). A terminal or a pipe stays the same by that; a file would be written
 # from another place than where we are, a socket can't be opened: those get a pipe, and a cat behind it.

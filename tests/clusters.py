@@ -10,7 +10,7 @@ from pathlib import Path
 from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars" / "kafka"))
+JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"
 POLICY_SOURCE = Path(__file__).resolve().parent / "kafka_policy" / "ForbiddenPrefixPolicy.java"
 
 SASL_USERS = {

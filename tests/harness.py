@@ -1,0 +1,135 @@
+"""A ledger and its clusters in this process, for tests that run the job on a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from topicledger import phases, runs
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.model import RunState
+from topicledger.progress import Progress
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
+from topicledger.settings import (
+    ClientValue,
+    ClusterSettings,
+    GuardSettings,
+    KafkaSettings,
+    Settings,
+    TablesSettings,
+)
+from topicledger.summary import Summary
+from topicledger.tables import Ledger
+
+UNREACHABLE = "127.0.0.1:1"
+
+
+def cluster_settings(
+    name: str, kafka: EmbeddedKafka | str, cluster_id: str | None = None, **client: ClientValue
+) -> ClusterSettings:
+    """Settings of a cluster: an embedded one, or just an address."""
+    servers = [kafka] if isinstance(kafka, str) else kafka.bootstrap_servers
+    return ClusterSettings(name=name, bootstrap_servers=tuple(servers), cluster_id=cluster_id, client=client)
+
+
+class Estate:
+    """A ledger and its clusters. Topics of a shared broker must have names of their own."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: Path,
+        clusters: Mapping[str, EmbeddedKafka | str | ClusterSettings],
+        *,
+        max_deletes: int = 0,
+        kafka: KafkaSettings | None = None,
+    ) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.spark = spark
+        self.settings = Settings(
+            path=Path("tests.toml"),
+            tables=TablesSettings(root=str(root)),
+            clusters={
+                name: each if isinstance(each, ClusterSettings) else cluster_settings(name, each)
+                for name, each in clusters.items()
+            },
+            guards=GuardSettings(max_deletes=max_deletes),
+            kafka=kafka or KafkaSettings(connect_timeout=10.0),
+        )
+        self.ledger = Ledger(spark, str(root))
+
+    def declare(self, *rows: Mapping[str, Any], cluster: str = "main") -> None:
+        """Append rows to `manifests`; state is present and the rest null where not given."""
+        self.ledger.ensure(MANIFESTS)
+        complete = [{"cluster": cluster, "state": "present", **row} for row in rows]
+        ordered = [tuple(row.get(name) for name in MANIFESTS.schema.names) for row in complete]
+        frame = self.spark.createDataFrame(ordered, MANIFESTS.schema, verifySchema=False)
+        frame.write.format("delta").mode("append").save(self.ledger.location(MANIFESTS))
+
+    def declare_anew(self, *rows: Mapping[str, Any], cluster: str = "main") -> None:
+        """Replace everything in `manifests`."""
+        self.ledger.ensure(MANIFESTS)
+        self.ledger._delta(MANIFESTS).delete()
+        self.declare(*rows, cluster=cluster)
+
+    def run(self, command: str = "provision", run_id: str | None = None, **request: Any) -> Summary:
+        """Do what the command of that name does."""
+        asked = runs.Request(command=command, run_id=run_id, **request)
+        run = runs.start(self.ledger, self.settings, asked)
+        context = phases.Context(
+            progress=Progress(shown=False), stop=threading.Event(), wait_visible=asked.wait_visible
+        )
+        if run.state is RunState.FINISHED:
+            raise AssertionError(f"run {run.run_id} is finished")
+        return phases.carry_out(
+            run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode
+        )
+
+    def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Rows of a table, of one run where named."""
+        frame = self.ledger.read(table)
+        if run_id is not None:
+            frame = frame.where(F.col("run_id") == run_id)
+        return [row.asDict(recursive=True) for row in frame.collect()]
+
+    def audit(self, run_id: str | None = None) -> dict[tuple[str | None, str], dict[str, Any]]:
+        """Rows of `audit` by (topic, phase); fails where there are two of one (topic, action, phase)."""
+        found: dict[tuple[str | None, str], dict[str, Any]] = {}
+        for row in self.rows(AUDIT, run_id):
+            key = (row["topic"], row["phase"])
+            assert key not in found or row["topic"] is None, f"two audit rows for {key}"
+            found[key] = row
+        return found
+
+    def last(self, run_id: str) -> dict[str | None, tuple[str, str, str | None]]:
+        """Each topic's result: phase, outcome and error of its last phase."""
+        order = ["manifest", "observe", "policy", "guard", "validate", "apply", "verify"]
+        result: dict[str | None, tuple[str, str, str | None]] = {}
+        for (topic, phase), row in sorted(self.audit(run_id).items(), key=lambda item: order.index(item[0][1])):
+            result[topic] = (phase, row["outcome"], row["error"])
+        return result
+
+    def check_invariant(self, run_id: str) -> None:
+        """In a finished run each planned action has one apply row, or one earlier row that ended it."""
+        (run,) = self.rows(RUNS, run_id)
+        assert run["state"] == "finished", run
+        ended: dict[tuple[Any, ...], list[str]] = {}
+        for row in self.rows(AUDIT, run_id):
+            final = row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] != "ok")
+            if final and row["action"] is not None:
+                ended.setdefault((row["cluster"], row["topic"], row["action"]), []).append(row["phase"])
+        planned = [(p["cluster"], p["topic"], p["action"]) for p in self.rows(PLANS, run_id) if p["action"] is not None]
+        assert len(planned) == len(set(planned)), "an action is planned twice"
+        wrong = {key: ended.get(key, []) for key in planned if len(ended.get(key, [])) != 1}
+        assert not wrong, wrong
+        assert set(ended) <= set(planned), set(ended) - set(planned)
+
+
+def topics(names: Iterable[str], **fields: Any) -> Sequence[dict[str, Any]]:
+    """Manifest rows for names that share everything else."""
+    return [{"topic": name, **fields} for name in names]
