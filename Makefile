@@ -13,6 +13,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV) $(JARS)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
+	@:
 
 $(VENV): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh

@@ -79,14 +79,18 @@ def plan(run: Run, context: Context) -> None:
     clusters = _clusters_without_plan(run)
     if clusters is not None:
         _plan_clusters(run, context, clusters)
-    _record_refusals(run)
-    _validate(run, context)
+    if not run.none_ended:
+        _record_refusals(run)
+    if not run.none_planned:
+        _validate(run, context)
     if run.state is RunState.PLANNING and not run.problems:
         run.move_to(RunState.PLANNED, counts=run.counts)
 
 
 def apply(run: Run, context: Context) -> None:
     """Send what passed, and look once at what it did."""
+    if run.none_planned:
+        return
     run.ledger.ensure(PLANS, AUDIT)
     if run.state is not RunState.APPLYING:
         if run.resumed:
@@ -152,7 +156,12 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         .transform(guards.max_deletes(settings.guards.max_deletes))
     )
     metrics = Metrics("decisions")
-    counted = [F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED]
+    ended = F.col("phase").isNotNull()
+    counted = [
+        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+        F.count_if(ended).alias("_ended"),
+        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+    ]
     now = datetime.now(UTC)
     rows = decisions.observe(metrics, *counted).transform(
         planned(run.run_id, run.manifest_version, now, settings.kafka.max_batch_records)
@@ -162,7 +171,12 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         rows = rows.join(before, on=["cluster", "topic", "phase", "error"], how="left_anti")
     with context.progress.phase("plan"):
         run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
-    run.counts = {name: run.counts.get(name, 0) + count for name, count in metrics.get.items()}
+    found = dict(metrics.get)
+    run.none_ended, run.none_planned = not found.pop("_ended"), not found.pop("_planned")
+    if run.resumed:
+        # Earlier starts may have left rows that these counts don't know of.
+        run.none_ended = run.none_planned = False
+    run.counts = {name: run.counts.get(name, 0) + count for name, count in found.items()}
     for name, look in seen.looks.items():
         if look.error is not None:
             run.problems.append(f"{look.error}; the other clusters go on, start run {run.run_id} again for {name}")

@@ -67,6 +67,10 @@ class Run:
     """The clusters asked for by name, None for all."""
     exit_code: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    none_ended: bool = False
+    """Whether it is known that nothing ended before validate."""
+    none_planned: bool = False
+    """Whether it is known that nothing is to be sent: then nothing is looked for."""
     problems: list[str] = field(default_factory=list)
     """Why something is still open: for the user, and for exit code 1."""
     _wave: int = 0
