@@ -5,6 +5,10 @@
 # spark-submit.sh's own streams back, terminal or not, and leaves its process id for signals.
 set -euo pipefail
 
+# On a cluster Spark starts its own Python processes with it as well (-m pyspark.daemon): those it must hear itself.
+if [[ ${1:-} == -m ]]; then
+    exec "$TOPICLEDGER_PYTHON" "$@"
+fi
 printf '%s\n' "$$" >"$TOPICLEDGER_SCRATCH/driver"
 streams=/proc/$TOPICLEDGER_SUBMIT_PID/fd
 # Where there is no /proc, or a stream is a socket, it stays as spark-submit has it.

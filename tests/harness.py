@@ -86,9 +86,7 @@ class Estate:
         )
         if run.state is RunState.FINISHED:
             raise AssertionError(f"run {run.run_id} is finished")
-        return phases.carry_out(
-            run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode
-        )
+        return phases.carry_out(run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode)
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""

@@ -121,7 +121,7 @@ def _compare(table: DataFrame, rows: DataFrame, replaced: Sequence[str]) -> Load
         table.alias("old")
         .join(rows.alias("new"), on=same_key, how="full_outer")
         .agg(
-            F.count_if(~old).alias("added"),
+            F.count_if(new & ~old).alias("added"),
             F.count_if(old & new & differs).alias("changed"),
             F.count_if(old & new & ~differs).alias("unchanged"),
             F.count_if(~new & F.col("old.cluster").isin(*replaced)).alias("removed"),

@@ -103,7 +103,9 @@ def _legal_assignments() -> Rule:
     partitions = F.map_keys(assignments)
     replicas = F.map_values(assignments)
     count = F.size(partitions)
-    gaps = (F.array_min(partitions) != 0) | (F.array_max(partitions) != count - 1)
+    # A map that Spark didn't write may hold a key twice.
+    twice = F.size(F.array_distinct(partitions)) != count
+    gaps = (F.array_min(partitions) != 0) | (F.array_max(partitions) != count - 1) | twice
     empty = F.exists(replicas, lambda brokers: brokers.isNull() | (F.size(brokers) == 0))
     unknown = F.exists(replicas, lambda brokers: F.exists(brokers, lambda broker: broker.isNull() | (broker < 0)))
     repeated = F.exists(replicas, lambda brokers: F.size(F.array_distinct(brokers)) != F.size(brokers))
@@ -122,7 +124,10 @@ def _legal_assignments() -> Rule:
 def _legal_configs() -> Rule:
     configs = F.col("configs")
     without = F.map_keys(F.map_filter(configs, lambda _, value: value.isNull()))
-    blank = F.exists(F.map_keys(configs), lambda name: F.trim(name) == "")
+    names = F.map_keys(configs)
+    blank = F.exists(names, lambda name: F.trim(name) == "")
+    # A map that Spark didn't write may hold a key twice.
+    twice = F.size(F.array_distinct(names)) != F.size(names)
     return Rule(
         error=Refusal.INVALID_CONFIGS,
         reason=F.when(
@@ -132,7 +137,9 @@ def _legal_configs() -> Rule:
                 F.array_join(F.array_sort(without), ", "),
                 F.lit("; leave the key out for the broker's default"),
             ),
-        ).when(blank, F.lit("configs have an empty name")),
+        )
+        .when(blank, F.lit("configs have an empty name"))
+        .when(twice, F.lit("configs name a key twice")),
     )
 
 

@@ -34,7 +34,6 @@ from topicledger.plan import planned
 from topicledger.progress import Progress
 from topicledger.runs import Run, Waves
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS
-from topicledger.secrets import resolve_client_options
 from topicledger.settings import ClusterSettings
 from topicledger.summary import Summary, summarise
 
@@ -74,8 +73,6 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
 def plan(run: Run, context: Context) -> None:
     """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
     run.ledger.ensure(MANIFESTS, PLANS, AUDIT, OBSERVED, BROKERS)
-    for cluster in run.clusters:
-        resolve_client_options(cluster)
     clusters = _clusters_without_plan(run)
     if clusters is not None:
         _plan_clusters(run, context, clusters)

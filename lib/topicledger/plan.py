@@ -20,11 +20,12 @@ def records() -> Column:
     partitions = F.coalesce(F.size("assignments"), F.lit(0))
     assigned = F.when(partitions > 0, partitions)
     configs = F.greatest(F.coalesce(F.size("configs"), F.lit(0)), F.lit(0))
-    return F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)) + configs
+    # bigint: a row may declare as many partitions as an int holds.
+    return F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
 
 
 def batched(most: int) -> Transform:
-    """Adds `batch`, from 0 for each cluster and action, so that no batch has more than `most` records (C15).
+    """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
     In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `phase`; rows that ended get none.
     Topics go by name. One above half of `most` goes alone; the others share batches that start every `most`/2 records:
@@ -39,7 +40,10 @@ def batched(most: int) -> Transform:
         light = F.when(alone, F.lit(0)).otherwise(F.col("_records"))
         heavy = F.when(alone, F.lit(1)).otherwise(F.lit(0))
         shared = F.floor(F.coalesce(F.sum("_light").over(so_far), F.lit(0)) / half)
-        last_shared = F.max("_shared").over(Window.partitionBy("cluster", "action", F.col("_open")))
+        of_light = F.when(F.col("_heavy") == 0, F.col("_shared"))
+        last_shared = F.coalesce(
+            F.max(of_light).over(Window.partitionBy("cluster", "action", F.col("_open"))), F.lit(-1)
+        )
         own = last_shared + F.coalesce(F.sum("_heavy").over(so_far), F.lit(0)) + 1
         return (
             rows.withColumns({"_records": records(), "_open": F.col("phase").isNull() & F.col("action").isNotNull()})

@@ -19,6 +19,7 @@ from topicledger.errors import UsageError
 from topicledger.model import Ended, RunState
 from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
+from topicledger.secrets import resolve_client_options
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger
 
@@ -153,7 +154,7 @@ def find(ledger: Ledger, run_id: str) -> Row | None:
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin a run or take one up where it was left.
 
-    Raises UsageError for a run id that `apply` doesn't find planned, that was abandoned, or that was begun with other
+    Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't find planned, that was abandoned, or that was begun with other
     settings or arguments.
     """
     ledger.ensure(RUNS)
@@ -162,6 +163,9 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     if row is None and request.command == "apply":
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
     selected = settings.select(request.clusters)
+    for cluster in selected:
+        # The driver needs every secret sooner or later: a missing one is told before the run has a row.
+        resolve_client_options(cluster)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected)
     return _resume(ledger, settings, request, row, selected)

@@ -17,8 +17,8 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaError
-from tests import clusters
 
+from tests import clusters
 from topicledger import embedded_kafka
 from topicledger.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
 

@@ -1,0 +1,210 @@
+"""The commands in this process: what they print, their exit codes, and what they say to bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.harness import UNREACHABLE, Estate, topics
+from topicledger import cli
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import AUDIT, RUNS
+
+
+def invoke(*arguments: str | Path, text: str | None = None) -> Result:
+    """Run a command; a stack trace on any stream is a failure, whatever the exit code."""
+    result = CliRunner().invoke(cli.main, [str(each) for each in arguments], input=text)
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
+
+
+MANIFEST = """
+cluster: main
+defaults: {num_partitions: 2, replication_factor: 1, owner: tests}
+topics:
+  - {topic: commands.one, configs: {retention.ms: 3600000}}
+  - {topic: commands.two}
+  - {topic: commands.three, replication_factor: 3}
+"""
+
+
+@pytest.fixture
+def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
+    assert spark is not None
+    return commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
+
+
+def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
+    file = config.with_name("manifest.yaml")
+    file.write_text(text)
+    return invoke("load_manifests", file, "--config", config, *more)
+
+
+# -- the way through ---------------------------------------------------------------------------------------------------
+
+
+def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
+    loaded = load(config)
+    assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged\n")
+    assert load(config).stdout == "0 added, 0 changed, 3 unchanged\n"
+
+    result_file = tmp_path / "result.json"
+    planned = invoke("plan", "--config", config, "--run-id", "way", "--format", "json", "--result-file", result_file)
+    assert planned.exit_code == 4
+    document = json.loads(planned.stdout)
+    assert document == json.loads(result_file.read_text())
+    assert (document["format_version"], document["state"], document["pending_changes"]) == (1, "planned", 2)
+    assert document["clusters"] == [{"cluster": "main", "outcomes": {"planned": 2, "failed": 1}}] or document[
+        "clusters"
+    ] == [{"cluster": "main", "outcomes": {"failed": 1, "planned": 2}}]
+    assert [failure["topic"] for failure in document["failures"]] == ["commands.three"]
+
+    preview = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "json")
+    resolved = {action["topic"]: action["resolved"] for action in json.loads(preview.stdout)}
+    assert resolved["commands.one"]["num_partitions"] == 2
+    configs = {each["name"]: each for each in resolved["commands.one"]["configs"]}
+    assert configs["retention.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
+    assert configs["cleanup.policy"]["config_source"] == "DEFAULT_CONFIG"
+
+    applied = invoke("apply", "--config", config, "--run-id", "way", "--wait-visible", "30")
+    assert applied.exit_code == 4
+    assert "commands.three" in applied.stdout
+    assert "INVALID_REPLICATION_FACTOR" in applied.stdout
+
+    again = invoke("apply", "--config", config, "--run-id", "way", "--format", "json")
+    assert (again.exit_code, json.loads(again.stdout)["outcomes"]) == (4, {"failed": 1, "ok": 2})
+
+    listed = invoke("runs", "list", "--config", config, "--format", "json")
+    assert [(run["run_id"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)] == [
+        ("way", "finished", 4)
+    ]
+    shown = invoke("runs", "show", "--config", config, "--run-id", "way")
+    assert "validate ok, apply ok, verify ok" in shown.stdout
+    assert "retention.ms=3600000" in shown.stdout
+    assert invoke("runs", "abandon", "--config", config, "--run-id", "way").exit_code == 2
+
+
+def test_pending_changes_are_exit_3_where_asked_for_and_an_abandoned_run_stays_so(config: Path) -> None:
+    load(config, "cluster: main\ntopics: [{topic: commands.pending}]\n")
+    arguments = ("plan", "--config", config, "--run-id", "pending", "--detailed-exitcode")
+    assert invoke(*arguments).exit_code == 3
+    assert invoke(*arguments).exit_code == 3
+    assert invoke("runs", "abandon", "--config", config, "--run-id", "pending").exit_code == 0
+    refused = invoke("apply", "--config", config, "--run-id", "pending")
+    assert (refused.exit_code, refused.stderr) == (2, "error: run pending was abandoned; start a new one\n")
+
+
+def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    done = invoke("provision", "--config", config)
+    assert done.exit_code == 0
+    assert "nothing to do" in done.stdout
+
+
+def test_more_failures_than_fit_are_counted_with_the_query_for_the_rest(config: Path, spark: SparkSession) -> None:
+    estate_rows = "\n".join(f"  - {{topic: commands.many-{n:02}, replication_factor: 5}}" for n in range(25))
+    load(config, f"cluster: main\ntopics:\n{estate_rows}\n")
+    done = invoke("provision", "--config", config)
+    assert done.exit_code == 4
+    assert "the first 20 of 25" in done.stdout
+    query = done.stdout[done.stdout.index("SELECT") :].splitlines()[0]
+    assert spark.sql(query).count() == 25
+
+
+def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(
+    spark: SparkSession, kafka: EmbeddedKafka, config: Path, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    hostile = "commands\x1b[2J\n[red]x[/red]"
+    estate.declare({"topic": hostile})
+    done = invoke("provision", "--config", config, "--run-id", "hostile")
+    assert done.exit_code == 4
+    assert "\x1b" not in done.output
+    assert "[red]x[/red]" in done.stdout
+    assert [row["topic"] for row in estate.rows(AUDIT)] == [hostile]
+
+
+# -- bad input: one clear message, never a stack trace -----------------------------------------------------------------
+
+
+def error_of(result: Result, code: int) -> str:
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: "), result.stderr
+    return result.stderr
+
+
+def test_a_missing_or_broken_settings_file_is_exit_2(tmp_path: Path) -> None:
+    assert "nowhere.toml" in error_of(invoke("provision", "--config", tmp_path / "nowhere.toml"), 2)
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[tables\n")
+    assert "broken.toml" in error_of(invoke("provision", "--config", broken), 2)
+    broken.write_text('[tables]\nroot = "x"\n[clusters.a]\nbootstrap_servers = ["a:1"]\n[guard]\nmax_deletes = 1\n')
+    assert "guards" in error_of(invoke("provision", "--config", broken), 2)
+
+
+def test_an_unknown_cluster_names_the_nearest(config: Path) -> None:
+    assert "did you mean `main`" in error_of(invoke("plan", "--config", config, "--cluster", "mian"), 2)
+
+
+def test_a_tables_root_that_is_missing_or_not_writable_is_one_message(config: Path, tmp_path: Path) -> None:
+    assert "does not exist" in error_of(invoke("provision", "--config", config), 1)
+    occupied = tmp_path / "occupied"
+    occupied.write_text("a file")
+    inside = commands.settings_file(tmp_path, {"main": ["127.0.0.1:1"]}, root=occupied / "ledger")
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(MANIFEST)
+    message = error_of(invoke("load_manifests", manifest, "--config", inside), 1)
+    assert str(occupied) in message
+
+
+def test_a_manifests_table_with_another_schema_is_one_message(
+    config: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    spark.sql("SELECT 'a' AS cluster, 1 AS topic").write.format("delta").save(str(tmp_path / "ledger" / "manifests"))
+    message = error_of(invoke("provision", "--config", config), 1)
+    assert "manifests" in message
+    assert "column topic is int, not string" in message
+
+
+def test_errors_of_manifest_files_have_file_and_line_and_nothing_is_loaded(config: Path) -> None:
+    bad = "cluster: main\ntopics:\n  - {topic: ok.one}\n  - {topic: bad one}\n  - {topic: x, num_partitions: 0}\n"
+    message = error_of(load(config, bad), 2)
+    assert "manifest.yaml:4: " in message
+    assert "manifest.yaml:5: " in message
+    assert "nothing was loaded" in message
+    assert load(config).stdout == "3 added, 0 changed, 0 unchanged\n"
+
+
+def test_apply_needs_a_run_that_exists(config: Path) -> None:
+    load(config)
+    assert "--run-id" in error_of(invoke("apply", "--config", config), 2)
+    assert "no run nothing" in error_of(invoke("apply", "--config", config, "--run-id", "nothing"), 2)
+
+
+def test_a_secret_that_cannot_be_resolved_names_its_reference(tmp_path: Path, spark: SparkSession) -> None:
+    more = '[clusters.main.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+    more += 'sasl_plain_username = "me"\nsasl_plain_password = "env:TOPICLEDGER_NO_SUCH"\n'
+    path = commands.settings_file(tmp_path, {"main": [UNREACHABLE]}, more=more)
+    (tmp_path / "ledger").mkdir()
+    message = error_of(invoke("provision", "--config", path), 1)
+    assert "TOPICLEDGER_NO_SUCH" in message
+
+
+def test_two_runs_of_one_ledger_are_two_rows(
+    config: Path, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare(*topics(["commands.rows"]))
+    assert invoke("provision", "--config", config, "--requested-by", "portal").exit_code == 0
+    assert invoke("provision", "--config", config).exit_code == 0
+    rows: Sequence[dict[str, object]] = estate.rows(RUNS)
+    assert len(rows) == 2
+    assert "portal" in {row["requested_by"] for row in rows}

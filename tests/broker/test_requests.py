@@ -1,0 +1,176 @@
+"""What an executor makes of a real broker's answers, batch by batch, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
+from tests.waiting import until
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.model import Outcome, Refusal, Target, TopicResult
+
+UNLIMITED = 1_000_000
+
+
+def none_of_ours(topics: object) -> frozenset[str]:
+    return frozenset()
+
+
+# -- C15: too large ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        pytest.param(creates([f"large.p{n:02}" for n in range(11)], num_partitions=1_000), id="partitions"),
+        pytest.param(
+            creates([f"large.r{n:04}" for n in range(3_400)], num_partitions=1, configs={"retention.ms": "1"}),
+            id="records",
+        ),
+    ],
+)
+def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
+    kafka: EmbeddedKafka, targets: list[Target]
+) -> None:
+    """C15: only validated, or the broker would have to hold them."""
+    with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.execute") as said:
+        ended = list(executor.validate(targets, none_of_ours))
+    assert [row.topic for row in ended] == [target.topic for target in targets]
+    assert {row.outcome for row in ended} == {Outcome.OK}
+    assert executor.max_batch_records <= 10_000
+    assert len(said) == 1
+
+
+def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(kafka: EmbeddedKafka) -> None:
+    """C15: halving ends at one topic, and its neighbour goes on."""
+    targets = [*creates(["large.one"], num_partitions=10_001), *creates(["large.neighbour"], num_partitions=1)]
+    with executor_of(kafka, max_batch_records=UNLIMITED) as executor:
+        ended = {row.topic: row for row in executor.validate(targets, none_of_ours)}
+    assert (ended["large.one"].outcome, ended["large.one"].error_code) == (Outcome.REFUSED, 44)
+    assert "Excessively large number of partitions" in str(ended["large.one"].error_message)
+    assert ended["large.neighbour"].outcome is Outcome.OK
+
+
+# -- creating ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_validates_can_still_fail_when_it_is_sent(kafka: EmbeddedKafka) -> None:
+    """C6, C7: another client was faster, with other partitions; the batch's other topic is created."""
+    targets = creates(["faster.taken", "faster.free"], num_partitions=1)
+    with executor_of(kafka) as executor:
+        assert {row.outcome for row in executor.validate(targets, none_of_ours)} == {Outcome.OK}
+        make(kafka, "faster.taken", num_partitions=2)
+        ended = {row.topic: row for row in executor.apply(targets)}
+    taken = ended["faster.taken"]
+    assert (taken.outcome, taken.error_code, taken.error) == (Outcome.FAILED, 36, "TOPIC_ALREADY_EXISTS")
+    assert "num_partitions is 2, planned 1" in str(taken.error_message)
+    assert ended["faster.free"].outcome is Outcome.OK
+
+
+def test_validate_creates_nothing_and_tells_what_would_be(kafka: EmbeddedKafka) -> None:
+    """C5, C19"""
+    with executor_of(kafka) as executor:
+        (row,) = executor.validate(creates(["dry.run"], configs={"retention.ms": "7"}), none_of_ours)
+    assert (row.num_partitions, row.replication_factor, row.topic_id) == (1, 1, None)
+    assert row.configs is not None
+    assert {entry.name: entry.value for entry in row.configs}["retention.ms"] == "7"
+    assert not live(kafka, "dry.")
+
+
+def test_a_topic_that_exists_and_is_not_ours_fails_to_validate(kafka: EmbeddedKafka) -> None:
+    """C5, C21: only what the audit knows as ours is taken for unchanged."""
+    make(kafka, "known.ours", "known.foreign")
+    targets = creates(["known.ours", "known.foreign"], num_partitions=1)
+    with executor_of(kafka) as executor:
+        ended = {row.topic: row for row in executor.validate(targets, lambda topics: {"known.ours"} & set(topics))}
+    assert ended["known.ours"].outcome is Outcome.SKIPPED
+    assert (ended["known.foreign"].outcome, ended["known.foreign"].error_code) == (Outcome.FAILED, 36)
+
+
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_whichever_broker_takes_the_request_passes_it_to_the_controller(
+    kafka_three: EmbeddedKafka, broker: int
+) -> None:
+    """C13"""
+    with admin_of(kafka_three) as admin:
+        admin._admin._controller_id = broker
+        targets = creates([f"forwarded.{broker}"], num_partitions=1)
+        assert admin.create_topics(targets, validate_only=False).results[f"forwarded.{broker}"].error_code == 0
+
+
+# -- deleting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_planned_delete_that_finds_nothing_is_done(kafka: EmbeddedKafka) -> None:
+    """D3, D2: after our own intent it is ok, and the batch's other delete is done."""
+    ids = make(kafka, "vanish.gone", "vanish.there")
+    remove(kafka, {"vanish.gone": ids["vanish.gone"]})
+    with executor_of(kafka) as executor:
+        ended = {row.topic: row for row in executor.apply(deletes(ids))}
+    gone = ended["vanish.gone"]
+    assert (gone.outcome, gone.error_code, gone.error) == (Outcome.OK, 0, Refusal.RECOVERED)
+    assert (ended["vanish.there"].outcome, ended["vanish.there"].error) == (Outcome.OK, None)
+    until(lambda: not live(kafka, "vanish."), seconds=20)
+
+
+def test_a_topic_recreated_since_the_plan_is_not_touched(kafka: EmbeddedKafka) -> None:
+    """D7: the delete names the old id."""
+    planned = make(kafka, "phoenix")
+    remove(kafka, planned)
+    anew = make(kafka, "phoenix")
+    with executor_of(kafka) as executor:
+        (row,) = executor.apply(deletes(planned))
+    assert (row.outcome, row.error_code, row.error) == (Outcome.FAILED, 100, Refusal.RECREATED)
+    assert anew["phoenix"] in str(row.error_message)
+    assert live(kafka, "phoenix")["phoenix"].topic_id == anew["phoenix"]
+
+
+def test_a_fresh_look_refuses_deletes_of_what_is_not_as_planned(kafka: EmbeddedKafka) -> None:
+    """D6: gone, recreated, and as planned."""
+    ids = make(kafka, "look.gone", "look.anew", "look.same")
+    remove(kafka, {name: ids[name] for name in ("look.gone", "look.anew")})
+    make(kafka, "look.anew")
+    with executor_of(kafka) as executor:
+        ended = {row.topic: row for row in executor.validate(deletes(ids), none_of_ours)}
+    assert {name: (row.outcome, row.error) for name, row in ended.items()} == {
+        "look.gone": (Outcome.REFUSED, Refusal.CHANGED_SINCE_PLAN),
+        "look.anew": (Outcome.REFUSED, Refusal.RECREATED),
+        "look.same": (Outcome.OK, None),
+    }
+    assert all(row.error_message for row in ended.values() if row.outcome is Outcome.REFUSED)
+    assert set(live(kafka, "look.")) == {"look.anew", "look.same"}
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_listed_without_a_leader_is_pending_until_it_has_one(kafka_three: EmbeddedKafka) -> None:
+    """M2, C21"""
+    targets = [
+        *creates(["leader.away"], assignments={0: (3,)}),
+        *creates(["leader.here"], assignments={0: (1,)}),
+    ]
+    with executor_of(kafka_three) as executor:
+        applied = {row.topic: row for row in executor.apply(targets)}
+        pairs = [(target, TopicResult(topic_id=applied[target.topic].topic_id, num_partitions=1)) for target in targets]
+
+        def outcomes() -> dict[str, Outcome]:
+            return {row.topic: row.outcome for row in executor.verify(pairs)}
+
+        until(lambda: set(outcomes().values()) == {Outcome.OK}, seconds=20)
+        kafka_three.kill_broker(3)
+        try:
+            pending = {"leader.away": Outcome.PENDING, "leader.here": Outcome.OK}
+            until(lambda: outcomes() == pending, seconds=30)
+        finally:
+            kafka_three.start_broker(3)
+        until(lambda: set(outcomes().values()) == {Outcome.OK}, seconds=30)
+
+
+def test_a_topic_that_may_not_be_described_is_unlisted_and_says_so_by_name(kafka_sasl: EmbeddedKafka) -> None:
+    """M3: one that doesn't exist looks the same, so nothing can be concluded."""
+    make(kafka_sasl, "secret.there")
+    with admin_of(kafka_sasl, "nobody") as admin:
+        assert not [info for info in admin.list_topics() if info.topic.startswith("secret.")]
+        described = {info.topic: info.permitted for info in admin.describe_topics(["secret.there", "secret.not"])}
+    assert described == {"secret.there": False, "secret.not": False}

@@ -1,0 +1,275 @@
+"""What stops a run or a part of it, and how it goes on: saved plans, guards, clusters out of reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import live, make, remove
+from tests.harness import UNREACHABLE, Estate, cluster_settings, topics
+from topicledger import runs
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.errors import UsageError
+from topicledger.model import TopicInfo
+from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.settings import KafkaSettings
+from topicledger.summary import Summary
+
+# -- plan, then apply -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A plan, what happened to the cluster until it was applied, and what applying it made of that."""
+
+    estate: Estate
+    before: Mapping[str, TopicInfo]
+    planned: Summary
+    preview: Mapping[tuple[str | None, str], dict[str, Any]]
+    planned_state: str
+    meanwhile: Mapping[str, TopicInfo]
+    anew: str
+    applied: Summary
+    after: Mapping[str, TopicInfo]
+
+
+@pytest.fixture(scope="module")
+def saved(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    ids = make(kafka, "saved.doomed", "saved.gone", "saved.anew")
+    estate = Estate(spark, tmp_path_factory.mktemp("saved") / "ledger", {"main": kafka}, max_deletes=5)
+    estate.declare(
+        {"topic": "saved.fresh", "num_partitions": 2, "configs": {"retention.ms": "60000"}},
+        {"topic": "saved.appears"},
+        *topics(ids, state="absent"),
+    )
+    before = live(kafka, "saved.")
+    planned = estate.run("plan", run_id="saved", detailed_exitcode=True)
+    meanwhile = live(kafka, "saved.")
+    preview = estate.audit("saved")
+    (run,) = estate.rows(RUNS, "saved")
+
+    make(kafka, "saved.appears")
+    remove(kafka, {name: ids[name] for name in ("saved.gone", "saved.anew")})
+    anew = make(kafka, "saved.anew")["saved.anew"]
+    applied = estate.run("apply", run_id="saved", wait_visible=60.0)
+    return Saved(
+        estate=estate,
+        before=before,
+        planned=planned,
+        preview=preview,
+        planned_state=run["state"],
+        meanwhile=meanwhile,
+        anew=anew,
+        applied=applied,
+        after=live(kafka, "saved."),
+    )
+
+
+def test_plan_leaves_the_cluster_as_it_was(saved: Saved) -> None:
+    """C5"""
+    assert saved.meanwhile == saved.before
+    assert set(saved.before) == {"saved.doomed", "saved.gone", "saved.anew"}
+
+
+def test_plan_says_that_changes_are_pending(saved: Saved) -> None:
+    assert (saved.planned.exit_code, saved.planned.state, saved.planned_state) == (3, "planned", "planned")
+    assert saved.planned.pending_changes == 5
+
+
+def test_the_preview_is_what_the_broker_would_use(saved: Saved) -> None:
+    """C5, C19"""
+    assert {phase for _, phase in saved.preview} == {"validate"}
+    row = saved.preview["saved.fresh", "validate"]
+    assert (row["outcome"], row["num_partitions"], row["replication_factor"]) == ("ok", 2, 1)
+    configs = {config["name"]: (config["value"], config["config_source"]) for config in row["configs"]}
+    assert configs["retention.ms"] == ("60000", "DYNAMIC_TOPIC_CONFIG")
+    assert configs["cleanup.policy"] == ("delete", "DEFAULT_CONFIG")
+    assert row["topic_id"] is None
+
+
+def test_apply_does_what_is_still_as_planned(saved: Saved) -> None:
+    """C6, D7"""
+    last = saved.estate.last("saved")
+    assert last["saved.fresh"] == last["saved.doomed"] == ("verify", "ok", None)
+    assert saved.after["saved.fresh"].num_partitions == 2
+    assert "saved.doomed" not in saved.after
+
+
+def test_apply_refuses_to_create_what_another_client_created_since(saved: Saved) -> None:
+    """C6: valid when planned, a stranger's since."""
+    assert saved.preview["saved.appears", "validate"]["outcome"] == "ok"
+    assert saved.estate.last("saved")["saved.appears"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
+
+
+def test_apply_refuses_to_delete_what_is_gone_since(saved: Saved) -> None:
+    """D6: before `applying` it was not our delete."""
+    assert saved.estate.last("saved")["saved.gone"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
+
+
+def test_a_topic_recreated_between_plan_and_apply_survives(saved: Saved) -> None:
+    """D7"""
+    assert saved.estate.last("saved")["saved.anew"] == ("apply", "refused", "RECREATED")
+    assert saved.after["saved.anew"].topic_id == saved.anew
+
+
+def test_an_applied_plan_is_finished(saved: Saved) -> None:
+    saved.estate.check_invariant("saved")
+    assert saved.applied.exit_code == 4
+    assert saved.applied.outcomes() == {"ok": 2, "refused": 3}
+
+
+def test_a_saved_plan_is_not_applied_to_another_cluster(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """D6: the address leads to another cluster than at the time of the plan."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare({"topic": "moved.topic"})
+    assert estate.run("plan", run_id="moved").exit_code == 0
+    elsewhere = Estate(spark, tmp_path / "ledger", {"main": kafka_policy})
+    assert elsewhere.run("apply", run_id="moved").exit_code == 5
+    elsewhere.check_invariant("moved")
+    assert elsewhere.last("moved")["moved.topic"] == ("guard", "refused", "CLUSTER_ID_MISMATCH")
+    assert not live(kafka, "moved.")
+    assert not live(kafka_policy, "moved.")
+
+
+# -- the same id ------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_run_with_other_clusters_is_a_usage_error(saved: Saved) -> None:
+    with pytest.raises(UsageError, match="begun with clusters: all, not main") as error:
+        saved.estate.run(run_id="saved", clusters=("main",))
+    assert error.value.exit_code == 2
+
+
+def test_the_same_run_with_other_settings_is_a_usage_error(
+    saved: Saved, spark: SparkSession, kafka: EmbeddedKafka
+) -> None:
+    other = Estate(spark, Path(saved.estate.settings.tables.root), {"main": kafka}, max_deletes=6)
+    with pytest.raises(UsageError, match="start a new run") as error:
+        other.run(run_id="saved")
+    assert error.value.exit_code == 2
+
+
+def test_an_unknown_plan_cannot_be_applied(saved: Saved) -> None:
+    with pytest.raises(UsageError, match="there is no run nowhere"):
+        saved.estate.run("apply", run_id="nowhere")
+
+
+# -- guards -----------------------------------------------------------------------------------------------------------
+
+
+def test_too_many_deletes_stop_all_deletes_of_that_cluster_and_nothing_else(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """D7: with the limit raised a new run deletes by id; then nothing is left to do."""
+    ids = make(kafka, "guard.old-1", "guard.old-2", "guard.old-3")
+    make(kafka_policy, "guard.other")
+    both = {"main": kafka, "other": kafka_policy}
+    estate = Estate(spark, tmp_path / "ledger", both, max_deletes=2)
+    estate.declare(*topics(ids, state="absent"), {"topic": "guard.new"})
+    estate.declare({"topic": "guard.other", "state": "absent"}, cluster="other")
+
+    stopped = estate.run(run_id="stopped", wait_visible=60.0)
+    assert stopped.exit_code == 5
+    estate.check_invariant("stopped")
+    audit = estate.audit("stopped")
+    for name in ids:
+        row = audit[name, "guard"]
+        assert (row["outcome"], row["error"], row["action"]) == ("refused", "MAX_DELETES_EXCEEDED", "delete")
+        assert "3 topics" in row["error_message"]
+        assert "max_deletes is 2" in row["error_message"]
+    assert estate.last("stopped")["guard.new"] == estate.last("stopped")["guard.other"] == ("verify", "ok", None)
+    assert set(live(kafka, "guard.")) == {*ids, "guard.new"}
+
+    raised = Estate(spark, tmp_path / "ledger", both, max_deletes=3)
+    assert raised.run(run_id="raised").exit_code == 0
+    raised.check_invariant("raised")
+    applied = {row["topic"]: row["topic_id"] for row in raised.rows(AUDIT, "raised") if row["phase"] == "apply"}
+    assert applied == ids
+    assert set(live(kafka, "guard.")) == {"guard.new"}
+
+    idle = raised.run(run_id="idle")
+    assert (idle.exit_code, idle.state, idle.outcomes()) == (0, "finished", {})
+    assert not raised.rows(PLANS, "idle")
+
+
+def test_a_cluster_other_than_the_settings_say_is_not_touched(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "stranger.theirs")
+    estate = Estate(
+        spark,
+        tmp_path / "ledger",
+        {
+            "right": cluster_settings("right", kafka, cluster_id=kafka.cluster_id),
+            "wrong": cluster_settings("wrong", kafka, cluster_id="another"),
+        },
+        max_deletes=5,
+    )
+    estate.declare({"topic": "stranger.right"}, cluster="right")
+    estate.declare({"topic": "stranger.wrong"}, {"topic": "stranger.theirs", "state": "absent"}, cluster="wrong")
+    assert estate.run(run_id="stranger").exit_code == 5
+    estate.check_invariant("stranger")
+    for topic in ("stranger.wrong", "stranger.theirs"):
+        row = estate.audit("stranger")[topic, "guard"]
+        assert (row["outcome"], row["error"]) == ("refused", "CLUSTER_ID_MISMATCH")
+        assert kafka.cluster_id in row["error_message"]
+    assert set(live(kafka, "stranger.")) == {"stranger.right", "stranger.theirs"}
+
+
+# -- a cluster out of reach -------------------------------------------------------------------------------------------
+
+
+def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_address_is_right(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """M1: the resumed run observes and plans that cluster, and does nothing twice."""
+    hasty = KafkaSettings(connect_timeout=3.0)
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE}, kafka=hasty)
+    estate.declare({"topic": "reach.main"})
+    estate.declare({"topic": "reach.away-1"}, {"topic": "reach.away-2", "num_partitions": 0}, cluster="away")
+    estate.declare({"topic": "reach.away-3", "state": "absent"}, cluster="away")
+    started = time.monotonic()
+    first = estate.run(run_id="reach", wait_visible=60.0)
+    assert time.monotonic() - started < 60
+    assert first.exit_code == 1
+    assert any(UNREACHABLE in problem for problem in first.problems)
+    last = estate.last("reach")
+    assert last["reach.main"] == ("verify", "ok", None)
+    assert last["reach.away-1"] == last["reach.away-3"] == ("observe", "failed", "CLUSTER_UNREACHABLE")
+    assert last["reach.away-2"] == ("manifest", "refused", "INVALID_NUM_PARTITIONS")
+    (run,) = estate.rows(RUNS, "reach")
+    assert (run["state"], run["exit_code"]) == ("applying", None)
+
+    corrected = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": kafka_policy})
+    second = corrected.run(run_id="reach", wait_visible=60.0)
+    assert second.exit_code == 4, second
+    assert second.outcomes() == {"ok": 2, "refused": 1}
+    corrected.check_invariant("reach")
+    assert corrected.last("reach")["reach.away-1"] == ("verify", "ok", None)
+    applied = [row["topic"] for row in corrected.rows(AUDIT, "reach") if row["phase"] == "apply"]
+    assert sorted(applied) == ["reach.away-1", "reach.main"]
+    assert set(live(kafka_policy, "reach.")) == {"reach.away-1"}
+    (run,) = corrected.rows(RUNS, "reach")
+    assert (run["state"], run["exit_code"]) == ("finished", 4)
+
+
+def test_empty_manifests_are_nothing_to_do(estate: Estate) -> None:
+    summary = estate.run(run_id="empty")
+    assert (summary.exit_code, summary.state, summary.outcomes()) == (0, "finished", {})
+
+
+def test_an_abandoned_plan_is_not_taken_up_again(estate: Estate, kafka: EmbeddedKafka) -> None:
+    estate.declare({"topic": "abandoned.topic"})
+    assert estate.run("plan", run_id="abandoned").exit_code == 0
+    runs.abandon(estate.ledger, "abandoned")
+    with pytest.raises(UsageError, match="was abandoned"):
+        estate.run("apply", run_id="abandoned")
+    assert not live(kafka, "abandoned.")

@@ -1,0 +1,41 @@
+"""Running the commands as users do: as processes, with a settings file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SUBMIT = REPOSITORY / "spark-submit.sh"
+
+
+def settings_file(
+    folder: Path, clusters: Mapping[str, list[str]], *, root: Path | str | None = None, more: str = ""
+) -> Path:
+    """Write run settings for clusters by their addresses; `more` is TOML that follows."""
+    lines = ["[tables]", f'root = "{root or folder / "ledger"}"']
+    for name, servers in clusters.items():
+        lines += [f"[clusters.{name}]", f"bootstrap_servers = {servers!r}".replace("'", '"')]
+    path = folder / "settings.toml"
+    path.write_text("\n".join([*lines, more]) + "\n", encoding="utf-8")
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a job: ours, with a home for logs."""
+    return {**os.environ, **more}
+
+
+def command(*arguments: str) -> list[str]:
+    """The console script with arguments."""
+    return [str(Path(sys.executable).with_name("topicledger")), *arguments]
+
+
+def run(arguments: list[str], *, timeout: float = 300, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run to the end; output is captured."""
+    return subprocess.run(
+        arguments, capture_output=True, text=True, timeout=timeout, env=environment(**more), cwd=REPOSITORY, check=False
+    )

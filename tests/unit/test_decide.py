@@ -1,0 +1,147 @@
+"""What is declared and what lives become one decision per (cluster, topic)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import DECISIONS, by_topic, frame, judged_rows, observed_rows
+from topicledger.decide import COLUMNS, Look, decide
+
+LOOKS = {
+    "main": Look(cluster_id="kafka-main"),
+    "it's": Look(cluster_id="kafka-two"),
+    "dark": Look(error="dark can't be reached"),
+}
+LIVE = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 1: [2, 1]}}
+REFUSED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
+
+# topic -> what is declared, what lives (None: nothing), the decision
+CASES: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None, str | None]] = {
+    "present.missing": ({}, None, "create"),
+    "present.live": ({}, LIVE, "unchanged"),
+    "present.live.as.counted": ({"num_partitions": 2, "replication_factor": 2}, LIVE, "unchanged"),
+    "present.live.as.assigned": ({"assignments": {1: [2, 1], 0: [1, 2]}}, LIVE, "unchanged"),
+    "present.live.other.configs": ({"configs": {"retention.ms": "1"}}, LIVE, "unchanged"),
+    "drifted.partitions": ({"num_partitions": 3}, LIVE, "drifted"),
+    "drifted.replicas": ({"num_partitions": 2, "replication_factor": 3}, LIVE, "drifted"),
+    "drifted.leader": ({"assignments": {0: [2, 1], 1: [2, 1]}}, LIVE, "drifted"),
+    "drifted.assigned.partitions": ({"assignments": {0: [1, 2]}}, LIVE, "drifted"),
+    "absent.missing": ({"state": "absent"}, None, "unchanged"),
+    "absent.live": ({"state": "absent"}, LIVE, "delete"),
+    "absent.internal": ({"state": "absent"}, {"internal": True}, "delete"),
+    "undeclared": (None, LIVE, "unmanaged"),
+    "undeclared.internal": (None, {"internal": True}, None),
+    "present.internal": ({}, {"internal": True}, "unchanged"),
+    "present.not.permitted": ({}, {"permitted": False, "topic_id": None}, "create"),
+    "absent.not.permitted": ({"state": "absent"}, {"permitted": False, "topic_id": None}, None),
+    "refused.missing": ({"state": "gone", **REFUSED}, None, None),
+    "refused.live": ({"state": "gone", **REFUSED}, LIVE, None),
+    "refused.null.state.live": ({"state": None, **REFUSED}, LIVE, None),
+}
+
+
+@pytest.fixture(scope="module")
+def decided(spark: SparkSession) -> dict[tuple[str, str], dict[str, Any]]:
+    declared = judged_rows(
+        spark,
+        *({"topic": topic, **fields} for topic, (fields, _, _) in CASES.items() if fields is not None),
+        {"topic": "absent.live", "cluster": "it's"},
+        {"topic": "a", "cluster": "dark"},
+        {"topic": "b", "cluster": "dark", "state": "absent"},
+        {"topic": "c", "cluster": "dark", **REFUSED},
+        {"topic": "a", "cluster": "nobody's", **REFUSED},
+        {"topic": None, **REFUSED},
+        {"topic": "a", "cluster": None, **REFUSED},
+    )
+    observed = observed_rows(
+        spark, *({"topic": topic, **fields} for topic, (_, fields, _) in CASES.items() if fields is not None)
+    )
+    return by_topic(declared.transform(decide(observed, LOOKS)))
+
+
+@pytest.mark.parametrize("topic", CASES)
+def test_each_topic_of_either_side_gets_its_decision(
+    decided: dict[tuple[str, str], dict[str, Any]], topic: str
+) -> None:
+    """D2: absent and no such topic is unchanged."""
+    declared, live, decision = CASES[topic]
+    row = decided["main", topic]
+    assert row["decision"] == decision
+    assert row["live"] == (live is not None and live.get("permitted", True))
+    assert row["internal"] == (live is not None and live.get("internal", False))
+    assert row["cluster_id"] == "kafka-main"
+    if decision is not None or declared is None:
+        assert (row["phase"], row["outcome"], row["error"]) == (None, None, None)
+
+
+def test_no_topic_is_lost_or_doubled(decided: dict[tuple[str, str], dict[str, Any]]) -> None:
+    assert len(decided) == len(CASES) + 7
+
+
+def test_a_topic_that_may_not_be_described_is_not_deleted_but_may_be_tried(
+    decided: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    """M3"""
+    refused, tried = decided["main", "absent.not.permitted"], decided["main", "present.not.permitted"]
+    assert (refused["phase"], refused["outcome"], refused["error"]) == ("observe", "refused", "NOT_PERMITTED")
+    assert "grant it Describe" in refused["error_message"]
+    assert tried["phase"] is None
+
+
+def test_a_refused_row_stays_as_it_was_and_its_live_topic_is_not_unmanaged(
+    decided: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    for topic in ("refused.live", "refused.missing", "refused.null.state.live", None):
+        row = decided["main", topic]
+        assert {name: row[name] for name in REFUSED} == REFUSED
+        assert row["decision"] is None
+    for cluster in ("nobody's", None):
+        assert (decided[cluster, "a"]["error"], decided[cluster, "a"]["cluster_id"]) == ("INVALID_STATE", None)
+
+
+def test_a_cluster_out_of_reach_fails_each_of_its_declared_topics_and_no_other(
+    decided: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    for topic in ("a", "b"):
+        row = decided["dark", topic]
+        assert (row["phase"], row["outcome"], row["error"]) == ("observe", "failed", "CLUSTER_UNREACHABLE")
+        assert (row["error_message"], row["cluster_id"]) == ("dark can't be reached", None)
+    assert decided["dark", "c"]["error"] == "INVALID_STATE"
+    failed = [key for key, row in decided.items() if row["outcome"] == "failed"]
+    assert sorted(failed) == [("dark", "a"), ("dark", "b")]
+
+
+def test_the_same_name_in_two_clusters_is_two_topics(decided: dict[tuple[str, str], dict[str, Any]]) -> None:
+    here, there = decided["main", "absent.live"], decided["it's", "absent.live"]
+    assert (here["decision"], here["cluster_id"], here["topic_id"]) == ("delete", "kafka-main", "id of absent.live")
+    assert (there["decision"], there["cluster_id"], there["topic_id"]) == ("create", "kafka-two", None)
+
+
+def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: SparkSession) -> None:
+    declared = judged_rows(spark, {"topic": "a", "num_partitions": 2, "owner": "team"}, {"topic": "b"})
+    observed = observed_rows(spark, {"topic": "b", "topic_id": "id"}, {"topic": "c", "topic_id": "id.c"})
+    decisions = declared.transform(decide(observed, LOOKS))
+    main = {"cluster": "main", "cluster_id": "kafka-main", "internal": False}
+    expected = frame(
+        spark,
+        DECISIONS,
+        [
+            {**main, "topic": "a", "decision": "create", "num_partitions": 2, "owner": "team", "live": False},
+            {**main, "topic": "b", "decision": "unchanged", "topic_id": "id", "live": True},
+            {**main, "topic": "c", "decision": "unmanaged", "topic_id": "id.c", "live": True},
+        ],
+    )
+    assert decisions.columns == list(COLUMNS)
+    maps = ("assignments", "configs", "labels")
+    assert_df_equality(decisions.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_clusters_that_were_all_out_of_reach_need_no_observed_topics(spark: SparkSession) -> None:
+    declared = judged_rows(spark, {"topic": "a", "cluster": "dark"})
+    rows = by_topic(declared.transform(decide(observed_rows(spark), {"dark": LOOKS["dark"]})))
+    assert rows["dark", "a"]["error"] == "CLUSTER_UNREACHABLE"
+    assert by_topic(judged_rows(spark).transform(decide(observed_rows(spark), {}))) == {}
