@@ -9,6 +9,11 @@ set -euo pipefail
 if [[ ${1:-} == -m ]]; then
     exec "$TOPICLEDGER_PYTHON" "$@"
 fi
+# Spark also asks this Python for its version (-c) and starts workers with it (-m), and reads what those print.
+if [[ ${1:-} == -* ]]; then
+    exec "$TOPICLEDGER_PYTHON" "$@"
+fi
+
 printf '%s\n' "$$" >"$TOPICLEDGER_SCRATCH/driver"
 streams=/proc/$TOPICLEDGER_SUBMIT_PID/fd
 # Where there is no /proc, or a stream is a socket, it stays as spark-submit has it.

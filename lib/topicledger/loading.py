@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
@@ -20,6 +20,8 @@ from topicledger.manifest_files import FileError, Format, ManifestRow, read_mani
 from topicledger.schemas import MANIFESTS
 from topicledger.settings import Settings
 from topicledger.tables import Ledger, same_value
+
+_REASON_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +94,13 @@ def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings) -> list[F
 def _row_errors(frame: DataFrame) -> list[FileError]:
     bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
     return [
-        FileError(file=row["file"], line=row["line"], message=f"topic {show(row['topic'])}: {row['error_message']}")
+        FileError(file=row["file"], line=row["line"], message=_reason(row))
         for row in bad.select("file", "line", "topic", "error_message").collect()
     ]
+
+
+def _reason(row: Row) -> str:
+    return f"topic {show(row['topic'])}: {show(row['error_message'], _REASON_CHARACTERS)}"
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:

@@ -149,7 +149,7 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
     decisions = (
         judged.transform(decide(seen.topics, seen.looks))
         .transform(guards.same_cluster(expected))
-        .transform(policies.judge(policies.always()))
+        .transform(policies.judge(policies.from_settings(settings)))
         .transform(guards.max_deletes(settings.guards.max_deletes))
     )
     metrics = Metrics("decisions")

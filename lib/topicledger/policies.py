@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.errors import SettingsError
+from topicledger.hints import show
 from topicledger.manifests import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
+from topicledger.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,22 @@ def _open(action: Action) -> Column:
 def always() -> Sequence[Policy]:
     """The policies that no setting turns off, deletes first."""
     return (internal_topic(), name_collision())
+
+
+def from_settings(settings: Settings) -> Sequence[Policy]:
+    """The policies of a run, deletes first: those that always hold, and those that the settings name (P4).
+
+    Raises SettingsError naming each policy that doesn't exist: a rule that is never asked is worse than none.
+    """
+    known: Sequence[str] = [policy.name for policy in always()]
+    problems = [
+        f"{settings.path}: {spec.where}: there is no policy `{show(spec.use)}` to choose; these always hold: "
+        + ", ".join(known)
+        for spec in (*settings.policies.create, *settings.policies.delete)
+    ]
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return always()
 
 
 def judge(policies: Sequence[Policy]) -> Transform:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from topicledger import __version__
 from topicledger.errors import UsageError
 from topicledger.model import Ended, RunState
+from topicledger.policies import from_settings
 from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger.secrets import resolve_client_options
@@ -162,6 +163,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     row = find(ledger, run_id) if request.run_id else None
     if row is None and request.command == "apply":
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
+    from_settings(settings)
     selected = settings.select(request.clusters)
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is told before the run has a row.

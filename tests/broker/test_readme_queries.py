@@ -1,0 +1,116 @@
+"""The README's audit queries, each run as it is written on a ledger with real rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from tests.commands import REPOSITORY
+from tests.harness import Estate
+from topicledger.embedded_kafka import EmbeddedKafka
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+QUERIES = {
+    question.strip().splitlines()[-1]: query
+    for question, query in re.findall(r"([^\n]+\?)\n\n```sql\n(.*?)```", README, flags=re.DOTALL)
+}
+
+
+@pytest.fixture(scope="module")
+def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Estate:
+    """A ledger in which something was created, deleted, refused by us and by the broker, and left open."""
+    root = tmp_path_factory.mktemp("queries") / "ledger"
+    estate = Estate(spark, root, {"orders": kafka}, max_deletes=1)
+    first = [{"topic": "payments.authorised", "num_partitions": 3, "owner": "payments"}, {"topic": "payments.legacy"}]
+    estate.declare(*first, cluster="orders")
+    assert estate.run(requested_by="alice", wait_visible=30.0).exit_code == 0
+    estate.declare_anew(
+        *first[:1],
+        {"topic": "payments.legacy", "state": "absent"},
+        {"topic": "payments.by-default", "configs": {"retention.ms": "1000"}, "owner": "payments"},
+        {"topic": "payments.too-many-copies", "replication_factor": 3, "owner": "payments"},
+        {"topic": "payments none", "owner": "payments"},
+        cluster="orders",
+    )
+    assert estate.run(requested_by="bob").exit_code == 4
+    estate.declare({"topic": "payments.planned"}, cluster="orders")
+    estate.run("plan", run_id="open")
+    return estate
+
+
+def ask(estate: Estate, question: str) -> list[Row]:
+    return estate.spark.sql(QUERIES[question].replace("data/ledger", str(Path(estate.settings.tables.root)))).collect()
+
+
+def test_the_readme_has_at_least_ten() -> None:
+    assert len(QUERIES) >= 10
+
+
+def test_who_created_this_topic(ledger: Estate) -> None:
+    (row,) = ask(ledger, "Who created this topic, when, and for whom?")
+    assert (row.topic, row.requested_by, row.principal) == ("payments.authorised", "alice", "ANONYMOUS")
+    assert row.topic_id
+
+
+def test_what_was_refused_in_the_last_run(ledger: Estate) -> None:
+    rows = ask(ledger, "What was refused or failed in the last run, and why?")
+    assert [(row.topic, row.phase, row.error) for row in rows] == [
+        ("payments none", "manifest", "INVALID_TOPIC"),
+        ("payments.too-many-copies", "validate", "INVALID_REPLICATION_FACTOR"),
+    ]
+
+
+def test_which_configs_nobody_asked_for(ledger: Estate) -> None:
+    rows = ask(ledger, "Which configs did the broker apply that the manifest did not ask for?")
+    by_default = {row.name for row in rows if row.topic == "payments.by-default"}
+    assert "cleanup.policy" in by_default
+    assert "retention.ms" not in by_default
+
+
+def test_what_a_new_topic_would_get(ledger: Estate) -> None:
+    values = {row.name: row.value for row in ask(ledger, "What would a new topic get by default on each cluster?")}
+    assert values["cleanup.policy"] == "delete"
+    assert values["retention.ms"] == "604800000"
+
+
+def test_what_the_broker_chose(ledger: Estate) -> None:
+    question = "What did a topic's partitions and replication factor become where the manifest left them to the broker?"
+    rows = {row.topic: (row.num_partitions, row.replication_factor) for row in ask(ledger, question)}
+    assert rows == {"payments.legacy": (1, 1), "payments.by-default": (1, 1)}
+
+
+def test_what_was_deleted(ledger: Estate) -> None:
+    (row,) = ask(ledger, "What was deleted, and by which run?")
+    assert row.topic == "payments.legacy"
+    assert row.topic_id
+
+
+def test_which_live_topics_no_manifest_names(ledger: Estate) -> None:
+    rows = {row.topic for row in ask(ledger, "Which live topics does no manifest name?")}
+    assert "payments.authorised" not in rows
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which topics were acknowledged but not seen yet when the run looked?",
+        "Which errors come up most, and who owns the topics?",
+        "How long did each batch of a run take?",
+    ],
+)
+def test_the_other_questions_have_answers_of_the_right_shape(ledger: Estate, question: str) -> None:
+    rows = ask(ledger, question)
+    if "acknowledged" not in question:
+        assert rows
+    if "errors" in question:
+        assert {row.owner for row in rows} == {"payments"}
+    if "batch" in question:
+        assert all(row.took is not None and row.attempts >= 1 for row in rows)
+
+
+def test_which_runs_are_not_finished(ledger: Estate) -> None:
+    rows = ask(ledger, "Which runs are not finished, and what were they started with?")
+    assert [(row.run_id, row.state) for row in rows] == [("open", "planned")]
