@@ -5,11 +5,7 @@
 # spark-submit.sh's own streams back, terminal or not, and leaves its process id for signals.
 set -euo pipefail
 
-# On a cluster Spark starts its own Python processes with it as well (-m pyspark.daemon): those it must hear itself.
-if [[ ${1:-} == -m ]]; then
-    exec "$TOPICLEDGER_PYTHON" "$@"
-fi
-# Spark also asks this Python for its version (-c) and starts workers with it (-m), and reads what those print.
+# Spark also asks this Python for its version (-c) and starts workers with it (-m), and must hear what those print.
 if [[ ${1:-} == -* ]]; then
     exec "$TOPICLEDGER_PYTHON" "$@"
 fi

@@ -28,8 +28,25 @@ from topicledger.settings import ClusterSettings, KafkaSettings
 
 log = logging.getLogger(__name__)
 
+
+class _LastWords(logging.Handler):
+    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.by_thread: dict[int | None, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "kafka.net.connection":
+            self.by_thread[record.thread] = record.getMessage().rpartition(">: ")[2]
+
+
+_last_words = _LastWords()
+_kafka_log = logging.getLogger("kafka")
 # kafka-python prints its whole configuration, passwords included, at DEBUG: whatever level a user turns on, not that.
-logging.getLogger("kafka").setLevel(logging.ERROR)
+_kafka_log.setLevel(logging.ERROR)
+_kafka_log.propagate = False
+_kafka_log.addHandler(_last_words)
 
 NONE = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -114,10 +131,12 @@ class ClusterAdmin:
             "bootstrap_servers": list(cluster.bootstrap_servers),
             "bootstrap_timeout_ms": round(kafka.connect_timeout * 1000),
         }
+        # Made in two steps, so that a client that can't connect can still be asked why, and closed.
+        self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
         try:
-            self._admin = KafkaAdminClient(**options)
+            self._admin.__init__(**options)
         except (kafka_errors.KafkaError, OSError, ValueError, AssertionError) as error:
-            raise self._unreachable(error, kafka.connect_timeout) from None
+            raise self._unreachable(self._why_not(error), kafka.connect_timeout) from None
         self._manager = self._admin._manager
 
     def __enter__(self) -> Self:
@@ -130,7 +149,21 @@ class ClusterAdmin:
         """Close every connection to the cluster."""
         self._admin.close()
 
-    def _unreachable(self, error: Exception, connect_timeout: float) -> ClusterError:
+    def _why_not(self, error: Exception) -> str:
+        network = getattr(self._admin, "_net", None)
+        if network is None:
+            return str(error)
+        thread = network._io_thread
+        self._manager = self._admin._manager
+        self._manager.close()
+        network.stop()
+        words = _last_words.by_thread.get(thread.ident if thread else None, str(error))
+        if "socket disconnected" in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
+            # kafka-python shows a refused login so: brokers close the connection without a word it passes on.
+            words += "; a wrong user or password looks like this"
+        return words
+
+    def _unreachable(self, error: str, connect_timeout: float) -> ClusterError:
         return ClusterError(
             redact(
                 f"cluster {self.name} can't be reached at {self._bootstrap_servers} within {connect_timeout:g} s "
