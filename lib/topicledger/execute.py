@@ -344,7 +344,7 @@ class Executor:
         while left:
             attempt += 1
             requested_at = datetime.now(UTC)
-            throttled = 0.0
+            throttled, over_quota = 0.0, False
             try:
                 response = request(left)
             except RequestLost as error:
@@ -356,6 +356,7 @@ class Executor:
                 for target in left:
                     result = response.results[target.topic]
                     if result.error_code == THROTTLING_QUOTA_EXCEEDED:
+                        over_quota = True
                         throttled = max(throttled, response.throttle_time_ms / 1000)
                         unknown.append(target)
                     elif result.error_code in _UNKNOWN_OUTCOMES:
@@ -363,9 +364,9 @@ class Executor:
                         unknown.append(target)
                     else:
                         answers[target.topic] = _Answer(result, attempt, requested_at, completed_at)
-                quota = throttled > 0 or len(unknown) < len(left)
-                fruitless = 0 if quota else fruitless + 1
-                backoff = self.patience.first_backoff if quota else backoff
+                fruitful = len(unknown) < len(left)
+                fruitless = 0 if over_quota or fruitful else fruitless + 1
+                backoff = self.patience.first_backoff if throttled or fruitful else backoff
                 left = unknown
             if left and fruitless >= self.patience.attempts:
                 raise OutcomeUnknown(

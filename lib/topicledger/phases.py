@@ -160,7 +160,8 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
     ]
     now = datetime.now(UTC)
-    rows = decisions.observe(metrics, *counted).transform(
+    counting = decisions.observe(metrics, *counted)
+    rows = counting.transform(_second_look if replanned else _as_it_is).transform(
         planned(run.run_id, run.manifest_version, now, settings.kafka.max_batch_records)
     )
     if replanned:
@@ -177,6 +178,28 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
     for name, look in seen.looks.items():
         if look.error is not None:
             run.problems.append(f"{look.error}; the other clusters go on, start run {run.run_id} again for {name}")
+
+
+def _as_it_is(decisions: DataFrame) -> DataFrame:
+    return decisions
+
+
+def _second_look(decisions: DataFrame) -> DataFrame:
+    """Each declared topic of a cluster that was out of reach gets a row after the one that says so.
+
+    What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
+    would be CLUSTER_UNREACHABLE for good.
+    """
+    left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
+    anew = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
+    return decisions.withColumns(
+        {
+            "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
+            "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
+            "phase": F.when(left_alone | anew, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+        }
+    )
 
 
 def _keep(run: Run, table: Any, rows: DataFrame, looks: Mapping[str, Any]) -> None:
@@ -412,7 +435,7 @@ def _one_cluster(
                 return
             if live_id != cluster_id:
                 message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
-                yield [executor.refused(each, Phase.GUARD, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
+                yield [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
                 continue
             ended: list[Ended] = []
             try:

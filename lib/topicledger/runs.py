@@ -155,8 +155,8 @@ def find(ledger: Ledger, run_id: str) -> Row | None:
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin a run or take one up where it was left.
 
-    Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't find planned, that was abandoned, or that was begun with other
-    settings or arguments.
+    Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
+    find planned, that was abandoned, or that was begun with other settings or arguments.
     """
     ledger.ensure(RUNS)
     run_id = request.run_id or new_run_id()

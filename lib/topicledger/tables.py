@@ -33,8 +33,10 @@ class Ledger:
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self.root = root.rstrip("/") if len(root) > 1 else root
         self._in_catalog = bool(_CATALOG_ROOT.fullmatch(root))
+        # Spark's SQL takes no relative path for a table; executors may have another working directory.
+        relative = not self._in_catalog and ":" not in root
+        self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
         self._ensured: set[str] = set()
 
     # -- names -------------------------------------------------------------------------------------------------------
@@ -45,8 +47,9 @@ class Ledger:
 
     def sql_name(self, table: Table) -> str:
         """How the table is named in a SQL query."""
-        location = self.location(table)
-        return location if self._in_catalog else f"delta.`{location}`"
+        if self._in_catalog:
+            return self.location(table)
+        return f"delta.`{self.location(table).replace('`', '``')}`"
 
     def _local(self) -> Path | None:
         if self._in_catalog:
@@ -82,15 +85,20 @@ class Ledger:
     def _create_if_missing(self, table: Table) -> None:
         if self._exists(table):
             return
-        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
+        properties = {
+            "delta.enableDeletionVectors": "false",
+            **table.properties,
+            SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
+        }
         if self._in_catalog:
-            builder = builder.tableName(self.location(table))
-        else:
-            builder = builder.location(self.location(table))
+            # Delta's builder takes no name of three parts.
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {_definition(table, properties)}")
+            return
+        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
+        builder = builder.location(self.location(table))
         if table.partitioned_by:
             builder = builder.partitionedBy(*table.partitioned_by)
-        properties = {"delta.enableDeletionVectors": "false", **table.properties}
-        for name, value in {**properties, SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION)}.items():
+        for name, value in properties.items():
             builder = builder.property(name, value)
         builder.execute()
 
@@ -152,7 +160,7 @@ class Ledger:
         """Replace everything the table says of `clusters` by `rows`, in one commit."""
         if not clusters:
             return
-        names = ", ".join("'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'" for name in sorted(clusters))
+        names = ", ".join(_literal(name) for name in sorted(clusters))
         with _errors(f"table {self.location(table)} can't be written"):
             writer = (
                 rows.select(*table.schema.names)
@@ -209,6 +217,22 @@ def same_value(left: str, right: str) -> Column:
 def all_tables(ledger: Ledger) -> None:
     """Create or check every table of the ledger."""
     ledger.ensure(*TABLES.values())
+
+
+def _definition(table: Table, properties: Mapping[str, str]) -> str:
+    """A table as CREATE TABLE describes it."""
+    columns = ", ".join(
+        f"`{each.name}` {each.dataType.simpleString()}{'' if each.nullable else ' NOT NULL'}"
+        + (f" COMMENT {_literal(each.metadata['comment'])}" if "comment" in each.metadata else "")
+        for each in table.schema
+    )
+    partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
+    told = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties.items())
+    return f"({columns}) USING delta {partitioned}COMMENT {_literal(table.comment)} TBLPROPERTIES ({told})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _differences(wanted: StructType, found: StructType) -> list[str]:

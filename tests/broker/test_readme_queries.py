@@ -42,7 +42,7 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 
 def ask(estate: Estate, question: str) -> list[Row]:
-    return estate.spark.sql(QUERIES[question].replace("data/ledger", str(Path(estate.settings.tables.root)))).collect()
+    return estate.spark.sql(QUERIES[question].replace("/data/ledger", str(Path(estate.settings.tables.root)))).collect()
 
 
 def test_the_readme_has_at_least_ten() -> None:

@@ -132,9 +132,9 @@ def test_a_saved_plan_is_not_applied_to_another_cluster(
     estate.declare({"topic": "moved.topic"})
     assert estate.run("plan", run_id="moved").exit_code == 0
     elsewhere = Estate(spark, tmp_path / "ledger", {"main": kafka_policy})
-    assert elsewhere.run("apply", run_id="moved").exit_code == 5
+    assert elsewhere.run("apply", run_id="moved").exit_code == 4
     elsewhere.check_invariant("moved")
-    assert elsewhere.last("moved")["moved.topic"] == ("guard", "refused", "CLUSTER_ID_MISMATCH")
+    assert elsewhere.last("moved")["moved.topic"] == ("apply", "refused", "CLUSTER_ID_MISMATCH")
     assert not live(kafka, "moved.")
     assert not live(kafka_policy, "moved.")
 
@@ -251,8 +251,9 @@ def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_a
     corrected = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": kafka_policy})
     second = corrected.run(run_id="reach", wait_visible=60.0)
     assert second.exit_code == 4, second
-    assert second.outcomes() == {"ok": 2, "refused": 1}
+    assert second.outcomes() == {"ok": 2, "refused": 1, "skipped": 1}
     corrected.check_invariant("reach")
+    assert corrected.last("reach")["reach.away-3"] == ("policy", "skipped", None)
     assert corrected.last("reach")["reach.away-1"] == ("verify", "ok", None)
     applied = [row["topic"] for row in corrected.rows(AUDIT, "reach") if row["phase"] == "apply"]
     assert sorted(applied) == ["reach.away-1", "reach.main"]
@@ -266,10 +267,11 @@ def test_empty_manifests_are_nothing_to_do(estate: Estate) -> None:
     assert (summary.exit_code, summary.state, summary.outcomes()) == (0, "finished", {})
 
 
-def test_an_abandoned_plan_is_not_taken_up_again(estate: Estate, kafka: EmbeddedKafka) -> None:
+def test_an_abandoned_run_is_not_taken_up_again(estate: Estate, kafka: EmbeddedKafka) -> None:
     estate.declare({"topic": "abandoned.topic"})
-    assert estate.run("plan", run_id="abandoned").exit_code == 0
+    runs.start(estate.ledger, estate.settings, runs.Request(command="plan", run_id="abandoned"))
     runs.abandon(estate.ledger, "abandoned")
-    with pytest.raises(UsageError, match="was abandoned"):
-        estate.run("apply", run_id="abandoned")
+    for command in ("plan", "apply", "provision"):
+        with pytest.raises(UsageError, match="was abandoned"):
+            estate.run(command, run_id="abandoned")
     assert not live(kafka, "abandoned.")

@@ -33,10 +33,9 @@ GOLDEN = Path(__file__).with_name("golden")
 
 def described(ledger: Ledger, table: Table) -> str:
     """A table as it is on disk, one line per fact."""
-    location = ledger.location(table)
-    detail = DeltaTable.forPath(ledger.spark, location).detail().collect()[0]
+    detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
     lines = [f"table {table.name}: {detail['description']}", "", "columns"]
-    for field in ledger.spark.read.format("delta").load(location).schema:
+    for field in ledger.read(table).schema:
         line = f"  {field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
         comment = (field.metadata or {}).get("comment")
         lines.append(f"{line}  -- {comment}" if comment else line)
@@ -119,7 +118,7 @@ def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkS
 
 def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSession, tmp_path: Path) -> None:
     for root in (str(tmp_path / "mistyped"), f"file:{tmp_path}/mistyped", f"file://{tmp_path}/mistyped"):
-        with pytest.raises(TableError, match="mistyped does not exist: correct tables.root"):
+        with pytest.raises(TableError, match="mistyped does not exist: correct"):
             Ledger(spark, root).require_root()
     for root in (str(tmp_path), f"file://{tmp_path}/", "s3a://bucket/there/or/not", "catalog.schema"):
         Ledger(spark, root).require_root()
@@ -132,6 +131,11 @@ def test_a_root_that_may_not_be_written_is_an_error_of_one_line(spark: SparkSess
         Ledger(spark, str(tmp_path)).ensure(RUNS)
     tmp_path.chmod(0o700)
     assert "\n" not in str(error.value)
+
+
+def test_a_query_finds_a_table_under_a_relative_root(spark: SparkSession, pristine: Ledger) -> None:
+    relative = os.path.relpath(pristine.root)
+    assert spark.sql(f"SELECT * FROM {Ledger(spark, relative).sql_name(RUNS)}").collect() == []
 
 
 def test_reading_a_table_that_is_missing_or_was_never_that_old_is_an_error(ledger: Ledger) -> None:
@@ -268,6 +272,8 @@ def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Led
     ledger.require_root()
     ledger.ensure(BROKERS, USAGES)
     Ledger(ledger.spark, ledger.root).ensure(BROKERS, USAGES)
+    for table in (BROKERS, USAGES):
+        assert described(ledger, table) == (GOLDEN / f"{table.name}.txt").read_text(encoding="utf-8")
     rows = frame(ledger.spark, BROKERS.schema, [{"cluster": "main", "broker_id": number} for number in (1, 2)])
     for version in (1, 1):
         ledger.append(BROKERS, rows, app_id="run-1", version=version)

@@ -1,0 +1,138 @@
+"""spark-submit.sh: a job keeps its arguments, its streams, its exit code and its chance to end in good order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "spark-submit.sh"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working directory that is not the repository, with a blank in its name."""
+    made = tmp_path / "some where"
+    made.mkdir()
+    return made
+
+
+def job(folder: Path, text: str) -> str:
+    path = folder / "job.py"
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"TOPICLEDGER_LOG_DIR": str(folder / "logs")} | more
+
+
+def submit(folder: Path, *arguments: str, **kwargs: str) -> subprocess.CompletedProcess[str]:
+    environment_given = environment(folder, **kwargs)
+    return subprocess.run(
+        [SCRIPT, *arguments], cwd=folder, env=environment_given, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_job_keeps_arguments_streams_and_exit_code_and_spark_is_silent(folder: Path) -> None:
+    text = """
+        import sys
+        import topicledger.schemas
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.getOrCreate()
+        spark.range(3).write.format("delta").save(sys.argv[1])
+        def batches(them):
+            import topicledger
+            yield from them
+        rows = spark.read.format("delta").load(sys.argv[1]).mapInArrow(batches, "id long").count()
+        print(rows, sys.argv[2:], topicledger.__file__.partition("dist/")[2])
+        print("said on stderr", file=sys.stderr)
+        spark.stop()
+        sys.exit(4)
+    """
+    done = submit(folder, job(folder, text), str(folder / "table"), "a  b", "", "$HOME", "'\"")
+    assert done.returncode == 4, done.stderr
+    arguments = ["a  b", "", "$HOME", "'\""]
+    assert done.stdout == f"3 {arguments} topicledger.zip/topicledger/__init__.py\n"
+    assert done.stderr == "said on stderr\n"
+
+
+def test_output_to_a_file_goes_where_the_shell_left_off(folder: Path) -> None:
+    script = job(folder, "import sys; print('out'); print('err', file=sys.stderr)")
+    with (folder / "both").open("w") as both:
+        # One shell, one open file: its place in it must be the same before and after.
+        line = f"echo before; '{SCRIPT}' '{script}'; echo after"
+        subprocess.run(["bash", "-c", line], stdout=both, stderr=both, env=environment(folder), check=True, timeout=120)
+    assert sorted((folder / "both").read_text().split()) == ["after", "before", "err", "out"]
+    assert (folder / "both").read_text().startswith("before\n")
+    assert (folder / "both").read_text().endswith("after\n")
+
+
+def test_a_job_reads_standard_input_if_asked(folder: Path) -> None:
+    text = job(folder, "import sys; print(sys.stdin.read().upper())")
+    done = subprocess.run(
+        [SCRIPT, text, "-"], input="typed", env=environment(folder), capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "TYPED\n"
+
+
+def test_further_options_are_quoted_as_in_a_shell(folder: Path) -> None:
+    text = """
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.getOrCreate()
+        print(spark.sparkContext.appName)
+    """
+    done = submit(folder, job(folder, text), TOPICLEDGER_SUBMIT_ARGS="--name 'two  words'")
+    assert done.stdout == "two  words\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_job_while_spark_still_works(folder: Path, number: signal.Signals) -> None:
+    """SIGTERM: finish the batch, append, release, exit 1."""
+    text = """
+        import signal, sys, threading
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.getOrCreate()
+        asked = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: asked.set())
+        print("up", flush=True)
+        asked.wait(60)
+        print("still counts to", spark.range(7).count(), flush=True)
+        sys.exit(1)
+    """
+    with subprocess.Popen(
+        [SCRIPT, job(folder, text)], env=environment(folder), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "up\n"
+        # As a terminal does it: to the whole process group.
+        os.killpg(running.pid, number)
+        begun = time.monotonic()
+        assert running.stdout.read() == "still counts to 7\n"
+        assert running.wait(timeout=30) == 1
+        assert time.monotonic() - begun < 30
+
+
+def test_what_spark_submit_refuses_is_said_without_a_stack_trace(folder: Path) -> None:
+    done = submit(folder, job(folder, "print('never')"), SPARK_MASTER="nonsense")
+    assert done.returncode != 0
+    assert "Master must" in done.stderr
+    assert "\tat " not in done.stderr
+
+
+def test_verbose_puts_sparks_log_on_stderr(folder: Path) -> None:
+    text = "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate(); print('done')"
+    done = submit(folder, job(folder, text), "--verbose")
+    assert done.stdout == "done\n"
+    assert "INFO SparkContext: Running Spark version" in done.stderr
+
+
+def test_a_job_that_is_not_there_is_a_usage_error(folder: Path) -> None:
+    done = submit(folder, "jobs/nothing.py")
+    assert done.returncode == 2
+    assert done.stderr == "spark-submit.sh: there is no job file jobs/nothing.py\n"

@@ -1,0 +1,587 @@
+"""What a cluster's answers are taken to mean, and what is asked again; the cluster is a stand-in."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import MagicMock, create_autospec
+
+import pytest
+
+from topicledger import admin as kafka
+from topicledger.admin import ClusterAdmin, RequestLost, Response
+from topicledger.execute import (
+    THROTTLING_QUOTA_EXCEEDED,
+    Executor,
+    OutcomeUnknown,
+    Patience,
+    delete_refusal,
+    difference_from_plan,
+    verdict,
+)
+from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
+
+TOO_LARGE = "Excessively large number of partitions per request."
+LOST = RequestLost("cluster main at h:1 gave no answer: connection reset")
+ATTEMPTS = 3
+
+
+@pytest.fixture
+def admin() -> MagicMock:
+    """A cluster of today that answers nothing yet."""
+    stand_in: MagicMock = create_autospec(ClusterAdmin, instance=True)
+    stand_in.has_default_counts = True
+    stand_in.returns_configs = True
+    stand_in.describe_topics.return_value = []
+    stand_in.describe_configs.return_value = {}
+    return stand_in
+
+
+def executor_for(admin: MagicMock, sleep: Callable[[float], None], **fields: Any) -> Executor:
+    patience = Patience(attempts=ATTEMPTS, visibility=0.0)
+    usual = {"cluster": "main", "cluster_id": "kafka-main", "max_batch_records": 100, "patience": patience}
+    return Executor(**{**usual, "admin": admin, "sleep": sleep, **fields})
+
+
+@pytest.fixture
+def executor(admin: MagicMock, no_sleep: Callable[[float], None]) -> Executor:
+    return executor_for(admin, no_sleep)
+
+
+def create(topic: str, **fields: Any) -> Target:
+    return Target(topic=topic, action=Action.CREATE, **fields)
+
+
+def delete(topic: str, topic_id: str = "id-1", **fields: Any) -> Target:
+    return Target(topic=topic, action=Action.DELETE, topic_id=topic_id, **fields)
+
+
+def live(topic: str, topic_id: str = "id-1", partitions: int = 1, replicas: int = 1, **fields: Any) -> TopicInfo:
+    assignments = {partition: tuple(range(1, replicas + 1)) for partition in range(partitions)}
+    return TopicInfo(topic=topic, topic_id=topic_id, assignments=assignments, **fields)
+
+
+def answers(results: Mapping[str, int | TopicResult], throttle_time_ms: int = 0) -> Response:
+    given = {topic: TopicResult(error_code=each) if isinstance(each, int) else each for topic, each in results.items()}
+    return Response(results=given, throttle_time_ms=throttle_time_ms)
+
+
+def sent(request: MagicMock) -> list[list[str]]:
+    """The topics of each request."""
+    return [[target.topic for target in call.args[0]] for call in request.call_args_list]
+
+
+def until_unknown(ended: Iterator[Ended]) -> list[Ended]:
+    """What is told before the rest turns out not to be known."""
+    told: list[Ended] = []
+    with pytest.raises(OutcomeUnknown):
+        told.extend(ended)
+    return told
+
+
+def brief(ended: Sequence[Ended]) -> list[tuple[str, str, int, str | None]]:
+    return [(each.topic, each.outcome.value, each.error_code, each.error) for each in ended]
+
+
+# -- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_topic_of_a_request_has_an_outcome_of_its_own(admin: MagicMock, executor: Executor) -> None:
+    """C7, C8, C14"""
+    told = TopicResult(error_code=44, error_message="No topic may be called 'refused'.")
+    admin.create_topics.return_value = answers({"ok": 0, "forbidden": 29, "refused": told, "wrong": 40})
+    ended = list(executor.apply([create(name, batch=3) for name in ("ok", "forbidden", "refused", "wrong")]))
+    assert brief(ended) == [
+        ("ok", "ok", 0, None),
+        ("forbidden", "failed", 29, "TOPIC_AUTHORIZATION_FAILED"),
+        ("refused", "refused", 44, "POLICY_VIOLATION"),
+        ("wrong", "failed", 40, "INVALID_CONFIG"),
+    ]
+    assert ended[2].error_message == "No topic may be called 'refused'."
+    assert {(each.cluster, each.cluster_id, each.batch, each.attempt) for each in ended} == {
+        ("main", "kafka-main", 3, 1)
+    }
+    assert all(each.requested_at <= each.completed_at for each in ended)
+    assert sent(admin.create_topics) == [["ok", "forbidden", "refused", "wrong"]]
+
+
+def test_what_the_broker_returned_is_kept_and_missing_configs_make_no_failure(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C9, C10"""
+    config = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
+    full = TopicResult(
+        topic_id="id", num_partitions=3, replication_factor=2, configs=(config,), topic_config_error_code=0
+    )
+    admin.create_topics.return_value = answers({"a": full, "b": TopicResult(topic_id="id", topic_config_error_code=29)})
+    a, b = executor.apply([create("a"), create("b")])
+    assert (a.topic_id, a.num_partitions, a.replication_factor, a.configs) == ("id", 3, 2, (config,))
+    assert (b.outcome, b.error_code, b.topic_config_error_code, b.configs) == (Outcome.OK, 0, 29, None)
+
+
+@pytest.mark.parametrize("code", [kafka.NOT_CONTROLLER, kafka.REQUEST_TIMED_OUT])
+def test_an_answer_that_tells_no_outcome_is_asked_for_again_for_those_topics_alone(
+    admin: MagicMock, executor: Executor, code: int
+) -> None:
+    """C12, C13"""
+    admin.create_topics.side_effect = [answers({"a": 0, "b": code, "c": code}), answers({"b": 0, "c": 40})]
+    ended = list(executor.apply([create("a"), create("b"), create("c")]))
+    assert brief(ended) == [("a", "ok", 0, None), ("b", "ok", 0, None), ("c", "failed", 40, "INVALID_CONFIG")]
+    assert [each.attempt for each in ended] == [1, 2, 2]
+    assert sent(admin.create_topics) == [["a", "b", "c"], ["b", "c"]]
+
+
+@pytest.mark.parametrize("code", [kafka.NOT_CONTROLLER, kafka.REQUEST_TIMED_OUT])
+def test_an_outcome_that_never_comes_is_unknown_and_not_failed(admin: MagicMock, executor: Executor, code: int) -> None:
+    """C12, C13"""
+    admin.delete_topics.side_effect = lambda targets: answers({target.topic: code for target in targets})
+    with pytest.raises(OutcomeUnknown, match="main: 1 topics have no known outcome after 3 attempts, a among them"):
+        list(executor.apply([delete("a")]))
+    assert admin.delete_topics.call_count == ATTEMPTS
+
+
+def test_a_lost_request_is_sent_again(admin: MagicMock, executor: Executor) -> None:
+    admin.create_topics.side_effect = [LOST, LOST, answers({"a": 0})]
+    (ended,) = executor.apply([create("a")])
+    assert (ended.outcome, ended.attempt) == (Outcome.OK, 3)
+
+
+def test_what_is_known_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
+    """C12"""
+    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT, "c": 40}), *[LOST] * ATTEMPTS]
+    told = until_unknown(executor.apply([create("a"), create("b"), create("c")]))
+    assert brief(told) == [("a", "ok", 0, None), ("c", "failed", 40, "INVALID_CONFIG")]
+    assert sent(admin.create_topics) == [["a", "b", "c"], *[["b"]] * ATTEMPTS]
+
+
+def test_attempts_are_counted_from_the_last_answer_that_told_something(admin: MagicMock, executor: Executor) -> None:
+    admin.create_topics.side_effect = [
+        LOST,
+        LOST,
+        answers({"a": 0, "b": kafka.NOT_CONTROLLER}),
+        LOST,
+        LOST,
+        answers({"b": 0}),
+    ]
+    assert brief(list(executor.apply([create("a"), create("b")]))) == [("a", "ok", 0, None), ("b", "ok", 0, None)]
+
+
+def test_waits_between_attempts_grow_and_are_bounded(admin: MagicMock) -> None:
+    waits: list[float] = []
+    patience = Patience(attempts=8, first_backoff=1.0, longest_backoff=4.0)
+    executor = executor_for(admin, waits.append, patience=patience)
+    admin.create_topics.side_effect = [LOST] * 8
+    until_unknown(executor.apply([create("a")]))
+    assert len(waits) == 7
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, [1, 2, 4, 4, 4, 4, 4], strict=True))
+
+
+# -- quotas and sizes -------------------------------------------------------------------------------------------------
+
+
+def test_topics_over_the_quota_are_retried_at_its_pace_for_as_long_as_it_takes(admin: MagicMock) -> None:
+    """C17"""
+    waits: list[float] = []
+    executor = executor_for(admin, waits.append)
+    over = {"b": THROTTLING_QUOTA_EXCEEDED}
+    admin.create_topics.side_effect = [
+        answers({"a": 0, **over}, throttle_time_ms=1_500),
+        *[answers(over, throttle_time_ms=250)] * (3 * ATTEMPTS),
+        answers({"b": 0}),
+    ]
+    ended = list(executor.apply([create("a"), create("b")]))
+    assert brief(ended) == [("a", "ok", 0, None), ("b", "ok", 0, None)]
+    assert waits == [1.5, *[0.25] * (3 * ATTEMPTS)]
+
+
+def test_a_quota_whose_wait_the_broker_does_not_tell_is_no_failure_either(admin: MagicMock) -> None:
+    """C17"""
+    waits: list[float] = []
+    executor = executor_for(admin, waits.append)
+    over = answers({"a": THROTTLING_QUOTA_EXCEEDED}, throttle_time_ms=0)
+    admin.create_topics.side_effect = [*[over] * (3 * ATTEMPTS), answers({"a": 0})]
+    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, None)]
+    assert all(wait > 0 for wait in waits)
+
+
+def refuse_above(records: int, message: str = TOO_LARGE) -> Callable[..., Response]:
+    """A broker that refuses larger requests whole."""
+
+    def create_topics(targets: Sequence[Target], *, validate_only: bool) -> Response:
+        code = 44 if sum(target.records for target in targets) > records else 0
+        result = TopicResult(error_code=code, error_message=message if code else None)
+        return answers({target.topic: result for target in targets})
+
+    return create_topics
+
+
+@pytest.mark.parametrize(
+    "message", [TOO_LARGE, "Unable to perform excessively large batch operation.", f"{TOO_LARGE} (again)"]
+)
+def test_a_batch_that_is_refused_for_its_size_is_halved_and_the_size_kept(
+    admin: MagicMock, executor: Executor, message: str
+) -> None:
+    """C15"""
+    admin.create_topics.side_effect = refuse_above(10, message)
+    first = [create(f"first.{number:02}", num_partitions=2) for number in range(16)]
+    ended = list(executor.apply(first))
+    assert [(each.topic, each.outcome) for each in ended] == [(target.topic, Outcome.OK) for target in first]
+    assert executor.max_batch_records <= 10
+    requests = admin.create_topics.call_count
+    second = [create(f"second.{number:02}", num_partitions=2) for number in range(16)]
+    assert all(each.outcome is Outcome.OK for each in executor.apply(second))
+    later = [len(batch) for batch in sent(admin.create_topics)[requests:]]
+    assert later == [2] * 8, "no request is refused for its size again"
+
+
+def test_a_batch_above_the_limit_is_split_before_it_is_sent(admin: MagicMock, executor: Executor) -> None:
+    """C15"""
+    admin.create_topics.side_effect = refuse_above(100)
+    ended = list(executor.apply([create(name, num_partitions=60) for name in "abc"]))
+    assert [each.outcome for each in ended] == [Outcome.OK] * 3
+    assert sent(admin.create_topics) == [["a"], ["b"], ["c"]]
+
+
+def test_a_topic_too_large_by_itself_is_refused_in_the_brokers_words(admin: MagicMock, executor: Executor) -> None:
+    """C15"""
+    admin.create_topics.side_effect = refuse_above(100)
+    ended = list(executor.apply([create("a"), create("large", num_partitions=1_000), create("c")]))
+    assert brief(ended) == [
+        ("a", "ok", 0, None),
+        ("large", "refused", 44, "POLICY_VIOLATION"),
+        ("c", "ok", 0, None),
+    ]
+    assert ended[1].error_message == TOO_LARGE
+
+
+def test_a_policy_that_refuses_every_topic_is_not_taken_for_a_size(admin: MagicMock, executor: Executor) -> None:
+    """C8"""
+    refused = TopicResult(error_code=44, error_message="No.")
+    admin.create_topics.return_value = answers({"a": refused, "b": refused})
+    assert {each.outcome for each in executor.apply([create("a"), create("b")])} == {Outcome.REFUSED}
+    assert (admin.create_topics.call_count, executor.max_batch_records) == (1, 100)
+
+
+# -- creates that had happened, deletes that had happened -------------------------------------------------------------
+
+
+EXISTS = answers({"a": TopicResult(error_code=36, error_message="Topic 'a' already exists.")})
+
+
+def test_a_topic_that_exists_as_planned_is_ours_and_described(admin: MagicMock, executor: Executor) -> None:
+    """C18"""
+    entry = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
+    admin.create_topics.side_effect = [LOST, EXISTS]
+    admin.describe_topics.return_value = [live("a", "id-9", partitions=3, replicas=2)]
+    admin.describe_configs.return_value = {"a": (entry,)}
+    (ended,) = executor.apply([create("a", num_partitions=3, configs={"retention.ms": "1"})])
+    assert brief([ended]) == [("a", "ok", 0, "RECOVERED")]
+    assert (ended.topic_id, ended.num_partitions, ended.replication_factor) == ("id-9", 3, 2)
+    assert (ended.configs, ended.topic_config_error_code, ended.attempt) == ((entry,), 0, 2)
+    assert "already exists" not in (ended.error_message or "")
+
+
+@pytest.mark.parametrize(
+    ("planned", "difference"),
+    [
+        ({"num_partitions": 4}, "num_partitions is 3, planned 4"),
+        ({"replication_factor": 3}, "replication_factor is 2, planned 3"),
+        ({"configs": {"retention.ms": "2"}}, "retention.ms is 1, planned 2"),
+    ],
+)
+def test_a_topic_that_exists_otherwise_than_planned_is_a_failure_that_says_how(
+    admin: MagicMock, executor: Executor, planned: dict[str, Any], difference: str
+) -> None:
+    """C18"""
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.return_value = [live("a", partitions=3, replicas=2)]
+    admin.describe_configs.return_value = {"a": (ConfigEntry("retention.ms", "1", False, "X", False),)}
+    (ended,) = executor.apply([create("a", **planned)])
+    assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+    assert ended.error_message == f"the topic exists and is not as planned: {difference}"
+
+
+def test_a_topic_that_exists_and_may_not_be_described_is_ours_as_far_as_anyone_knows(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C18, M3"""
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.return_value = [TopicInfo(topic="a", permitted=False)]
+    (ended,) = executor.apply([create("a", num_partitions=3)])
+    assert (ended.outcome, ended.error, ended.num_partitions) == (Outcome.OK, "RECOVERED", None)
+
+
+def test_a_topic_that_exists_is_waited_for_until_it_is_listed(
+    admin: MagicMock, no_sleep: Callable[[float], None]
+) -> None:
+    """C21"""
+    executor = executor_for(admin, no_sleep, patience=Patience(attempts=ATTEMPTS, visibility=60.0))
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.side_effect = [[], [], [live("a")]]
+    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
+
+
+def test_a_topic_that_exists_and_is_never_listed_stays_open(admin: MagicMock, executor: Executor) -> None:
+    """C21"""
+    admin.create_topics.return_value = answers({"a": 36, "b": 0})
+    assert brief(until_unknown(executor.apply([create("a"), create("b")]))) == [("b", "ok", 0, None)]
+
+
+def test_a_question_that_gets_no_answer_is_asked_again_and_not_for_ever(admin: MagicMock, executor: Executor) -> None:
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.side_effect = [LOST, LOST, [live("a")]]
+    assert [each.outcome for each in executor.apply([create("a")])] == [Outcome.OK]
+    admin.describe_topics.side_effect = [LOST] * ATTEMPTS
+    assert until_unknown(executor.apply([create("a")])) == []
+
+
+GONE: dict[str, tuple[list[TopicInfo], str, int, str | None]] = {
+    "the name is gone too": ([], "ok", 0, "RECOVERED"),
+    "the listing is late": ([live("a", "id-1")], "ok", 0, "RECOVERED"),
+    "the topic was recreated": ([live("a", "id-2")], "failed", 100, "RECREATED"),
+    "nobody may know": ([TopicInfo(topic="a", permitted=False)], "failed", 100, "UNKNOWN_TOPIC_ID"),
+}
+
+
+@pytest.mark.parametrize("case", GONE)
+def test_a_delete_whose_topic_id_is_gone_is_done_unless_the_name_lives_on(
+    admin: MagicMock, executor: Executor, case: str
+) -> None:
+    """D3, D7"""
+    listed, outcome, code, error = GONE[case]
+    admin.delete_topics.return_value = answers({"a": kafka.UNKNOWN_TOPIC_ID})
+    admin.describe_topics.return_value = listed
+    (ended,) = executor.apply([delete("a")])
+    assert brief([ended]) == [("a", outcome, code, error)]
+    assert ended.topic_id == "id-1"
+
+
+def test_a_delete_by_name_that_finds_nothing_is_done(admin: MagicMock, executor: Executor) -> None:
+    """D3"""
+    admin.delete_topics.return_value = answers({"a": kafka.UNKNOWN_TOPIC_OR_PARTITION})
+    assert brief(list(executor.apply([delete("a")]))) == [("a", "ok", 0, "RECOVERED")]
+
+
+def test_deletes_that_the_brokers_have_turned_off_fail_each_and_are_warned_of_once(
+    admin: MagicMock, executor: Executor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D8"""
+    admin.delete_topics.return_value = answers({"a": 73, "b": 73})
+    with caplog.at_level(logging.WARNING):
+        ended = list(executor.apply([delete("a"), delete("b")]))
+    assert brief(ended) == [(name, "failed", 73, "TOPIC_DELETION_DISABLED") for name in "ab"]
+    assert len([record for record in caplog.records if "D8" in record.message]) == 1
+
+
+# -- validate ---------------------------------------------------------------------------------------------------------
+
+
+def test_creates_are_validated_by_the_broker_and_nothing_is_created(admin: MagicMock, executor: Executor) -> None:
+    """C5"""
+    admin.create_topics.return_value = answers({"a": TopicResult(num_partitions=3), "b": 38})
+    ended = list(executor.validate([create("a"), create("b")], lambda topics: []))
+    assert brief(ended) == [("a", "ok", 0, None), ("b", "failed", 38, "INVALID_REPLICATION_FACTOR")]
+    assert {each.phase for each in ended} == {Phase.VALIDATE}
+    assert ended[0].num_partitions == 3
+    assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
+
+
+def test_a_topic_that_exists_and_that_the_ledger_knows_as_ours_is_unchanged(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C21, M3"""
+    asked: list[list[str]] = []
+
+    def created_by_us(topics: Any) -> list[str]:
+        asked.append(list(topics))
+        return ["ours"]
+
+    admin.create_topics.return_value = answers({"ours": 36, "theirs": 36, "new": 0})
+    ended = list(executor.validate([create("ours"), create("theirs"), create("new")], created_by_us))
+    assert brief(ended) == [
+        ("ours", "skipped", 36, "TOPIC_ALREADY_EXISTS"),
+        ("theirs", "failed", 36, "TOPIC_ALREADY_EXISTS"),
+        ("new", "ok", 0, None),
+    ]
+    assert asked == [["ours", "theirs"]]
+
+
+def test_a_broker_without_default_counts_is_not_asked_about_topics_that_need_them(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C4"""
+    admin.has_default_counts = False
+    admin.create_topics.return_value = answers({"counted": 0, "assigned": 0})
+    targets = [
+        create("counted", num_partitions=1, replication_factor=1),
+        create("assigned", assignments={0: (1,)}),
+        create("half", num_partitions=1),
+        create("bare"),
+    ]
+    ended = {each.topic: each for each in executor.validate(targets, lambda topics: [])}
+    assert {topic: each.error for topic, each in ended.items()} == {
+        "counted": None,
+        "assigned": None,
+        "half": "COUNTS_REQUIRED",
+        "bare": "COUNTS_REQUIRED",
+    }
+    assert (ended["bare"].outcome, ended["bare"].error_code) == (Outcome.REFUSED, -1)
+    assert sent(admin.create_topics) == [["counted", "assigned"]]
+
+
+def test_a_broker_too_old_to_return_configs_is_warned_of_once(
+    admin: MagicMock, executor: Executor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C11"""
+    admin.returns_configs = False
+    admin.create_topics.return_value = answers({"a": 0, "b": 0})
+    with caplog.at_level(logging.WARNING):
+        list(executor.validate([create("a"), create("b")], lambda topics: []))
+    assert len([record for record in caplog.records if "C11" in record.message]) == 1
+
+
+def test_deletes_are_validated_by_a_fresh_look_and_never_sent(admin: MagicMock, executor: Executor) -> None:
+    """D6"""
+    admin.describe_topics.return_value = [live("a"), live("recreated", "id-2"), live("kept", authorized_operations=())]
+    targets = [delete(topic) for topic in ("a", "recreated", "kept", "gone")]
+    ended = list(executor.validate(targets, lambda topics: []))
+    assert brief(ended) == [
+        ("a", "ok", 0, None),
+        ("recreated", "refused", -1, "RECREATED"),
+        ("kept", "refused", 29, "TOPIC_AUTHORIZATION_FAILED"),
+        ("gone", "refused", -1, "CHANGED_SINCE_PLAN"),
+    ]
+    assert admin.delete_topics.call_count == 0
+
+
+def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """D6"""
+    there = [
+        live("appeared", partitions=3),
+        TopicInfo(topic="hidden", permitted=False),
+        live("old"),
+        live("redone", "x"),
+    ]
+    admin.describe_topics.side_effect = lambda topics: [info for info in there if info.topic in topics]
+    targets = [create("new"), create("appeared"), create("hidden"), delete("old"), delete("redone"), delete("gone")]
+    ended = list(executor.changed_since_plan(targets))
+    assert brief(ended) == [
+        ("appeared", "refused", -1, "CHANGED_SINCE_PLAN"),
+        ("redone", "refused", -1, "RECREATED"),
+        ("gone", "refused", -1, "CHANGED_SINCE_PLAN"),
+    ]
+    assert {each.phase for each in ended} == {Phase.APPLY}
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------
+
+
+CREATE, DELETE = create("a", num_partitions=3), delete("a")
+ANSWER = TopicResult(topic_id="id-1", num_partitions=3)
+UNTOLD = TopicResult()
+HIDDEN = TopicInfo(topic="a", permitted=False)
+
+VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, int, Refusal | None]]] = {
+    "created, all there": (CREATE, ANSWER, live("a", partitions=3), (Outcome.OK, 0, None)),
+    "created, not listed": (CREATE, ANSWER, None, (Outcome.PENDING, 0, None)),
+    "created, no leader yet": (CREATE, ANSWER, live("a", partitions=3, leaderless=1), (Outcome.PENDING, 0, None)),
+    "created, partitions to come": (CREATE, ANSWER, live("a", partitions=2), (Outcome.PENDING, 0, None)),
+    "created, hidden": (CREATE, ANSWER, HIDDEN, (Outcome.SKIPPED, 29, None)),
+    "created, then recreated": (
+        CREATE,
+        ANSWER,
+        live("a", "id-2", partitions=3),
+        (Outcome.FAILED, -1, Refusal.RECREATED),
+    ),
+    "created, too many partitions": (
+        CREATE,
+        ANSWER,
+        live("a", partitions=4),
+        (Outcome.FAILED, -1, Refusal.DIFFERS_FROM_PLAN),
+    ),
+    "created, other replicas": (
+        replace(CREATE, replication_factor=2),
+        ANSWER,
+        live("a", partitions=3),
+        (Outcome.FAILED, -1, Refusal.DIFFERS_FROM_PLAN),
+    ),
+    "created, answer told nothing": (CREATE, UNTOLD, live("a", partitions=3), (Outcome.OK, 0, None)),
+    "created by defaults": (create("a"), UNTOLD, live("a", partitions=7, replicas=2), (Outcome.OK, 0, None)),
+    "deleted, gone": (DELETE, UNTOLD, None, (Outcome.OK, 0, None)),
+    "deleted, still listed": (DELETE, UNTOLD, live("a", "id-1"), (Outcome.PENDING, 0, None)),
+    "deleted, then recreated": (DELETE, UNTOLD, live("a", "id-2"), (Outcome.OK, 0, Refusal.RECREATED)),
+    "deleted, hidden": (DELETE, UNTOLD, HIDDEN, (Outcome.SKIPPED, 29, None)),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_what_was_acknowledged_is_ok_failed_or_not_visible_yet(case: str) -> None:
+    """C10, C21, M2"""
+    target, result, info, expected = VERDICTS[case]
+    outcome, code, note, message = verdict(target, result, info)
+    assert (outcome, code, note) == expected
+    assert (message is None) == (outcome is Outcome.OK and note is None)
+
+
+def test_verify_tells_what_it_saw(admin: MagicMock, executor: Executor) -> None:
+    """C21"""
+    admin.describe_topics.return_value = [live("a", "id-1", partitions=3, replicas=2), live("old", "id-5")]
+    applied = [(CREATE, ANSWER), (create("late"), ANSWER), (delete("old", "id-4"), UNTOLD)]
+    a, late, old = executor.verify(applied)
+    assert (a.outcome, a.phase, a.topic_id, a.num_partitions, a.replication_factor) == ("ok", "verify", "id-1", 3, 2)
+    assert (late.outcome, late.topic_id, late.num_partitions) == ("pending", None, None)
+    assert (old.outcome, old.error, old.topic_id) == ("ok", "RECREATED", "id-4")
+    assert list(executor.verify([])) == []
+
+
+# -- pure judgements --------------------------------------------------------------------------------------------------
+
+
+REFUSALS: dict[str, tuple[TopicInfo | None, int | Refusal | None]] = {
+    "as planned": (live("a"), None),
+    "operations untold": (live("a", authorized_operations=None), None),
+    "may delete": (live("a", authorized_operations=("DELETE", "DESCRIBE")), None),
+    "may not delete": (live("a", authorized_operations=("DESCRIBE",)), 29),
+    "may do nothing": (live("a", authorized_operations=()), 29),
+    "may not be described": (HIDDEN, 29),
+    "gone": (None, Refusal.CHANGED_SINCE_PLAN),
+    "recreated": (live("a", "id-2"), Refusal.RECREATED),
+    "internal": (live("a", internal=True), Refusal.POLICY_VIOLATION),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_delete_is_sent_only_for_the_topic_that_was_planned_and_may_go(case: str) -> None:
+    """D4, D6, D9"""
+    info, expected = REFUSALS[case]
+    refusal = delete_refusal(DELETE, info)
+    assert (refusal[0] if refusal else None) == expected
+    assert refusal is None or refusal[1]
+
+
+DIFFERENCES: dict[str, tuple[Target, Mapping[str, str | None] | None, str | None]] = {
+    "nothing planned": (create("a"), {"x": "1"}, None),
+    "same counts": (create("a", num_partitions=2, replication_factor=2), {}, None),
+    "same assignments": (create("a", assignments={1: (1, 2), 0: (1, 2)}), {}, None),
+    "other leader": (create("a", assignments={0: (2, 1), 1: (1, 2)}), {}, "assignments differ"),
+    "same config": (create("a", configs={"x": "1"}), {"x": "1", "y": "2"}, None),
+    "config in capitals and spaces": (create("a", configs={"x": " TRUE "}), {"x": "true"}, None),
+    "sensitive config": (create("a", configs={"x": "1"}), {"x": None}, None),
+    "configs unreadable": (create("a", configs={"x": "1"}), None, None),
+    "all of it": (
+        create("a", num_partitions=3, replication_factor=1, configs={"z": "1", "x": "1"}),
+        {"x": "2", "z": "3"},
+        "num_partitions is 2, planned 3; replication_factor is 2, planned 1; x is 2, planned 1; z is 3, planned 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENCES)
+def test_only_what_the_plan_says_can_differ_from_it(case: str) -> None:
+    """C18"""
+    target, configs, expected = DIFFERENCES[case]
+    assert difference_from_plan(target, live("a", partitions=2, replicas=2), configs) == expected
