@@ -13,7 +13,7 @@ from tests.harness import Estate
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.session import get_session
 
-# Test runs are short and there are many: a JVM that compiles less is up to speed sooner. Jobs started by tests inherit it.
+# Test runs are short and many: a JVM that compiles less is up to speed sooner. Jobs that tests start inherit it.
 _JAVA = '--conf "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{_JAVA} pyspark-shell")
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", _JAVA)
