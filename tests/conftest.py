@@ -18,12 +18,23 @@ _JAVA = '--conf "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+Us
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{_JAVA} pyspark-shell")
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", _JAVA)
 
+_QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+"""For a few rows, compiling a query takes longer than running it. Jobs that tests start run with the real settings."""
+
 pytest_plugins = ["tests.plugin_kafka"]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = get_session("tests")
+    for name, value in _QUICK.items():
+        session.conf.set(name, value)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

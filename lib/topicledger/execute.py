@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +65,10 @@ class Executor:
     admin: ClusterAdmin
     max_batch_records: int
     patience: Patience = Patience()
-    sleep: Callable[[float], None] = time.sleep
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set to give up what has no known outcome yet; ends every wait."""
+    sleep: Callable[[float], object] | None = None
+    """How to wait; None waits for `stop`."""
     warned: set[int] = field(default_factory=set)
     """Errors that a whole cluster shares and that were warned of once (C11, D8)."""
 
@@ -265,6 +269,12 @@ class Executor:
             )
             yield self._ended(target, Phase.VERIFY, outcome, answer, note=note)
 
+    def wait(self, seconds: float) -> None:
+        """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
+        (self.sleep or self.stop.wait)(seconds)
+        if self.stop.is_set():
+            raise OutcomeUnknown(f"cluster {self.cluster}: asked to stop; start the run again with its id")
+
     # -- asking and sending ------------------------------------------------------------------------------------------
 
     def _describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
@@ -284,7 +294,7 @@ class Executor:
                     f"cluster {self.cluster}: {len(waiting)} topics exist, the controller says, and are not listed "
                     f"after {self.patience.visibility:g} s, {waiting[0]} among them; start the run again with its id"
                 )
-            self.sleep(backoff)
+            self.wait(backoff)
             backoff = min(backoff * 2, self.patience.longest_backoff)
 
     def _ask(self, ask: Callable[[], _T]) -> _T:
@@ -296,7 +306,7 @@ class Executor:
             except RequestLost as error:
                 if attempt == self.patience.attempts:
                     raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
-            self.sleep(backoff * random.uniform(0.5, 1.0))
+            self.wait(backoff * random.uniform(0.5, 1.0))
             backoff = min(backoff * 2, self.patience.longest_backoff)
         raise AssertionError("unreachable")
 
@@ -374,7 +384,7 @@ class Executor:
                     f"{left[0].topic} among them ({why}); start the run again with its id"
                 )
             if left:
-                self.sleep(throttled or backoff * random.uniform(0.5, 1.0))
+                self.wait(throttled or backoff * random.uniform(0.5, 1.0))
                 backoff = backoff if throttled else min(backoff * 2, self.patience.longest_backoff)
 
     # -- rows --------------------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def max_deletes(most: int) -> Transform:
         delete = F.coalesce((F.col("decision") == Action.DELETE.value) & F.col("phase").isNull(), F.lit(False))
         counted = decisions.withColumn("_deletes", F.sum(delete.cast("int")).over(Window.partitionBy("cluster")))
         message = F.concat(
-            F.lit("the run would delete "),
+            F.lit("planned deletes of this cluster: "),
             F.col("_deletes"),
-            F.lit(f" topics of this cluster, guards.max_deletes is {most}; raise it if that is meant"),
+            F.lit(f", guards.max_deletes is {most}; raise it if they are meant"),
         )
         stop = delete & (F.col("_deletes") > most)
         return counted.transform(_stopped(stop, Refusal.MAX_DELETES_EXCEEDED, message)).drop("_deletes")

@@ -54,7 +54,8 @@ def load(
     errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings), *_row_errors(frame), *_repeated(parsed.rows)]
     if errors:
         told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
-        raise ManifestFileError("\n".join([*told, f"{len(told)} errors: nothing was loaded"]))
+        total = "1 error" if len(told) == 1 else f"{len(told)} errors"
+        raise ManifestFileError("\n".join([*told, f"{total}: nothing was loaded"]))
     ledger.ensure(MANIFESTS)
     rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
     clusters = sorted({row.cluster for row in parsed.rows}) if replace else []

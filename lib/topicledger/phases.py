@@ -33,7 +33,7 @@ from topicledger.observe import observe
 from topicledger.plan import planned
 from topicledger.progress import Progress
 from topicledger.runs import Run, Waves
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS
+from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
 from topicledger.settings import ClusterSettings
 from topicledger.summary import Summary, summarise
 
@@ -72,7 +72,7 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
 
 def plan(run: Run, context: Context) -> None:
     """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
-    run.ledger.ensure(MANIFESTS, PLANS, AUDIT, OBSERVED, BROKERS)
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
     clusters = _clusters_without_plan(run)
     if clusters is not None:
         _plan_clusters(run, context, clusters)
@@ -215,7 +215,7 @@ def _record_refusals(run: Run) -> None:
         same = [ended[name].eqNullSafe(told[name]) for name in told.columns]
         ended = ended.join(told, on=same, how="left_anti")
     ours = {
-        "error_code": F.lit(OURS),
+        "error_code": F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS),
         "attempt": F.lit(None),
         "requested_at": F.lit(None),
         "completed_at": F.col("planned_at"),
@@ -318,7 +318,7 @@ def _verify(run: Run, context: Context) -> None:
             pending = {ended.topic for ended in seen if ended.outcome is Outcome.PENDING}
             left = [target for target in left if target.topic in pending] if again else []
             if left:
-                executor.sleep(0.5)
+                executor.wait(0.5)
 
     _each_cluster(run, context, Phase.VERIFY, work, verify)
 
@@ -429,13 +429,17 @@ def _one_cluster(
             cluster_id=cluster_id,
             admin=admin,
             max_batch_records=run.settings.kafka.max_batch_records,
+            stop=context.stop,
         )
         for batch in batches:
             if context.stop.is_set():
                 return
             if live_id != cluster_id:
                 message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
-                yield [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
+                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
+                # What was applied stays applied: there is only nothing left to look at.
+                looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
+                yield [replace(each, outcome=looked) for each in refused]
                 continue
             ended: list[Ended] = []
             try:

@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from topicledger.tables import Ledger, all_tables
-
-_QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-"""For a handful of rows, compiling a query takes longer than running it."""
-
-
-@pytest.fixture(scope="package")
-def spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of the whole run, set for small data; what other tests run with is put back."""
-    before = {name: spark.conf.get(name, None) for name in _QUICK}
-    for name, value in _QUICK.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        if value is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="package")

@@ -52,8 +52,7 @@ def test_all_deletes_of_a_cluster_are_stopped_where_there_are_too_many(
     for (cluster, _), row in stopped.items():
         count = 2 if cluster == "main" else 3
         assert row["error_message"] == (
-            f"the run would delete {count} topics of this cluster, guards.max_deletes is {most}; "
-            "raise it if that is meant"
+            f"planned deletes of this cluster: {count}, guards.max_deletes is {most}; raise it if they are meant"
         )
 
 

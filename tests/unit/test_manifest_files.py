@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topicledger import manifest_files
-from topicledger.manifest_files import FileError, ManifestRow, ParsedManifests, read_manifest_files
+from topicledger.manifest_files import (
+    FileError,
+    ManifestRow,
+    ParsedManifests,
+    read_manifest_files,
+    yaml_files,
+    yaml_values,
+)
 
 NOTHING = io.StringIO("")
 Parse = Callable[[str, str], ParsedManifests]
@@ -559,7 +566,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.timeout(60)
 def test_aliases_cannot_blow_a_file_up(parse: Parse, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(manifest_files, "_MAX_ALIASED", 100_000)
+    monkeypatch.setattr(yaml_files, "_MAX_ALIASED", 100_000)
     parsed = parse("m.yaml", BOMBS[name])
     assert parsed.errors
     if name != "nested lists":
@@ -568,7 +575,7 @@ def test_aliases_cannot_blow_a_file_up(parse: Parse, monkeypatch: pytest.MonkeyP
 
 def test_yaml_is_read_the_same_without_libyaml(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
     with_libyaml = parse("m.yaml", ORDERS_YAML)
-    monkeypatch.setattr(manifest_files, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_values, "_Loader", yaml.SafeLoader)
     assert parse("m.yaml", ORDERS_YAML) == with_libyaml
     for text in ["a: 'open", "a: \x07", "a: *b", "a: [", "? [a]\n: b"]:
         assert parse("m.yaml", text).errors
