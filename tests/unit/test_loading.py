@@ -169,6 +169,11 @@ topics:
     assert not Path(ledger.root).exists()
 
 
+def test_one_error_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
+    with pytest.raises(ManifestFileError, match=r"\n1 error: nothing was loaded$"):
+        load_files(ledger, tmp_path / "missing.yaml")
+
+
 def test_files_that_declare_nothing_change_nothing_even_when_replacing(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "empty.json", "[]")
     assert load_files(ledger, file, replace=True) == Loaded(added=0, changed=0, unchanged=0, removed=0)

@@ -20,6 +20,7 @@ _MAX_CELL = 64 * 1024 * 1024
 
 
 def read_csv(text: str, report: Report) -> None:
+    """Report the rows and errors of a CSV manifest."""
     limit = csv.field_size_limit(_MAX_CELL)  # a map of many assignments is longer than csv's own limit
     try:
         _read_csv_records(text, report)

@@ -81,17 +81,20 @@ class Reader:
         """How many values may still be looked at; None where a format has no aliases."""
 
     def visit(self, count: int) -> None:
+        """Count values that are looked at; raises TooMuchError once they are more than may be."""
         if self.visits is not None:
             self.visits -= count
             if self.visits < 0:
                 raise TooMuchError
 
     def duplicates(self, value: Object, line: int) -> bool:
+        """Report keys that are written twice, at ``line`` where their own isn't known; whether there are any."""
         for key, at in value.duplicates:
             self.report.error(at or line, f"`{show(key)}` is written twice")
         return bool(value.duplicates)
 
     def entry(self, value: Object, line: int, known: Sequence[str] = FIELDS) -> Entry:
+        """The fields of a mapping that are right; the others are reported and the entry is marked wrong."""
         entry = Entry(wrong=self.duplicates(value, line))
         self.visit(len(value.pairs))
         for key, item, at in value.pairs:

@@ -34,14 +34,18 @@ def _json_object(pairs: list[tuple[str, Value]]) -> Object:
 JSON = json.JSONDecoder(
     object_pairs_hook=_json_object, parse_float=_json_number, parse_int=_json_number, parse_constant=_json_constant
 )
+"""Decodes JSON text to values; the maps in the cells of a CSV manifest too."""
+
 _JSON_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
+    """What `JSON` found wrong."""
     return "nested too deeply" if isinstance(error, RecursionError) else error.msg
 
 
 def read_json(text: str, report: Report) -> None:
+    """Report the rows and errors of a JSON manifest, be it a list or lines."""
     reader = Reader(report)
     entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
     for value, line in entries:

@@ -1,7 +1,7 @@
 """The few values that all formats become, and the words for them in errors.
 
-Numbers keep the text they were written as, so that a config never changes on its way to Kafka; what could be read in two
-ways is a surprise, that the author has to write otherwise.
+Numbers keep the text they were written as, so that a config never changes on its way to Kafka; what could be read in
+two ways is a surprise, which its author has to write otherwise.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def plain_number(text: str) -> Number | None:
 
 
 def kind_of(value: Value) -> str:
+    """The value in the words of an error: "must be an integer, not {kind_of(value)}"."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
@@ -84,4 +85,5 @@ def kind_of(value: Value) -> str:
 
 
 def describe(value: Value) -> str:
+    """What a value is that should have been a list or mapping; of a surprise, why it is none."""
     return value.reason if isinstance(value, Surprise) else kind_of(value)

@@ -12,13 +12,12 @@ from topicledger.manifest_files.yaml_values import Lines, YamlDocuments, parse_y
 
 _MAX_ALIASED = 5_000_000
 """Values that one YAML file may add by aliases and merge keys to those written in it."""
-
-
 _TOP_KEYS = ("cluster", "defaults", "topics")
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
 
 def read_yaml(text: str, report: Report) -> None:
+    """Report the rows and errors of a YAML manifest, all its documents."""
     source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
     documents: list[tuple[Value, int]] = []
     try:

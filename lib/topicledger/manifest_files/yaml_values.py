@@ -5,6 +5,7 @@ Safe for text from anyone: no tags, limited nesting, and aliases that are measur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
