@@ -14,7 +14,7 @@ from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.session import get_session
 
 # Test runs are short and many: a JVM that compiles less is up to speed sooner. Jobs that tests start inherit it.
-_JAVA = '--conf "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'
+_JAVA = '--conf "spark.driver.defaultJavaOptions=-XX:+UseSerialGC"'
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{_JAVA} pyspark-shell")
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", _JAVA)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -181,6 +181,11 @@ class ClusterAdmin:
                 redact(f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {error}", self._secrets)
             ) from None
 
+    def _forget_controller(self, error_codes: Iterable[int]) -> None:
+        """After NOT_CONTROLLER the next request must ask anew who the controller is (C13)."""
+        if NOT_CONTROLLER in error_codes:
+            self._admin._controller_id = None
+
     def _version(self, request: type) -> int:
         return int(self._manager.broker_version_data.api_version(request))
 
@@ -263,6 +268,7 @@ class ClusterAdmin:
             validate_only=validate_only,
         )
         response = self._run(self._admin._send_request_to_controller, request)
+        self._forget_controller(topic.error_code for topic in response.topics)
         told = self.returns_configs
         return Response(
             results={topic.name: _created(topic, told, validate_only) for topic in response.topics},
@@ -283,6 +289,7 @@ class ClusterAdmin:
             timeout_ms=self._operation_timeout_ms,
         )
         response = self._run(self._admin._send_request_to_controller, request)
+        self._forget_controller(topic.error_code for topic in response.responses)
         names = {target.topic_id: target.topic for target in targets}
         return Response(
             results={

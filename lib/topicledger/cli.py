@@ -58,9 +58,7 @@ def _common(command: Command) -> Command:
         try:
             code = command(options=options, **arguments)
         except TopicLedgerError as error:
-            _fail(str(error), error.exit_code, options)
-        except phases.Stopped as stopped:
-            _fail(str(stopped), ExitCode.ERROR, options)
+            _fail(str(error), error.exit_code, options, error.run_id)
         except KeyboardInterrupt:
             _fail("interrupted; start the run again with its id", ExitCode.ERROR, options)
         except (PySparkException, Py4JError) as error:
@@ -82,12 +80,13 @@ def _common(command: Command) -> Command:
     return call
 
 
-def _fail(message: str, code: ExitCode, options: Options) -> NoReturn:
+def _fail(message: str, code: ExitCode, options: Options, run_id: str | None = None) -> NoReturn:
     if options.verbose:
         log.exception("stopped by")
     click.echo(f"error: {_printable(message)}", err=True)
     if options.result_file is not None:
-        _write(options.result_file, json.dumps({"format_version": 1, "exit_code": int(code), "error": message}))
+        document = {"format_version": 1, "run_id": run_id, "exit_code": int(code), "error": message}
+        _write(options.result_file, json.dumps(document))
     sys.exit(int(code))
 
 
@@ -115,6 +114,8 @@ def _show(summary: Summary, options: Options) -> int:
 
 
 def _open(options: Options, name: str, *, new: bool = False) -> tuple[Settings, Ledger]:
+    if options.result_file is not None and not options.result_file.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder for --result-file {options.result_file}")
     settings = load_settings(options.config)
     settings.select(options.cluster)
     ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
@@ -146,8 +147,10 @@ def _run(request: runs.Request, options: Options) -> int:
             return _show(summary, options)
         try:
             summary = phases.carry_out(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
-        except BaseException:
+        except BaseException as error:
             click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} takes it up again", err=True)
+            if isinstance(error, TopicLedgerError):
+                error.run_id = run.run_id
             raise
     return _show(summary, options)
 

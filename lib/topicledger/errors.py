@@ -20,6 +20,8 @@ class TopicLedgerError(Exception):
     """Something that ends a run; its text is shown to the user as it is, without a stack trace."""
 
     exit_code = ExitCode.ERROR
+    run_id: str | None = None
+    """The run that it ended, where there was one."""
 
 
 class UsageError(TopicLedgerError):

@@ -11,8 +11,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from topicledger import admin as kafka
@@ -69,8 +70,8 @@ class Executor:
     """Set to give up what has no known outcome yet; ends every wait."""
     sleep: Callable[[float], object] | None = None
     """How to wait; None waits for `stop`."""
-    warned: set[int] = field(default_factory=set)
-    """Errors that a whole cluster shares and that were warned of once (C11, D8)."""
+    warned: set[str] = field(default_factory=set)
+    """What a whole cluster shares and was warned of once (C11, D8)."""
 
     # -- validate ----------------------------------------------------------------------------------------------------
 
@@ -112,9 +113,7 @@ class Executor:
     def _validated(self, target: Target, answer: _Answer, ours: Collection[str]) -> Ended:
         result = answer.result
         if result.error_code == kafka.NONE and not self.admin.returns_configs:
-            self._warn_once(
-                kafka.UNKNOWN_TOPIC_ID, "the broker is too old to return what it created a topic with (C11)"
-            )
+            self._warn_once("no configs", "the broker is too old to return what it created a topic with (C11)")
         if result.error_code == kafka.TOPIC_ALREADY_EXISTS and target.topic in ours:
             return self._ended(
                 target,
@@ -177,14 +176,31 @@ class Executor:
                 yield self._ended(target, Phase.APPLY, _outcome(answer.result.error_code), answer)
         yield from self._recovered_creates(existing)
 
+        by_id = [target for target in deletes if target.topic_id is not None and self.admin.deletes_by_id]
+        yield from self._delete(by_id)
+        # By name only what was compared just before (D7).
+        by_name = [target for target in deletes if target not in by_id]
+        same: set[str] = set()
+        for ended in self.check_deletes(by_name, Phase.APPLY):
+            if ended.outcome is Outcome.OK:
+                same.add(ended.topic)
+            elif ended.error == Refusal.CHANGED_SINCE_PLAN:
+                yield replace(ended, outcome=Outcome.OK, error_code=kafka.NONE, error=Refusal.RECOVERED.value)
+            else:
+                yield ended
+        yield from self._delete([target for target in by_name if target.topic in same])
+
+    def _delete(self, targets: Sequence[Target]) -> Iterator[Ended]:
         gone: list[tuple[Target, _Answer]] = []
-        for target, answer in self._send(deletes, self.admin.delete_topics):
+        for target, answer in self._send(targets, self.admin.delete_topics):
             code = answer.result.error_code
             if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
                 gone.append((target, answer))
                 continue
             if code == kafka.TOPIC_DELETION_DISABLED:
-                self._warn_once(code, "delete.topic.enable is false on the brokers: no topic can be deleted (D8)")
+                self._warn_once(
+                    "no deletes", "delete.topic.enable is false on the brokers: no topic can be deleted (D8)"
+                )
             yield self._ended(target, Phase.APPLY, _outcome(code), answer)
         yield from self._recovered_deletes(gone)
 
@@ -281,7 +297,7 @@ class Executor:
         return self._ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
 
     def _describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        """Topics that the controller says exist, as soon as brokers list them with all they have (C21)."""
+        """Topics that the controller says exist, as soon as brokers list them (C21)."""
         deadline = time.monotonic() + self.patience.visibility
         backoff = self.patience.first_backoff
         while True:
@@ -389,9 +405,9 @@ class Executor:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _warn_once(self, error_code: int, message: str) -> None:
-        if error_code not in self.warned:
-            self.warned.add(error_code)
+    def _warn_once(self, what: str, message: str) -> None:
+        if what not in self.warned:
+            self.warned.add(what)
             log.warning("cluster %s: %s", self.cluster, message)
 
     def _ended(
@@ -480,14 +496,27 @@ def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, 
         if wanted is not None and wanted != live:
             differences.append(f"{name} is {live}, planned {wanted}")
     for name, value in sorted(target.configs.items()):
-        if configs is not None and not _same_config(value, configs.get(name)):
-            differences.append(f"{name} is {configs.get(name)}, planned {value}")
+        if configs is not None and not (name in configs and _same_config(value, configs[name])):
+            differences.append(f"{name} is {configs.get(name, 'not set')}, planned {value}")
     return "; ".join(differences) or None
 
 
 def _same_config(planned: str, live: str | None) -> bool:
-    # Kafka trims values and sorts nothing; a sensitive value comes back null and can't be compared.
-    return live is None or planned.strip() == live or planned.strip().casefold() == live.casefold()
+    """Whether a config means the same: brokers return values as they parsed them, a sensitive one as null."""
+    return live is None or _parsed(planned) == _parsed(live)
+
+
+def _parsed(value: str) -> list[Decimal | str]:
+    parts: list[Decimal | str] = []
+    for part in value.split(","):
+        text = part.strip().casefold()
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            parts.append(text)
+        else:
+            parts.append(number if number.is_finite() else text)
+    return parts
 
 
 def verdict(

@@ -26,8 +26,9 @@ from pyspark.sql import functions as F
 from topicledger import guards, manifests, policies
 from topicledger.admin import ClusterAdmin
 from topicledger.decide import decide
-from topicledger.errors import ClusterError, ExitCode
+from topicledger.errors import ClusterError, ExitCode, TopicLedgerError
 from topicledger.execute import Executor
+from topicledger.manifests import Transform
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
 from topicledger.observe import observe
 from topicledger.plan import planned
@@ -43,7 +44,7 @@ MAX_CLUSTERS_AT_ONCE = 16
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
-class Stopped(Exception):
+class Stopped(TopicLedgerError):
     """The run was asked to stop: what was sent is recorded, the rest stays open."""
 
 
@@ -73,15 +74,15 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
 def plan(run: Run, context: Context) -> None:
     """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
-    clusters = _clusters_without_plan(run)
-    if clusters is not None:
-        _plan_clusters(run, context, clusters)
+    clusters, again = _clusters_without_plan(run)
+    if clusters:
+        _plan_clusters(run, context, clusters, again=again)
     if not run.none_ended:
         _record_refusals(run)
     if not run.none_planned:
         _validate(run, context)
-    if run.state is RunState.PLANNING and not run.problems:
-        run.move_to(RunState.PLANNED, counts=run.counts)
+    if run.state is RunState.PLANNING:
+        run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
 
 
 def apply(run: Run, context: Context) -> None:
@@ -91,7 +92,11 @@ def apply(run: Run, context: Context) -> None:
     run.ledger.ensure(PLANS, AUDIT)
     if run.state is not RunState.APPLYING:
         if run.resumed:
+            before = len(run.problems)
             _judge_again(run, context)
+            if len(run.problems) > before:
+                # What can't be judged must not be sent; once `applying`, nobody would judge it any more.
+                return
         run.move_to(RunState.APPLYING, counts=run.counts)
     _apply(run, context)
     _verify(run, context)
@@ -110,10 +115,10 @@ def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
 # -- up to the plan ---------------------------------------------------------------------------------------------------
 
 
-def _clusters_without_plan(run: Run) -> Sequence[ClusterSettings] | None:
-    """The clusters still to be looked at and decided on; None where there are none."""
+def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
+    """The clusters still to be looked at and decided on, and whether an earlier start tried that in vain."""
     if not run.resumed:
-        return run.clusters
+        return run.clusters, False
     rows = (
         run.plans()
         .groupBy("cluster")
@@ -128,15 +133,13 @@ def _clusters_without_plan(run: Run) -> Sequence[ClusterSettings] | None:
     )
     found = {row["cluster"]: (row["unreached"], row["planned"]) for row in rows.collect()}
     if not found:
-        return run.clusters
-    again = [each for each in run.clusters if found.get(each.name, (False, False)) == (True, False)]
-    return again or None
+        return run.clusters, False
+    return [each for each in run.clusters if found.get(each.name, (False, False)) == (True, False)], True
 
 
-def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings]) -> None:
-    settings, names = run.settings, [cluster.name for cluster in clusters]
-    replanned = len(clusters) < len(run.clusters)
-    looked_at = names if replanned else run.selected
+def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> None:
+    settings = run.settings
+    looked_at = [cluster.name for cluster in clusters] if again else run.selected
     judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
         manifests.judge(list(settings.clusters), looked_at)
     )
@@ -146,11 +149,14 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         _keep(run, OBSERVED, seen.topics, seen.looks)
         _keep(run, BROKERS, seen.brokers, seen.looks)
     expected = {each.name: each.cluster_id for each in clusters if each.cluster_id is not None}
+    rules = policies.from_settings(settings)
     decisions = (
         judged.transform(decide(seen.topics, seen.looks))
         .transform(guards.same_cluster(expected))
-        .transform(policies.judge(policies.from_settings(settings)))
+        # Deletes first, their guard included: only those that will be sent may free anything for a create.
+        .transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE]))
         .transform(guards.max_deletes(settings.guards.max_deletes))
+        .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE]))
     )
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
@@ -160,28 +166,40 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
     ]
     now = datetime.now(UTC)
-    counting = decisions.observe(metrics, *counted)
-    rows = counting.transform(_second_look if replanned else _as_it_is).transform(
-        planned(run.run_id, run.manifest_version, now, settings.kafka.max_batch_records)
-    )
-    if replanned:
-        before = run.plans().where(F.col("phase").isNotNull()).select("cluster", "topic", "phase", "error")
-        rows = rows.join(before, on=["cluster", "topic", "phase", "error"], how="left_anti")
+    rows = decisions.observe(metrics, *counted)
+    if again:
+        rows = rows.transform(_second_look).transform(_not_told_before(run))
+    rows = rows.transform(planned(run.run_id, run.manifest_version, now, settings.kafka.max_batch_records))
     with context.progress.phase("plan"):
         run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
+    # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
+    run.require_ownership()
     found = dict(metrics.get)
     run.none_ended, run.none_planned = not found.pop("_ended"), not found.pop("_planned")
     if run.resumed:
         # Earlier starts may have left rows that these counts don't know of.
         run.none_ended = run.none_planned = False
     run.counts = {name: run.counts.get(name, 0) + count for name, count in found.items()}
-    for name, look in seen.looks.items():
-        if look.error is not None:
-            run.problems.append(f"{look.error}; the other clusters go on, start run {run.run_id} again for {name}")
+    unreached = {name: look.error for name, look in seen.looks.items() if look.error is not None}
+    if unreached:
+        concerned = run.plans().where(F.col("error") == Refusal.CLUSTER_UNREACHABLE.value).select("cluster").distinct()
+        concerned_names = {row["cluster"] for row in concerned.collect()}
+        for name, error in unreached.items():
+            log.warning("%s", error)
+            if name in concerned_names:
+                run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
 
 
-def _as_it_is(decisions: DataFrame) -> DataFrame:
-    return decisions
+def _not_told_before(run: Run) -> Transform:
+    """Drops what an earlier start's plan says already: refusals that a second look comes to again."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        key = ("cluster", "topic", "phase", "error")
+        told = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
+        same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
+        return decisions.join(told, on=same, how="left_anti")
+
+    return transform
 
 
 def _second_look(decisions: DataFrame) -> DataFrame:
@@ -247,26 +265,27 @@ def _passed(run: Run) -> DataFrame:
     rows = _open_actions(run).join(
         valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
     )
-    return _without(rows, audit.where(F.col("phase").isin(Phase.GUARD.value, Phase.APPLY.value)))
+    return _without(rows, audit.where(F.col("phase") == Phase.APPLY.value))
 
 
 def _validate(run: Run, context: Context) -> None:
-    ended = run.audit().where(F.col("phase").isin(Phase.GUARD.value, Phase.VALIDATE.value))
+    ended = run.audit().where(F.col("phase") == Phase.VALIDATE.value)
     rows = _without(_open_actions(run), ended)
     work = _work(rows)
 
     def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
-        return executor.validate(batch, lambda topics: _created_by_us(run, executor.cluster, topics))
+        return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
 
     _each_cluster(run, context, Phase.VALIDATE, work, validate)
 
 
-def _created_by_us(run: Run, cluster: str, topics: Collection[str]) -> Collection[str]:
+def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Collection[str]:
     """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
     wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
     done = (
         run.ledger.read(AUDIT)
-        .where((F.col("cluster") == cluster) & (F.col("phase") == Phase.APPLY.value))
+        .where((F.col("cluster") == executor.cluster) & (F.col("cluster_id") == executor.cluster_id))
+        .where(F.col("phase") == Phase.APPLY.value)
         .where(F.col("outcome") == Outcome.OK.value)
         .join(wanted, on="topic", how="left_semi")
     )
@@ -396,9 +415,15 @@ def _each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: St
                     left -= 1
                 else:
                     waves.add(ended)
+                    waves.flush_if_due()
                     bar(len(ended))
         except BaseException:
+            # Interrupted: the batches under way end, and what they learn is kept as well.
             context.stop.set()
+            while left:
+                ended = results.get()
+                left -= ended is None
+                waves.add(ended or ())
             raise
         finally:
             waves.flush()

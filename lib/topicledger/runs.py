@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -101,8 +102,20 @@ class Run:
     def move_to(self, state: RunState, **columns: object) -> None:
         """Commit the run's next state, with other columns of its row."""
         values = {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
-        self.ledger.update(RUNS, F.col("run_id") == self.run_id, values)
+        # A later start, or somebody who abandoned the run, must not be overruled.
+        ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
+        self.ledger.update(RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values)
         self.state = state
+
+    def require_ownership(self) -> Row:
+        """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
+        row = find(self.ledger, self.run_id)
+        ours = row is not None and row["epoch"] == self.epoch and row["spark_app_id"] == _app_id(self.spark)
+        if row is None or not ours or row["state"] == RunState.ABANDONED:
+            raise UsageError(
+                f"run {self.run_id} was taken up by another start, or abandoned, in the meantime; see `runs list`"
+            )
+        return row
 
 
 def _literal(value: object) -> Column:
@@ -197,15 +210,17 @@ def _begin(
         "counts": None,
         "exit_code": None,
         "versions": versions(),
-        "spark_app_id": ledger.spark.conf.get("spark.app.id", None),
+        "spark_app_id": _app_id(ledger.spark),
         "principal": _principal(selected),
-        "requested_by": request.requested_by or getpass.getuser(),
+        "requested_by": request.requested_by or _os_user(),
         "arguments": {"command": request.command, **request.bearing()},
         "settings_digest": settings.digest(),
         "epoch": run.epoch,
     }
     ordered = tuple(row[name] for name in RUNS.schema.names)
     ledger.append(RUNS, ledger.spark.createDataFrame([ordered], RUNS.schema), app_id=run_id, version=_EPOCH_STEP)
+    if request.run_id:
+        run.require_ownership()
     return run
 
 
@@ -232,6 +247,8 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
             f"{settings.path} says other things than when run {run_id} was begun: "
             "use the settings of that time, or start a new run"
         )
+    if request.command == "plan" and state is RunState.APPLYING:
+        raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} takes it up")
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(
@@ -255,11 +272,15 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
 def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
     run.ledger.ensure(PLANS, AUDIT)
+    before = (F.col("run_id") == run.run_id) & (F.col("epoch") == run.epoch)
     run.epoch += 1
-    run.ledger.update(RUNS, F.col("run_id") == run.run_id, {"epoch": F.lit(run.epoch)})
+    values = {"epoch": F.lit(run.epoch), "spark_app_id": F.lit(_app_id(run.spark))}
+    run.ledger.update(RUNS, before, values)
     for table in (PLANS, AUDIT):
         nothing = run.spark.createDataFrame([], table.schema)
         run.ledger.append(table, nothing, app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
+    row = run.require_ownership()
+    run.state, run.counts = RunState(row["state"]), row["counts"] or {}
 
 
 def abandon(ledger: Ledger, run_id: str) -> None:
@@ -271,6 +292,17 @@ def abandon(ledger: Ledger, run_id: str) -> None:
     if row["state"] == RunState.FINISHED:
         raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
     ledger.update(RUNS, F.col("run_id") == run_id, {"state": F.lit(RunState.ABANDONED.value)})
+
+
+def _app_id(spark: SparkSession) -> str | None:
+    return spark.conf.get("spark.app.id", None)
+
+
+def _os_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have a number only
+        return f"uid {os.getuid()}"
 
 
 def versions() -> dict[str, str]:

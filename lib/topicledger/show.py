@@ -113,7 +113,9 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     found = []
     for row in rows.toLocalIterator():
         action = row.asDict(recursive=True)
-        action["phases"] = action["phases"] or []
+        action["phases"] = [
+            {name: value for name, value in phase.items() if name != "order"} for phase in action["phases"] or ()
+        ]
         found.append(action)
     return found
 

@@ -15,9 +15,10 @@ from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode
 from topicledger.hints import show
-from topicledger.model import Outcome, Phase, RunState
+from topicledger.model import Outcome, Phase, Refusal, RunState
 from topicledger.runs import Run
 from topicledger.schemas import AUDIT
+from topicledger.tables import sql_text
 
 FORMAT_VERSION = 1
 SHOWN_FAILURES = 20
@@ -119,13 +120,16 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
     for row in (
         results.where(~validated)
         .groupBy("cluster", "phase", "outcome")
-        .agg(F.count(F.lit(1)).alias("topics"))
+        .agg(
+            F.count(F.lit(1)).alias("topics"),
+            F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value).alias("other_cluster"),
+        )
         .orderBy("cluster", "outcome")
         .collect()
     ):
         of_cluster = outcomes.setdefault(row["cluster"], {})
         of_cluster[row["outcome"]] = of_cluster.get(row["outcome"], 0) + row["topics"]
-        guarded |= row["phase"] == Phase.GUARD and row["outcome"] == Outcome.REFUSED
+        guarded |= row["outcome"] == Outcome.REFUSED and (row["phase"] == Phase.GUARD or bool(row["other_cluster"]))
         unreached |= row["phase"] == Phase.OBSERVE and row["outcome"] == Outcome.FAILED
     pending = unknown = 0
     for cluster, (passed, not_passed) in still_open.items():
@@ -164,7 +168,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
         failure_count=failure_count,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
-            f"WHERE run_id = '{run.run_id}' AND outcome IN ('failed', 'refused')"
+            f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
         problems=list(run.problems),
     )

@@ -5,6 +5,7 @@ Every append carries txnAppId and txnVersion, so that doing it again changes not
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from topicledger.schemas import MANIFESTS, SCHEMA_VERSION, SCHEMA_VERSION_PROPER
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
 _CONFLICT_RETRIES = 10
+_S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
+
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -62,7 +66,14 @@ class Ledger:
     # -- creating and checking ---------------------------------------------------------------------------------------
 
     def require_root(self) -> None:
-        """Raises TableError where a local root isn't there: a mistyped one must not pass for an empty estate."""
+        """Warns of what an object store needs, and raises TableError where a local root isn't there.
+
+        A mistyped root must not pass for an empty estate.
+        """
+        if self.root.startswith("s3a:") and self.spark.conf.get(_S3A_LOG_STORE, None) is None:
+            log.warning(
+                "several drivers writing to %s need Delta's multi-cluster LogStore: %s", self.root, _S3A_LOG_STORE
+            )
         local = self._local()
         if local is not None and not local.is_dir():
             raise TableError(
@@ -160,7 +171,7 @@ class Ledger:
         """Replace everything the table says of `clusters` by `rows`, in one commit."""
         if not clusters:
             return
-        names = ", ".join(_literal(name) for name in sorted(clusters))
+        names = ", ".join(sql_text(name) for name in sorted(clusters))
         with _errors(f"table {self.location(table)} can't be written"):
             writer = (
                 rows.select(*table.schema.names)
@@ -223,15 +234,16 @@ def _definition(table: Table, properties: Mapping[str, str]) -> str:
     """A table as CREATE TABLE describes it."""
     columns = ", ".join(
         f"`{each.name}` {each.dataType.simpleString()}{'' if each.nullable else ' NOT NULL'}"
-        + (f" COMMENT {_literal(each.metadata['comment'])}" if "comment" in each.metadata else "")
+        + (f" COMMENT {sql_text(each.metadata['comment'])}" if "comment" in each.metadata else "")
         for each in table.schema
     )
     partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
-    told = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties.items())
-    return f"({columns}) USING delta {partitioned}COMMENT {_literal(table.comment)} TBLPROPERTIES ({told})"
+    told = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({told})"
 
 
-def _literal(text: str) -> str:
+def sql_text(text: str) -> str:
+    """A string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

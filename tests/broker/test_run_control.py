@@ -132,7 +132,7 @@ def test_a_saved_plan_is_not_applied_to_another_cluster(
     estate.declare({"topic": "moved.topic"})
     assert estate.run("plan", run_id="moved").exit_code == 0
     elsewhere = Estate(spark, tmp_path / "ledger", {"main": kafka_policy})
-    assert elsewhere.run("apply", run_id="moved").exit_code == 4
+    assert elsewhere.run("apply", run_id="moved").exit_code == 5
     elsewhere.check_invariant("moved")
     assert elsewhere.last("moved")["moved.topic"] == ("apply", "refused", "CLUSTER_ID_MISMATCH")
     assert not live(kafka, "moved.")
@@ -183,7 +183,7 @@ def test_too_many_deletes_stop_all_deletes_of_that_cluster_and_nothing_else(
     for name in ids:
         row = audit[name, "guard"]
         assert (row["outcome"], row["error"], row["action"]) == ("refused", "MAX_DELETES_EXCEEDED", "delete")
-        assert "3 topics" in row["error_message"]
+        assert "deletes of this cluster: 3" in row["error_message"]
         assert "max_deletes is 2" in row["error_message"]
     assert estate.last("stopped")["guard.new"] == estate.last("stopped")["guard.other"] == ("verify", "ok", None)
     assert set(live(kafka, "guard.")) == {*ids, "guard.new"}
@@ -275,3 +275,26 @@ def test_an_abandoned_run_is_not_taken_up_again(estate: Estate, kafka: EmbeddedK
         with pytest.raises(UsageError, match="was abandoned"):
             estate.run(command, run_id="abandoned")
     assert not live(kafka, "abandoned.")
+
+
+def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """M1: nothing is planned twice, and what turns out to need nothing has a result as well."""
+    quick = KafkaSettings(connect_timeout=2.0)
+    make(kafka, "away.there")
+    away = Estate(spark, tmp_path / "ledger", {"main": UNREACHABLE}, kafka=quick)
+    away.declare({"topic": "away.there"}, {"topic": "away.new"}, {"topic": "away bad"})
+    for _ in range(2):
+        summary = away.run(run_id="away")
+        assert summary.exit_code == 1
+        assert summary.problems
+    back = Estate(spark, tmp_path / "ledger", {"main": kafka}, kafka=quick)
+    assert back.run(run_id="away").exit_code == 4
+    back.check_invariant("away")
+    assert back.last("away") == {
+        "away.there": ("policy", "skipped", None),
+        "away.new": ("verify", "ok", None),
+        "away bad": ("manifest", "refused", "INVALID_TOPIC"),
+    }
+    assert [row["phase"] for row in back.rows(PLANS, "away")].count("manifest") == 1
