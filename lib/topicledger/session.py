@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from topicledger.errors import TopicLedgerError
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
 
 DEFAULTS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -29,20 +33,43 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     Raises TopicLedgerError where Delta's jars aren't to be found.
     """
     builder = SparkSession.builder.appName(f"topicledger {name}")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
-        for key, value in {**DEFAULTS, "spark.jars": ",".join(map(str, _delta_jars()))}.items():
-            builder = builder.config(key, value)
-        if not verbose:
-            quiet = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
-            if quiet.is_file():
-                builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
-    return builder.getOrCreate()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return builder.getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
+    for key, value in {**DEFAULTS, "spark.jars": ",".join(map(str, _delta_jars()))}.items():
+        builder = builder.config(key, value)
+    if verbose:
+        return builder.getOrCreate()
+    with _stderr_in(_log_folder() / "spark.log"):
+        return builder.getOrCreate()
+
+
+def _log_folder() -> Path:
+    """Where Spark's own log goes: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the temporary folder."""
+    build = _CHECKOUT / "build"
+    default = build / "logs" if build.is_dir() else Path(tempfile.gettempdir())
+    folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR", default))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _stderr_in(path: Path) -> Iterator[None]:
+    """Within it, stderr is a file: the JVM started there keeps it so, this process gets its own back."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _delta_jars() -> list[Path]:
-    folder = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parents[2] / "build" / "jars")
+    folder = Path(os.environ.get("TOPICLEDGER_JARS") or _CHECKOUT / "build" / "jars")
     jars = sorted((folder / "delta").glob("delta-*.jar"))
     if not jars:
         raise TopicLedgerError(f"no Delta jars in {folder / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")

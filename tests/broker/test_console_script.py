@@ -1,0 +1,17 @@
+"""The console script: what spark-submit does for the jobs, it does by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests import commands
+from tests.harness import UNREACHABLE
+
+
+def test_it_is_as_quiet_as_a_submitted_job(tmp_path: Path) -> None:
+    config = commands.settings_file(tmp_path, {"main": [UNREACHABLE]})
+    (tmp_path / "ledger").mkdir()
+    arguments = commands.command("runs", "list", "--config", str(config), "--format", "json")
+    done = commands.run(arguments, TOPICLEDGER_LOG_DIR=str(tmp_path / "logs"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+    assert (tmp_path / "logs" / "spark.log").read_text()
