@@ -21,6 +21,7 @@ from rich.console import Console
 
 from topicledger import __version__, logs, phases, runs, show
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
+from topicledger.hints import printable
 from topicledger.loading import load
 from topicledger.model import RunState
 from topicledger.progress import Progress
@@ -83,15 +84,11 @@ def _common(command: Command) -> Command:
 def _fail(message: str, code: ExitCode, options: Options, run_id: str | None = None) -> NoReturn:
     if options.verbose:
         log.exception("stopped by")
-    click.echo(f"error: {_printable(message)}", err=True)
+    click.echo(f"error: {printable(message)}", err=True)
     if options.result_file is not None:
         document = {"format_version": 1, "run_id": run_id, "exit_code": int(code), "error": message}
         _write(options.result_file, json.dumps(document))
     sys.exit(int(code))
-
-
-def _printable(message: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
 
 
 def _write(path: Path, text: str) -> None:

@@ -29,3 +29,8 @@ def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def printable(text: str) -> str:
+    """``text`` with its lines kept and every control character escaped, so that none can act on a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

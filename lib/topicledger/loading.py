@@ -19,7 +19,7 @@ from topicledger.hints import nearest, show
 from topicledger.manifest_files import FileError, Format, ManifestRow, read_manifest_files
 from topicledger.schemas import MANIFESTS
 from topicledger.settings import Settings
-from topicledger.tables import Ledger, same_value
+from topicledger.tables import Ledger, manifests_differ
 
 _REASON_CHARACTERS = 2_000
 
@@ -120,9 +120,7 @@ def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
 
 def _compare(table: DataFrame, rows: DataFrame, replaced: Sequence[str]) -> Loaded:
     same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
-    differs = F.lit(False)
-    for name in manifests.COLUMNS:
-        differs = differs | ~same_value(f"old.{name}", f"new.{name}")
+    differs = manifests_differ("old", "new")
     old, new = F.col("old.topic").isNotNull(), F.col("new.topic").isNotNull()
     counted = (
         table.alias("old")

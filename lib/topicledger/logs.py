@@ -8,10 +8,12 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal
 
+from topicledger.hints import printable
+
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in super().format(record))
+        return printable(super().format(record))
 
 
 class _Json(logging.Formatter):

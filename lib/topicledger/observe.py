@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, S
 from topicledger.admin import ClusterAdmin
 from topicledger.decide import Look
 from topicledger.errors import SecretError, TopicLedgerError
-from topicledger.model import Broker, TopicInfo
+from topicledger.model import Broker, Refusal, TopicInfo
 from topicledger.schemas import BROKERS, OBSERVED
 from topicledger.settings import ClusterSettings, KafkaSettings
 
@@ -48,7 +48,6 @@ SCHEMA = StructType(
 )
 """What `kafka_topics` returns: a row per topic and, with topic null, one per cluster, with its brokers or its error."""
 
-UNREACHABLE = "CLUSTER_UNREACHABLE"
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 
 
@@ -85,7 +84,7 @@ def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.Re
     except SecretError as error:
         yield _cluster_batch(name, error=SECRET_UNRESOLVED, error_message=str(error))
     except TopicLedgerError as error:
-        yield _cluster_batch(name, error=UNREACHABLE, error_message=str(error))
+        yield _cluster_batch(name, error=Refusal.CLUSTER_UNREACHABLE.value, error_message=str(error))
     else:
         yield _cluster_batch(name, cluster_id=cluster.cluster_id, brokers=cluster.brokers)
 

@@ -9,17 +9,14 @@ from typing import Any
 import click
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode, UsageError
-from topicledger.hints import show
-from topicledger.model import Phase
 from topicledger.runs import find
 from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.summary import cell, phase_order
 from topicledger.tables import Ledger
 
-_MESSAGE_CHARACTERS = 2_000
 _SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 
@@ -45,7 +42,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         grid.add_column(name, overflow="fold")
     for row in rows:
         counts = ", ".join(f"{count} {name}" for name, count in sorted((row["counts"] or {}).items()) if count)
-        grid.add_row(*(_text(row[name]) for name in columns[:-1]), counts)
+        grid.add_row(*(cell(row[name]) for name in columns[:-1]), counts)
     _console().print(grid)
     return ExitCode.DONE
 
@@ -74,14 +71,14 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
             f"{phase['error']}: {phase['error_message'] or ''}" for phase in action["phases"] if phase["error"]
         )
         grid.add_row(
-            _text(action["cluster"]),
-            _text(action["topic"]),
-            _text(action["action"]),
+            cell(action["cluster"]),
+            cell(action["topic"]),
+            cell(action["action"]),
             ended or "open",
-            _text(resolved.get("num_partitions") or action["num_partitions"]),
-            _text(resolved.get("replication_factor") or action["replication_factor"]),
-            _text(", ".join(configs)),
-            _text(message),
+            cell(resolved.get("num_partitions") or action["num_partitions"]),
+            cell(resolved.get("replication_factor") or action["replication_factor"]),
+            cell(", ".join(configs)),
+            cell(message),
         )
     _console().print(grid)
     return ExitCode.DONE
@@ -91,7 +88,7 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     told = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
-    order = F.array_position(F.array(*(F.lit(phase.value) for phase in Phase)), F.col("phase"))
+    order = phase_order()
     phases = audit.groupBy("cluster", "topic", "action").agg(
         F.array_sort(F.collect_list(F.struct(order.alias("order"), *told))).alias("phases"),
         F.max_by(
@@ -122,7 +119,3 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
 
 def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -88,15 +87,15 @@ def last_phases(audit: DataFrame) -> DataFrame:
     own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
     columns = ("action", "phase", "outcome", "error_code", "error", "error_message")
     return (
-        audit.withColumns({"_own": own, "_order": _phase_order()})
+        audit.withColumns({"_own": own, "_order": phase_order()})
         .groupBy("cluster", "topic", "_own")
         .agg(F.max_by(F.struct(*columns), "_order").alias("last"))
         .select("cluster", "topic", "last.*")
     )
 
 
-def _phase_order() -> Column:
-    # A note on a row that counts all the same (skipped at manifest) must not hide what became of it.
+def phase_order() -> Column:
+    """The place of `phase` in a run, from 1: a topic's result is its last one."""
     return F.array_position(F.array(*(F.lit(phase) for phase in _PHASES)), F.col("phase"))
 
 
@@ -187,7 +186,7 @@ def render(summary: Summary, console: Console) -> None:
             grid.add_column(name, justify="right")
         for counts in summary.clusters:
             cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
-            grid.add_row(_safe(counts.cluster), *cells)
+            grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         console.print("nothing to do: every declared topic is as declared", highlight=False)
@@ -210,7 +209,7 @@ def _render_failures(summary: Summary, console: Console) -> None:
         grid.add_column(name, overflow="fold")
     for failure in summary.failures:
         cells = (failure.cluster, failure.topic, failure.phase, failure.error, failure.error_message)
-        grid.add_row(*(_safe(cell) for cell in cells))
+        grid.add_row(*map(cell, cells))
     console.print(grid)
     if summary.failure_count > len(summary.failures):
         console.print(f"the first {len(summary.failures)} of {summary.failure_count}; all of them:", highlight=False)
@@ -222,6 +221,6 @@ def _outcome_order(name: str) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order), name)
 
 
-def _safe(value: Any) -> str:
+def cell(value: object) -> str:
     """Text from outside for a terminal: control characters and markup can't act."""
     return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

@@ -16,7 +16,7 @@ from typing import TypeVar
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -162,10 +162,7 @@ class Ledger:
                 .option("txnAppId", app_id)
                 .option("txnVersion", version)
             )
-            if self._in_catalog:
-                writer.saveAsTable(self.location(table))
-            else:
-                writer.save(self.location(table))
+            self._save(table, writer)
 
     def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
         """Replace everything the table says of `clusters` by `rows`, in one commit."""
@@ -179,10 +176,13 @@ class Ledger:
                 .mode("overwrite")
                 .option("replaceWhere", f"cluster IN ({names})")
             )
-            if self._in_catalog:
-                writer.saveAsTable(self.location(table))
-            else:
-                writer.save(self.location(table))
+            self._save(table, writer)
+
+    def _save(self, table: Table, writer: DataFrameWriter) -> None:
+        if self._in_catalog:
+            writer.saveAsTable(self.location(table))
+        else:
+            writer.save(self.location(table))
 
     def update(self, table: Table, condition: Column, values: Mapping[str, Column]) -> None:
         """Set columns of the rows that meet `condition`; another writer's commit in between is waited out."""
@@ -201,16 +201,13 @@ class Ledger:
         Rows of `replace_clusters` that aren't in `rows` are removed.
         """
         names = MANIFESTS.schema.names
-        differs = reduce(
-            lambda left, right: left | right, (~same_value(f"old.{name}", f"new.{name}") for name in names)
-        )
         values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
         with _errors(f"table {self.location(MANIFESTS)} can't be merged into"):
             merge = (
                 self._delta(MANIFESTS)
                 .alias("old")
                 .merge(rows.alias("new"), "old.cluster = new.cluster AND old.topic = new.topic")
-                .whenMatchedUpdate(differs, values)
+                .whenMatchedUpdate(manifests_differ("old", "new"), values)
                 .whenNotMatchedInsert(values=values)
             )
             if replace_clusters:
@@ -218,7 +215,13 @@ class Ledger:
             merge.execute()
 
 
-def same_value(left: str, right: str) -> Column:
+def manifests_differ(left: str, right: str) -> Column:
+    """Whether the manifest rows of two aliases differ in any column."""
+    columns = ((f"{left}.{name}", f"{right}.{name}") for name in MANIFESTS.schema.names)
+    return reduce(lambda one, other: one | other, (~_same_value(*pair) for pair in columns))
+
+
+def _same_value(left: str, right: str) -> Column:
     """Whether two columns of a manifest agree, nulls and maps included (Spark can't compare maps)."""
     if left.rsplit(".", 1)[-1] in ("assignments", "configs", "labels"):
         return F.array_sort(F.map_entries(left)).eqNullSafe(F.array_sort(F.map_entries(right)))
