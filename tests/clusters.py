@@ -28,8 +28,12 @@ def plain() -> EmbeddedKafka:
 
 
 def three_brokers() -> EmbeddedKafka:
-    """Three brokers, 1 to 3, in racks a, b, c; a broker that comes back is let in again after 3 s instead of 9."""
-    properties = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    """Three brokers, 1 to 3, in racks a, b, c, each a coordinator of groups.
+
+    A broker that comes back is let in again after 3 s instead of 9.
+    """
+    timing = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+    properties = {**timing, "offsets.topic.num.partitions": "3"}
     return EmbeddedKafka(JARS, KafkaOptions(brokers=3, racks=("a", "b", "c"), properties=properties, heap="384m"))
 
 

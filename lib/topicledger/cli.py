@@ -19,7 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from rich.console import Console
 
-from topicledger import __version__, logs, phases, runs, show
+from topicledger import __version__, explain, logs, phases, runs, show
+from topicledger.dispatch import Context
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.hints import printable
 from topicledger.loading import load
@@ -137,7 +138,7 @@ def _run(request: runs.Request, options: Options) -> int:
     with _stoppable() as stop:
         run = runs.start(ledger, settings, request)
         logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
-        context = phases.Context(progress=Progress(), stop=stop, wait_visible=request.wait_visible)
+        context = Context(progress=Progress(), stop=stop, wait_visible=request.wait_visible)
         planning_only = request.command == "plan"
         if run.state is RunState.FINISHED:
             summary = dataclasses.replace(summarise(run, planning_only=False), exit_code=run.exit_code or 0)
@@ -268,11 +269,44 @@ def runs_abandon(options: Options) -> int:
     return ExitCode.DONE
 
 
+@click.group("policies")
+def policies_group() -> None:
+    """Try rules out: what there are, whether the settings' are well-formed, what they say of a topic."""
+
+
+@policies_group.command("list")
+@click.option("--format", "as_format", type=click.Choice(["table", "json"]), default="table", help="On stdout.")
+def policies_list(as_format: str) -> None:
+    """The built-in policies, with their settings."""
+    explain.list_policies(as_json=as_format == "json")
+
+
+@policies_group.command("check")
+@_common
+def policies_check(options: Options) -> int:
+    """Check the settings' policies; looks at no table and no cluster."""
+    settings = load_settings(options.config)
+    get_session("policies", verbose=options.verbose)
+    return explain.check_policies(settings, as_json=options.format == "json")
+
+
+@policies_group.command("explain")
+@click.option("--topic", required=True, help="The topic, as its manifest names it.")
+@_common
+def policies_explain(options: Options, topic: str) -> int:
+    """Each rule, its inputs and its verdict for one topic of one --cluster. Asks the cluster; changes nothing."""
+    if len(options.cluster) != 1:
+        raise UsageError("policies explain needs one --cluster, the topic's")
+    settings, ledger = _open(options, "policies")
+    (cluster,) = settings.select(options.cluster)
+    return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")
+
+
 @click.group()
 @click.version_option(__version__)
 def main() -> None:
     """Provision and audit Kafka topics in bulk."""
 
 
-for _command in (load_manifests, plan, apply, provision, runs_group):
+for _command in (load_manifests, plan, apply, provision, runs_group, policies_group):
     main.add_command(_command)

@@ -37,13 +37,30 @@ COLUMNS = (
     "labels",
     "live",
     "internal",
+    "live_num_partitions",
+    "live_replication_factor",
+    "resolved_num_partitions",
+    "resolved_replication_factor",
+    "resolved_configs",
+    "validated",
     "phase",
     "outcome",
     "error",
     "error_message",
     "violations",
+    "waits",
 )
-"""What decide returns and policies and guards see; `phase` and what follows are null while nothing ended the row."""
+"""What decide returns and policies and guards see.
+
+`phase` to `violations` are null while nothing ended the row; `waits` is true for a create that needs room which a
+delete has yet to make. What validateOnly resolved is not known before the phase validate.
+"""
+
+RESOLVED = {
+    "resolved_num_partitions": "int",
+    "resolved_replication_factor": "int",
+    "resolved_configs": "map<string,string>",
+}
 
 
 def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
@@ -68,6 +85,9 @@ def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
         )
         same = (F.col("cluster") == F.col("live_cluster")) & (F.col("topic") == F.col("live_topic"))
         cluster = F.coalesce("cluster", "live_cluster")
+        # A row that only notes an identical copy stands beside the one that counts: a topic lives once.
+        noted = F.coalesce(F.col("outcome") == Outcome.SKIPPED.value, F.lit(False))
+        lives = F.coalesce(F.col("permitted"), F.lit(False)) & ~noted
         return (
             manifests.join(live, on=same, how="full_outer")
             .withColumns({"_decision": _decision(), "_ended": _ended(looks)})
@@ -83,13 +103,18 @@ def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
                 "configs",
                 "owner",
                 "labels",
-                F.coalesce("permitted", F.lit(False)).alias("live"),
+                lives.alias("live"),
                 F.coalesce("internal", F.lit(False)).alias("internal"),
+                F.when(lives, F.col("live_num_partitions")).alias("live_num_partitions"),
+                F.when(lives, F.col("live_replication_factor")).alias("live_replication_factor"),
+                *(F.lit(None).cast(data_type).alias(name) for name, data_type in RESOLVED.items()),
+                F.lit(False).alias("validated"),
                 "_ended.phase",
                 "_ended.outcome",
                 "_ended.error",
                 "_ended.error_message",
                 F.lit(None).cast(VIOLATIONS).alias("violations"),
+                F.lit(False).alias("waits"),
             )
         )
 

@@ -34,6 +34,10 @@ class SettingsError(UsageError):
     """The run settings are missing, unreadable or wrong; names the file and the key."""
 
 
+class PolicyError(UsageError):
+    """A policy of the user's own fails or doesn't keep to its contract; names the policy. Nothing was sent."""
+
+
 class ManifestFileError(UsageError):
     """Manifest files that can't be loaded; lists every error of every file."""
 

@@ -19,12 +19,25 @@ from typing import TypeVar
 from topicledger import admin as kafka
 from topicledger.admin import ClusterAdmin, RequestLost, Response, error_name
 from topicledger.errors import ClusterError
-from topicledger.model import OURS, Action, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import (
+    OURS,
+    Action,
+    Ended,
+    Outcome,
+    Phase,
+    Refusal,
+    Target,
+    TopicInfo,
+    TopicResult,
+    Violation,
+)
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+BROKER = "broker"
+"""The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
 THROTTLING_QUOTA_EXCEEDED = 89
 _UNKNOWN_OUTCOMES = frozenset({kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER})
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
@@ -422,6 +435,10 @@ class Executor:
     ) -> Ended:
         result = answer.result
         name = error_name(result.error_code) if result.error_code != kafka.NONE else None
+        # What policies warned of stands in the first row that ends for the topic.
+        violations = target.violations if phase is Phase.VALIDATE else ()
+        if result.error_code == kafka.POLICY_VIOLATION:
+            violations = (*violations, Violation(policy=BROKER, message=result.error_message or ""))
         return Ended(
             cluster=self.cluster,
             cluster_id=self.cluster_id,
@@ -437,6 +454,7 @@ class Executor:
             replication_factor=result.replication_factor,
             configs=result.configs,
             topic_config_error_code=result.topic_config_error_code,
+            violations=violations,
             batch=target.batch,
             attempt=answer.attempt,
             requested_at=answer.requested_at,

@@ -73,6 +73,8 @@ class Refusal(StrEnum):
     NOT_PERMITTED = "NOT_PERMITTED"
     NAME_COLLISION = "NAME_COLLISION"
     POLICY_VIOLATION = "POLICY_VIOLATION"
+    UNJUDGEABLE = "UNJUDGEABLE"
+    BUDGET_NOT_FREED = "BUDGET_NOT_FREED"
     CLUSTER_ID_MISMATCH = "CLUSTER_ID_MISMATCH"
     MAX_DELETES_EXCEEDED = "MAX_DELETES_EXCEEDED"
     CHANGED_SINCE_PLAN = "CHANGED_SINCE_PLAN"
@@ -100,6 +102,15 @@ class ConfigEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A rule that an action breaks (P3)."""
+
+    policy: str
+    """The policy's name; `broker` where it is the broker's own (C8)."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """One planned action on one topic, as the plan says it."""
 
@@ -110,6 +121,8 @@ class Target:
     replication_factor: int | None = None
     assignments: Mapping[int, tuple[int, ...]] | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
+    violations: tuple[Violation, ...] = ()
+    """Of policies that only warn."""
     batch: int = 0
 
     @property
@@ -157,6 +170,32 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    """A group that uses a topic: it has live members there, or has committed offsets on it, or both."""
+
+    topic: str
+    group: str
+    members: int
+    """Live members that partitions of the topic are assigned to; where there are none, those subscribed to it."""
+    committed: bool
+    """Whether it has offsets on the topic that have not expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRecord:
+    """How far a topic was written, and when last."""
+
+    topic: str
+    end_offset: int | None = None
+    """The partitions' end offsets, added up: 0 where no record was ever written. None where it can't be told."""
+    last_record_at: datetime | None = None
+    """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
+    With message.timestamp.type=CreateTime it is what producers said it was."""
+    error: str | None = None
+    """Why it can't be told; then the others are None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """A live broker (M1)."""
 
@@ -185,6 +224,7 @@ class Ended:
     replication_factor: int | None = None
     configs: tuple[ConfigEntry, ...] | None = None
     topic_config_error_code: int | None = None
+    violations: tuple[Violation, ...] = ()
     batch: int = 0
     attempt: int = 1
     requested_at: datetime

@@ -8,7 +8,7 @@ materialise what they read once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, StructField, StructType
 
 from topicledger.admin import ClusterAdmin
+from topicledger.asking import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
 from topicledger.decide import Look
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.model import Broker, Refusal, TopicInfo
@@ -27,7 +27,6 @@ from topicledger.schemas import BROKERS, OBSERVED
 from topicledger.settings import ClusterSettings, KafkaSettings
 
 FORMAT = "kafka_topics"
-BATCH_ROWS = 5_000
 
 _BROKER = StructType(
     [
@@ -51,22 +50,6 @@ SCHEMA = StructType(
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sight:
-    """What is needed to look at a cluster; travels to executors with secrets as references."""
-
-    cluster: ClusterSettings
-    kafka: KafkaSettings
-
-    def to_json(self) -> str:
-        return json.dumps({"cluster": self.cluster.to_json(), "kafka": asdict(self.kafka)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Sight:
-        raw = json.loads(text)
-        return cls(cluster=ClusterSettings.from_json(raw["cluster"]), kafka=KafkaSettings(**raw["kafka"]))
-
-
 # -- looking at one cluster, on whatever host ------------------------------------------------------------------------
 
 
@@ -87,10 +70,6 @@ def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.Re
         yield _cluster_batch(name, error=Refusal.CLUSTER_UNREACHABLE.value, error_message=str(error))
     else:
         yield _cluster_batch(name, cluster_id=cluster.cluster_id, brokers=cluster.brokers)
-
-
-def _arrow_schema() -> pa.Schema:
-    return to_arrow_schema(SCHEMA, timezone="UTC")
 
 
 def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:
@@ -119,7 +98,7 @@ def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> p
         "authorized_operations": [info.authorized_operations for info in infos],
         "observed_at": [datetime.now(UTC)] * count,
     }
-    return _batch(columns, count)
+    return record_batch(SCHEMA, columns, count)
 
 
 def _cluster_batch(
@@ -138,14 +117,7 @@ def _cluster_batch(
         "error": [error],
         "error_message": [error_message],
     }
-    return _batch(columns, 1)
-
-
-def _batch(columns: Mapping[str, list[object]], count: int) -> pa.RecordBatch:
-    schema = _arrow_schema()
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in schema], schema=schema
-    )
+    return record_batch(SCHEMA, columns, 1)
 
 
 # -- on the executors ------------------------------------------------------------------------------------------------
@@ -182,18 +154,6 @@ class KafkaTopics(DataSource):
         return _Reader(json.loads(self.options["sights"]))
 
 
-def _describe_named(sights: Mapping[str, str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def describe(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named: dict[str, list[str]] = {}
-        for batch in batches:
-            for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
-                named.setdefault(cluster, []).append(topic)
-        for cluster, topics in named.items():
-            yield from look_at(Sight.from_json(sights[cluster]), topics)
-
-    return describe
-
-
 # -- the phase -------------------------------------------------------------------------------------------------------
 
 
@@ -218,13 +178,13 @@ def observe(
     """
     spark.dataSource.register(KafkaTopics)
     sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
-    as_json = {name: sight.to_json() for name, sight in sights.items()}
-    listed = spark.read.format(FORMAT).option("sights", json.dumps(list(as_json.values()))).load().localCheckpoint()
+    as_json = json.dumps([sight.to_json() for sight in sights.values()])
+    listed = spark.read.format(FORMAT).option("sights", as_json).load().localCheckpoint()
     told = _cluster_rows(listed)
-    on_driver = [name for name, row in told.items() if row["error"] == SECRET_UNRESOLVED]
-    if on_driver:
-        seen = _on_driver(spark, [batch for name in on_driver for batch in look_at(sights[name])])
-        listed = listed.where(~F.col("cluster").isin(*on_driver)).unionByName(seen)
+    by_driver = [name for name, row in told.items() if row["error"] == SECRET_UNRESOLVED]
+    if by_driver:
+        seen = on_driver(spark, [batch for name in by_driver for batch in look_at(sights[name])], SCHEMA)
+        listed = listed.where(~F.col("cluster").isin(*by_driver)).unionByName(seen)
         told |= _cluster_rows(seen)
 
     reached = [name for name, row in told.items() if row["error"] is None]
@@ -235,17 +195,12 @@ def observe(
         .select("cluster", "topic")
         .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
     )
-    here = [name for name in reached if name not in on_driver]
-    described = (
-        unlisted.where(F.col("cluster").isin(*here))
-        .repartition(max(1, len(here)), "cluster")
-        .mapInArrow(_describe_named({name: as_json[name] for name in here}), SCHEMA)
-        .localCheckpoint()
-    )
-    for name in on_driver:
+    here = [name for name in reached if name not in by_driver]
+    described = on_executors({name: sights[name] for name in here}, unlisted, look_at, SCHEMA)
+    for name in by_driver:
         topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
         if topics and name in reached:
-            described = described.unionByName(_on_driver(spark, list(look_at(sights[name], topics))))
+            described = described.unionByName(on_driver(spark, list(look_at(sights[name], topics)), SCHEMA))
     for name, row in _cluster_rows(described).items():
         # Lost in between: what was listed counts for nothing.
         if row["error"] is not None:
@@ -256,10 +211,6 @@ def observe(
 def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
     rows = seen.where("topic is null").select("cluster", "cluster_id", "error", "error_message").collect()
     return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
-
-
-def _on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch]) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_batches(batches, _arrow_schema()), SCHEMA)
 
 
 def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> Observation:

@@ -9,14 +9,10 @@ reads what is open from the tables, so that a run taken up again goes the same w
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -24,39 +20,24 @@ from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from topicledger import guards, manifests, policies
-from topicledger.admin import ClusterAdmin
 from topicledger.decide import decide
-from topicledger.errors import ClusterError, ExitCode, TopicLedgerError
+from topicledger.dispatch import Context, batches, each_cluster
+from topicledger.errors import ExitCode
 from topicledger.execute import Executor
 from topicledger.manifests import Transform
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
-from topicledger.observe import observe
+from topicledger.observe import Observation, observe
 from topicledger.plan import planned
-from topicledger.progress import Progress
-from topicledger.runs import Run, Waves
+from topicledger.policies import Facts, Policy
+from topicledger.runs import Run
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
-from topicledger.settings import ClusterSettings
+from topicledger.settings import ClusterSettings, Settings
+from topicledger.standing import facts, judge_again
 from topicledger.summary import Summary, summarise
 
 log = logging.getLogger(__name__)
 
-MAX_CLUSTERS_AT_ONCE = 16
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
-
-
-class Stopped(TopicLedgerError):
-    """The run was asked to stop: what was sent is recorded, the rest stays open."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What the phases share beside the run itself."""
-
-    progress: Progress
-    stop: threading.Event
-    """Set to stop after the batches under way."""
-    wait_visible: float = 0.0
-    """Seconds that verify waits for leaders."""
 
 
 # -- the pipeline -----------------------------------------------------------------------------------------------------
@@ -82,6 +63,8 @@ def plan(run: Run, context: Context) -> None:
     if not run.none_planned:
         _validate(run, context)
     if run.state is RunState.PLANNING:
+        if run.settings.policies.create and not run.none_planned:
+            judge_again(run, Phase.POLICY)
         run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
 
 
@@ -89,14 +72,14 @@ def apply(run: Run, context: Context) -> None:
     """Send what passed, and look once at what it did."""
     if run.none_planned:
         return
-    run.ledger.ensure(PLANS, AUDIT)
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
+    before = len(run.problems)
+    if run.resumed:
+        _judge_afresh(run, context)
     if run.state is not RunState.APPLYING:
-        if run.resumed:
-            before = len(run.problems)
-            _judge_again(run, context)
-            if len(run.problems) > before:
-                # What can't be judged must not be sent; once `applying`, nobody would judge it any more.
-                return
+        if len(run.problems) > before and run.resumed:
+            # What can't be judged must not be sent; once `applying`, a topic that appeared passes for ours.
+            return
         run.move_to(RunState.APPLYING, counts=run.counts)
     _apply(run, context)
     _verify(run, context)
@@ -145,18 +128,12 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
     )
     with context.progress.phase("observe", len(clusters)):
         accepted = judged.where(F.col("phase").isNull())
-        seen = observe(run.spark, clusters, settings.kafka, accepted)
-        _keep(run, OBSERVED, seen.topics, seen.looks)
-        _keep(run, BROKERS, seen.brokers, seen.looks)
-    expected = {each.name: each.cluster_id for each in clusters if each.cluster_id is not None}
-    rules = policies.from_settings(settings)
+        seen = _look(run, clusters, accepted)
+    known = facts(run.ledger, settings, clusters, seen.brokers)
     decisions = (
         judged.transform(decide(seen.topics, seen.looks))
-        .transform(guards.same_cluster(expected))
-        # Deletes first, their guard included: only those that will be sent may free anything for a create.
-        .transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE]))
-        .transform(guards.max_deletes(settings.guards.max_deletes))
-        .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE]))
+        .transform(deletes_judged(run.policies, known, settings))
+        .transform(policies.judge([rule for rule in run.policies if rule.action is Action.CREATE], known))
     )
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
@@ -190,6 +167,20 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
                 run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
 
 
+def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
+    expected = {each.name: each.cluster_id for each in settings.clusters.values() if each.cluster_id is not None}
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        return (
+            decisions.transform(guards.same_cluster(expected))
+            .transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE], known))
+            .transform(guards.max_deletes(settings.guards.max_deletes))
+        )
+
+    return transform
+
+
 def _not_told_before(run: Run) -> Transform:
     """Drops what an earlier start's plan says already: refusals that a second look comes to again."""
 
@@ -220,9 +211,13 @@ def _second_look(decisions: DataFrame) -> DataFrame:
     )
 
 
-def _keep(run: Run, table: Any, rows: DataFrame, looks: Mapping[str, Any]) -> None:
-    reached = [name for name, look in looks.items() if look.error is None]
-    run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
+def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
+    """Observe clusters, and keep what was seen in `observed` and `brokers`."""
+    seen = observe(run.spark, clusters, run.settings.kafka, named)
+    reached = [name for name, look in seen.looks.items() if look.error is None]
+    for table, rows in ((OBSERVED, seen.topics), (BROKERS, seen.brokers)):
+        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
+    return seen
 
 
 def _record_refusals(run: Run) -> None:
@@ -259,24 +254,25 @@ def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:
 
 
 def _passed(run: Run) -> DataFrame:
-    """Planned actions that passed validate and have no apply row."""
+    """Planned actions that passed validate, and the policies after it, and have no apply row."""
     audit = run.audit()
     valid = audit.where((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value))
     rows = _open_actions(run).join(
         valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
     )
-    return _without(rows, audit.where(F.col("phase") == Phase.APPLY.value))
+    refused = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") != Outcome.OK.value)
+    return _without(rows, audit.where((F.col("phase") == Phase.APPLY.value) | refused))
 
 
 def _validate(run: Run, context: Context) -> None:
     ended = run.audit().where(F.col("phase") == Phase.VALIDATE.value)
     rows = _without(_open_actions(run), ended)
-    work = _work(rows)
+    work = batches(rows)
 
     def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
         return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
 
-    _each_cluster(run, context, Phase.VALIDATE, work, validate)
+    each_cluster(run, context, Phase.VALIDATE, work, validate)
 
 
 def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Collection[str]:
@@ -293,14 +289,44 @@ def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Col
     return [row["topic"] for row in last.where(F.col("action") == Action.CREATE.value).collect()]
 
 
-def _judge_again(run: Run, context: Context) -> None:
-    """Before a saved plan is applied: what changed since must not be sent any more."""
-    work = _work(_passed(run))
-    _each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: executor.changed_since_plan(batch), "check")
+def _judge_afresh(run: Run, context: Context) -> None:
+    """Before a plan of an earlier start is applied: what may not be sent any more, as everything looks now."""
+    work = batches(_passed(run))
+    if not work:
+        return
+    if run.state is not RunState.APPLYING:
+        each_cluster(
+            run, context, Phase.APPLY, work, lambda executor, batch: executor.changed_since_plan(batch), "check"
+        )
+    clusters = [cluster for cluster in run.clusters if cluster.name in work]
+    deletes = _passed(run).where(F.col("action") == Action.DELETE.value)
+    with context.progress.phase("observe", len(clusters)):
+        seen = _look(run, clusters, deletes)
+    for name, look in seen.looks.items():
+        if look.error is not None:
+            run.unjudged.add(name)
+            if look.error not in run.problems:
+                run.problems.append(look.error)
+    judge_again(run, Phase.APPLY)
 
 
 def _apply(run: Run, context: Context) -> None:
-    _each_cluster(run, context, Phase.APPLY, _work(_passed(run)), lambda executor, batch: executor.apply(batch))
+    rows = _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+    waiting = run.waiting
+    if waiting is None:
+        _send(run, context, rows)
+        return
+    _send(run, context, rows.join(waiting, on=["cluster", "topic"], how="left_anti"))
+    judge_again(run, Phase.APPLY)
+    rows = _passed(run).join(waiting, on=["cluster", "topic"], how="left_semi")
+    if run.waiting is not None:
+        # Deletes whose outcome isn't known yet: their room isn't either.
+        rows = rows.join(run.waiting, on=["cluster", "topic"], how="left_anti")
+    _send(run, context, rows)
+
+
+def _send(run: Run, context: Context, rows: DataFrame) -> None:
+    each_cluster(run, context, Phase.APPLY, batches(rows), lambda executor, batch: executor.apply(batch))
 
 
 def _verify(run: Run, context: Context) -> None:
@@ -324,7 +350,7 @@ def _verify(run: Run, context: Context) -> None:
             topic_id=row["applied_id"], num_partitions=row["applied_num_partitions"]
         )
 
-    work = _work(rows, "applied_id", "applied_num_partitions", each=remember)
+    work = batches(rows, "applied_id", "applied_num_partitions", each=remember)
     deadline = time.monotonic() + context.wait_visible
 
     def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
@@ -339,138 +365,4 @@ def _verify(run: Run, context: Context) -> None:
             if left:
                 executor.wait(0.5)
 
-    _each_cluster(run, context, Phase.VERIFY, work, verify)
-
-
-Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
-Work = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
-"""By cluster: its id as planned, and its batches in order."""
-
-
-def _work(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
-    """Bring planned actions to the driver as batches: deletes before creates, each in the plan's order."""
-    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
-    columns = (*names, "assignments", "configs", "batch", *more)
-    order = [("cluster", "ascending"), ("action", "descending"), ("batch", "ascending"), ("topic", "ascending")]
-    table = rows.select(*columns).toArrow().sort_by(order)
-    work: dict[str, tuple[str, list[list[Target]]]] = {}
-    records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
-    for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
-        targets = []
-        for row in group:
-            if each is not None:
-                each(row)
-            work.setdefault(cluster, (row["cluster_id"], []))
-            targets.append(_target(row))
-        work[cluster][1].append(targets)
-    return work
-
-
-def _target(row: Mapping[str, Any]) -> Target:
-    assignments = row["assignments"]
-    return Target(
-        topic=row["topic"],
-        action=Action(row["action"]),
-        topic_id=row["topic_id"],
-        num_partitions=row["num_partitions"],
-        replication_factor=row["replication_factor"],
-        assignments=None if assignments is None else {partition: tuple(ids) for partition, ids in assignments},
-        configs=dict(row["configs"] or ()),
-        batch=row["batch"],
-    )
-
-
-def _each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Step, title: str | None = None) -> None:
-    """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
-
-    A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
-    finish. Raises Stopped when asked to stop, after appending what is known.
-    """
-    total = sum(len(batch) for _, batches in work.values() for batch in batches)
-    if not total:
-        return
-    results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
-    settings = {cluster.name: cluster for cluster in run.clusters}
-
-    def one_cluster(name: str) -> None:
-        try:
-            for ended in _one_cluster(run, context, settings[name], *work[name], phase, step):
-                results.put(ended)
-        finally:
-            results.put(None)
-
-    waves = Waves(run)
-    at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
-    with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
-        running = {name: pool.submit(one_cluster, name) for name in work}
-        left = len(running)
-        try:
-            while left:
-                try:
-                    ended = results.get(timeout=1.0)
-                except queue.Empty:
-                    waves.flush_if_due()
-                    continue
-                if ended is None:
-                    left -= 1
-                else:
-                    waves.add(ended)
-                    waves.flush_if_due()
-                    bar(len(ended))
-        except BaseException:
-            # Interrupted: the batches under way end, and what they learn is kept as well.
-            context.stop.set()
-            while left:
-                ended = results.get()
-                left -= ended is None
-                waves.add(ended or ())
-            raise
-        finally:
-            waves.flush()
-    for future in running.values():
-        try:
-            future.result()
-        except ClusterError as error:
-            log.warning("%s", error)
-            if str(error) not in run.problems:
-                run.problems.append(str(error))
-    if context.stop.is_set():
-        raise Stopped(f"run {run.run_id} was stopped; start it again with its id")
-
-
-def _one_cluster(
-    run: Run,
-    context: Context,
-    settings: ClusterSettings,
-    cluster_id: str,
-    batches: Sequence[Sequence[Target]],
-    phase: Phase,
-    step: Step,
-) -> Iterator[Sequence[Ended]]:
-    with ClusterAdmin(settings, run.settings.kafka) as admin:
-        live_id = admin.describe_cluster().cluster_id
-        executor = Executor(
-            cluster=settings.name,
-            cluster_id=cluster_id,
-            admin=admin,
-            max_batch_records=run.settings.kafka.max_batch_records,
-            stop=context.stop,
-        )
-        for batch in batches:
-            if context.stop.is_set():
-                return
-            if live_id != cluster_id:
-                message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
-                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
-                # What was applied stays applied: there is only nothing left to look at.
-                looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
-                yield [replace(each, outcome=looked) for each in refused]
-                continue
-            ended: list[Ended] = []
-            try:
-                for each in step(executor, batch):
-                    ended.append(each)
-            except ClusterError:
-                yield ended
-                raise
-            yield ended
+    each_cluster(run, context, Phase.VERIFY, work, verify)

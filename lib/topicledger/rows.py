@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -40,7 +41,8 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended
     count = len(ended)
     columns["run_id"] = pa.array([run_id] * count, type=pa.string())
     columns["manifest_version"] = pa.array([manifest_version] * count, type=pa.int64())
-    columns["violations"] = pa.nulls(count, type=schema.field("violations").type)
+    told = [[asdict(violation) for violation in each.violations] or None for each in ended]
+    columns["violations"] = pa.array(told, type=schema.field("violations").type)
     columns["configs"] = _configs([each.configs for each in ended])
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from topicledger import __version__
 from topicledger.errors import UsageError
 from topicledger.model import Ended, RunState
-from topicledger.policies import from_settings
+from topicledger.policies import Policy, from_settings
 from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger.secrets import resolve_client_options
@@ -76,6 +76,12 @@ class Run:
     """Whether it is known that nothing is to be sent: then nothing is looked for."""
     problems: list[str] = field(default_factory=list)
     """Why something is still open: for the user, and for exit code 1."""
+    policies: Sequence[Policy] = ()
+    """Those that judge it: what always holds, and what the settings name."""
+    waiting: DataFrame | None = None
+    """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
+    unjudged: set[str] = field(default_factory=set)
+    """Clusters that a taken up run couldn't look at again: nothing is sent to them."""
     _wave: int = 0
 
     @property
@@ -176,14 +182,17 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     row = find(ledger, run_id) if request.run_id else None
     if row is None and request.command == "apply":
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
-    from_settings(settings)
+    policies = from_settings(settings)
     selected = settings.select(request.clusters)
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is told before the run has a row.
         resolve_client_options(cluster)
     if row is None:
-        return _begin(ledger, settings, request, run_id, selected)
-    return _resume(ledger, settings, request, row, selected)
+        run = _begin(ledger, settings, request, run_id, selected)
+    else:
+        run = _resume(ledger, settings, request, row, selected)
+    run.policies = policies
+    return run
 
 
 def _begin(

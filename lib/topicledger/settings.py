@@ -39,6 +39,9 @@ _FOREIGN_OPTIONS = {
     "metrics_sample_window_ms": "topicledger keeps no client metrics",
 }
 
+OF_EVERY_POLICY = ("use", "mode", "clusters", "owners", "labels")
+"""Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
+
 _REFERENCE = re.compile(r"(?:env|file):")
 _URL_CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@")
 _FACTORY = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -120,6 +123,12 @@ class PolicySpec:
     """A built-in's name, or `package.module:factory`."""
     mode: Mode = "refuse"
     """`refuse` ends the action, `warn` only notes the violation."""
+    clusters: tuple[str, ...] = ()
+    """Judges topics of these only; empty takes all."""
+    owners: tuple[str, ...] = ()
+    """Judges topics of these only; empty takes all."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Judges topics that have all of these only."""
     options: Mapping[str, object] = field(default_factory=dict)
     """Every other key of the table."""
     where: str = ""
@@ -177,7 +186,17 @@ class Settings:
         """
         clusters = {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()}
         policies = {
-            kind: [{"use": spec.use, "mode": spec.mode, "options": spec.options} for spec in specs]
+            kind: [
+                {
+                    "use": spec.use,
+                    "mode": spec.mode,
+                    "clusters": spec.clusters,
+                    "owners": spec.owners,
+                    "labels": spec.labels,
+                    "options": spec.options,
+                }
+                for spec in specs
+            ]
             for kind, specs in (("create", self.policies.create), ("delete", self.policies.delete))
         }
         content = {
@@ -195,13 +214,14 @@ def load_settings(path: Path) -> Settings:
     problems: list[str] = []
     top = _Table("", raw, problems)
     top.only("tables", "clusters", "kafka", "guards", "policies")
+    clusters = top.table("clusters")
     settings = Settings(
         path=path,
         tables=_tables(top.table("tables")),
-        clusters=_clusters(top.table("clusters"), problems),
+        clusters=_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         guards=_guards(top.table("guards")),
-        policies=_policies(top.table("policies")),
+        policies=_policies(top.table("policies"), clusters.values),
     )
     if problems:
         raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
@@ -272,6 +292,26 @@ class _Table:
             return None
         return value
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            self.problem(name, "must be a list of strings, at least one")
+            return ()
+        return tuple(value)
+
+    def text_values(self, name: str) -> Mapping[str, str]:
+        """A table of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not value or not all(isinstance(each, str) for each in value.values()):
+            self.problem(name, "must be a table of strings, at least one")
+            return {}
+        return value
+
     def integer(self, name: str, default: int, least: int, most: int, why: str = "") -> int:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -324,12 +364,14 @@ def _guards(table: _Table) -> GuardSettings:
     return GuardSettings(max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1))
 
 
-def _policies(table: _Table) -> PolicySettings:
+def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:
     table.only("create", "delete")
-    return PolicySettings(create=_policy_list(table, "create"), delete=_policy_list(table, "delete"))
+    return PolicySettings(
+        create=_policy_list(table, "create", clusters), delete=_policy_list(table, "delete", clusters)
+    )
 
 
-def _policy_list(table: _Table, kind: str) -> tuple[PolicySpec, ...]:
+def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:
     value = table.values.get(kind, [])
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         table.problem(kind, f"must be a list of tables: write [[{table.key(kind)}]] above each policy")
@@ -343,8 +385,21 @@ def _policy_list(table: _Table, kind: str) -> tuple[PolicySpec, ...]:
         mode = item.get("mode", "refuse")
         if mode not in ("refuse", "warn"):
             policy.problem("mode", 'must be "refuse" or "warn"')
-        options = {key: each for key, each in item.items() if key not in ("use", "mode")}
-        specs.append(PolicySpec(use=policy.text("use") or "", mode=cast(Mode, mode), options=options, where=where))
+        named = policy.texts("clusters")
+        for name in named:
+            if name not in clusters:
+                policy.problem("clusters", f"names unknown cluster `{show(name)}`; {nearest(name, clusters)}")
+        specs.append(
+            PolicySpec(
+                use=policy.text("use") or "",
+                mode=cast(Mode, mode),
+                clusters=named,
+                owners=policy.texts("owners"),
+                labels=policy.text_values("labels"),
+                options={key: each for key, each in item.items() if key not in OF_EVERY_POLICY},
+                where=where,
+            )
+        )
     return tuple(specs)
 
 

@@ -15,6 +15,7 @@ from rich.table import Table as Grid
 from topicledger.errors import ExitCode
 from topicledger.hints import show
 from topicledger.model import Outcome, Phase, Refusal, RunState
+from topicledger.policies.judging import WARNING
 from topicledger.runs import Run
 from topicledger.schemas import AUDIT
 from topicledger.tables import sql_text
@@ -22,7 +23,16 @@ from topicledger.tables import sql_text
 FORMAT_VERSION = 1
 SHOWN_FAILURES = 20
 _MESSAGE_CHARACTERS = 2_000
-_PHASES = [phase.value for phase in Phase]
+_PHASES = [
+    Phase.MANIFEST,
+    Phase.OBSERVE,
+    Phase.GUARD,
+    Phase.VALIDATE,
+    # Where policies refuse before validate, there is no validate; where they refuse after it, it doesn't count.
+    Phase.POLICY,
+    Phase.APPLY,
+    Phase.VERIFY,
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +59,17 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Warned:
+    """One rule that a topic breaks, of a policy that only warns."""
+
+    cluster: str
+    topic: str
+    action: str
+    policy: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """A run in numbers, with the first failures."""
 
@@ -68,6 +89,9 @@ class Summary:
     """SQL for all of them."""
     problems: Sequence[str] = field(default_factory=list)
     """Why the run isn't finished."""
+    warnings: Sequence[Warned] = field(default_factory=list)
+    """Of policies that only warn: the first 20."""
+    warning_count: int = 0
 
     def outcomes(self) -> dict[str, int]:
         """Topics per outcome over all clusters."""
@@ -83,11 +107,16 @@ class Summary:
 
 
 def last_phases(audit: DataFrame) -> DataFrame:
-    """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves."""
+    """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
+
+    Policies judge again after validate: what they refuse there ends the topic, what they only warn of doesn't.
+    """
+    warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
     own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
     columns = ("action", "phase", "outcome", "error_code", "error", "error_message")
     return (
-        audit.withColumns({"_own": own, "_order": phase_order()})
+        audit.where(~warned)
+        .withColumns({"_own": own, "_order": phase_order()})
         .groupBy("cluster", "topic", "_own")
         .agg(F.max_by(F.struct(*columns), "_order").alias("last"))
         .select("cluster", "topic", "last.*")
@@ -96,7 +125,7 @@ def last_phases(audit: DataFrame) -> DataFrame:
 
 def phase_order() -> Column:
     """The place of `phase` in a run, from 1: a topic's result is its last one."""
-    return F.array_position(F.array(*(F.lit(phase) for phase in _PHASES)), F.col("phase"))
+    return F.array_position(F.array(*(F.lit(phase.value) for phase in _PHASES)), F.col("phase"))
 
 
 def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
@@ -142,6 +171,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
     failures = failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect() if failure_count else []
+    warnings, warning_count = _warnings(run)
     unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     exit_code = ExitCode.DONE
     if unfinished:
@@ -170,7 +200,25 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
         problems=list(run.problems),
+        warnings=warnings,
+        warning_count=warning_count,
     )
+
+
+def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
+    """What policies warned of: the first, and how many there are."""
+    if not any(policy.mode == "warn" for policy in run.policies):
+        return [], 0
+    told = (
+        run.audit()
+        .select("cluster", "topic", "action", F.explode("violations").alias("violation"))
+        .select("cluster", "topic", "action", "violation.*")
+        .where(F.startswith(F.col("message"), F.lit(WARNING)))
+        .distinct()
+    )
+    count = told.count()
+    first = told.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
+    return [Warned(**row.asDict()) for row in first], count
 
 
 def render(summary: Summary, console: Console) -> None:
@@ -199,6 +247,8 @@ def render(summary: Summary, console: Console) -> None:
         )
     if summary.failures:
         _render_failures(summary, console)
+    if summary.warnings:
+        _render_warnings(summary, console)
     for problem in summary.problems:
         console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
 
@@ -214,6 +264,18 @@ def _render_failures(summary: Summary, console: Console) -> None:
     if summary.failure_count > len(summary.failures):
         console.print(f"the first {len(summary.failures)} of {summary.failure_count}; all of them:", highlight=False)
         console.print(escape(summary.query), highlight=False, soft_wrap=True)
+
+
+def _render_warnings(summary: Summary, console: Console) -> None:
+    grid = Grid(title=f"Warnings of policies: {summary.warning_count}", title_justify="left")
+    names = ("cluster", "topic", "action", "policy", "message")
+    for name in names:
+        grid.add_column(name, overflow="fold")
+    for warned in summary.warnings:
+        grid.add_row(*(cell(getattr(warned, name)) for name in names))
+    console.print(grid)
+    if summary.warning_count > len(summary.warnings):
+        console.print(f"the first {len(summary.warnings)} of {summary.warning_count}", highlight=False)
 
 
 def _outcome_order(name: str) -> tuple[int, str]:

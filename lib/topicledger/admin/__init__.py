@@ -1,63 +1,58 @@
-"""The one module that talks to Kafka: metadata, CreateTopics, DeleteTopics, DescribeConfigs of one cluster.
+"""The one package that talks to Kafka: everything that is asked of one cluster, or done to it.
 
 It sends one request at a time and translates both ways between Kafka's messages and our values. What to send, in which
 order and how often is decided elsewhere. kafka-python's own admin methods are by-passed where they lose something: they
-drop throttle_time_ms and turn a second NOT_CONTROLLER into a RuntimeError (C13, C17).
+drop throttle_time_ms, turn a second NOT_CONTROLLER into a RuntimeError (C13, C17), and give up a whole answer for one
+group's or one partition's error.
 """
 
 from __future__ import annotations
 
-import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kafka import errors as kafka_errors
-from kafka.admin import ACLOperation, ConfigResourceType, KafkaAdminClient
+from kafka.admin import ACLOperation, ConfigResourceType
 from kafka.admin._configs import ConfigSourceType
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.errors import ClusterError
-from topicledger.model import Broker, ConfigEntry, Target, TopicInfo, TopicResult
-from topicledger.secrets import redact, resolve_client_options, secret_values
-from topicledger.settings import ClusterSettings, KafkaSettings
+from topicledger.admin import groups, offsets
+from topicledger.admin.connection import (
+    INVALID_REQUEST,
+    NONE,
+    NOT_CONTROLLER,
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+    TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
+    TOPIC_DELETION_DISABLED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Connection,
+    RequestLost,
+    error_name,
+)
+from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicInfo, TopicResult
 
-log = logging.getLogger(__name__)
-
-
-class _LastWords(logging.Handler):
-    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.by_thread: dict[int | None, str] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "kafka.net.connection":
-            self.by_thread[record.thread] = record.getMessage().rpartition(">: ")[2]
-
-
-_last_words = _LastWords()
-_kafka_log = logging.getLogger("kafka")
-# kafka-python prints its whole configuration, passwords included, at DEBUG: whatever level a user turns on, not that.
-_kafka_log.setLevel(logging.ERROR)
-_kafka_log.propagate = False
-_kafka_log.addHandler(_last_words)
-
-NONE = 0
-UNKNOWN_TOPIC_OR_PARTITION = 3
-REQUEST_TIMED_OUT = 7
-TOPIC_AUTHORIZATION_FAILED = 29
-TOPIC_ALREADY_EXISTS = 36
-NOT_CONTROLLER = 41
-INVALID_REQUEST = 42
-POLICY_VIOLATION = 44
-TOPIC_DELETION_DISABLED = 73
-UNKNOWN_TOPIC_ID = 100
+__all__ = [
+    "INVALID_REQUEST",
+    "NONE",
+    "NOT_CONTROLLER",
+    "POLICY_VIOLATION",
+    "REQUEST_TIMED_OUT",
+    "TOPIC_ALREADY_EXISTS",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "TOPIC_DELETION_DISABLED",
+    "UNKNOWN_TOPIC_ID",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "Cluster",
+    "ClusterAdmin",
+    "RequestLost",
+    "Response",
+    "error_name",
+]
 
 _ZERO_ID = uuid.UUID(int=0)
 _OPERATIONS_UNKNOWN = 31
@@ -67,23 +62,6 @@ _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
 _CREATE_RETURNS_CONFIGS = 5
 _DELETE_BY_ID = 6
-
-# Where kafka-python's name for a code isn't Kafka's own (org.apache.kafka.common.protocol.Errors, 4.3.1).
-_KAFKA_NAMES = {
-    -1: "UNKNOWN_SERVER_ERROR",
-    0: "NONE",
-    6: "NOT_LEADER_OR_FOLLOWER",
-    10: "MESSAGE_TOO_LARGE",
-    17: "INVALID_TOPIC_EXCEPTION",
-    39: "INVALID_REPLICA_ASSIGNMENT",
-    128: "INVALID_REGULAR_EXPRESSION",
-    129: "REBOOTSTRAP_REQUIRED",
-    133: "SHARE_SESSION_LIMIT_REACHED",
-}
-
-
-class RequestLost(ClusterError):
-    """A request got no answer: what it did is unknown, and it may be sent again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,90 +82,17 @@ class Response:
     """How long the broker asks to wait (KIP-599)."""
 
 
-def error_name(error_code: int) -> str:
-    """Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
-    if error_code in _KAFKA_NAMES:
-        return _KAFKA_NAMES[error_code]
-    return str(kafka_errors.for_code(error_code).message or f"ERROR_{error_code}")
-
-
-class ClusterAdmin:
+class ClusterAdmin(Connection):
     """A connection to one cluster, with the rights of the principal in its settings.
 
     Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
     Each method sends what it says and raises RequestLost when no answer came.
     """
 
-    def __init__(self, cluster: ClusterSettings, kafka: KafkaSettings) -> None:
-        self.name = cluster.name
-        self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
-        self._operation_timeout_ms = max(1, round(kafka.operation_timeout * 1000))
-        self._secrets = secret_values(cluster)
-        options: dict[str, object] = {
-            "client_id": "topicledger",
-            # The client waits longer than it lets the broker take, so that the broker's own answer comes first.
-            "request_timeout_ms": self._operation_timeout_ms + 10_000,
-            **resolve_client_options(cluster),
-            "bootstrap_servers": list(cluster.bootstrap_servers),
-            "bootstrap_timeout_ms": round(kafka.connect_timeout * 1000),
-        }
-        # Made in two steps, so that a client that can't connect can still be asked why, and closed.
-        self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
-        try:
-            self._admin.__init__(**options)
-        except (kafka_errors.KafkaError, OSError, ValueError, AssertionError) as error:
-            raise self._unreachable(self._why_not(error), kafka.connect_timeout) from None
-        self._manager = self._admin._manager
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection to the cluster."""
-        self._admin.close()
-
-    def _why_not(self, error: Exception) -> str:
-        network = getattr(self._admin, "_net", None)
-        if network is None:
-            return str(error)
-        thread = network._io_thread
-        self._manager = self._admin._manager
-        self._manager.close()
-        network.stop()
-        words = _last_words.by_thread.get(thread.ident if thread else None, str(error))
-        if "socket disconnected" in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
-            # kafka-python shows a refused login so: brokers close the connection without a word it passes on.
-            words += "; a wrong user or password looks like this"
-        return words
-
-    def _unreachable(self, error: str, connect_timeout: float) -> ClusterError:
-        return ClusterError(
-            redact(
-                f"cluster {self.name} can't be reached at {self._bootstrap_servers} within {connect_timeout:g} s "
-                f"({error}): check clusters.{self.name} in the settings, and that the brokers are up",
-                self._secrets,
-            )
-        )
-
-    def _run(self, send: Callable[..., Any], *arguments: object) -> Any:
-        try:
-            return self._manager.run(send, *arguments)
-        except (kafka_errors.KafkaError, OSError) as error:
-            self._admin._controller_id = None
-            raise RequestLost(
-                redact(f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {error}", self._secrets)
-            ) from None
-
     def _forget_controller(self, error_codes: Iterable[int]) -> None:
         """After NOT_CONTROLLER the next request must ask anew who the controller is (C13)."""
         if NOT_CONTROLLER in error_codes:
             self._admin._controller_id = None
-
-    def _version(self, request: type) -> int:
-        return int(self._manager.broker_version_data.api_version(request))
 
     @property
     def has_default_counts(self) -> bool:
@@ -197,28 +102,18 @@ class ClusterAdmin:
     @property
     def returns_configs(self) -> bool:
         """Whether CreateTopics returns partitions, RF and configs (KIP-525, CreateTopics v5; C11)."""
-        return self._version(CreateTopicsRequest) >= _CREATE_RETURNS_CONFIGS
+        return self.version(CreateTopicsRequest) >= _CREATE_RETURNS_CONFIGS
 
     @property
     def deletes_by_id(self) -> bool:
         """Whether DeleteTopics takes topic ids (broker 2.8 and later; D7)."""
-        return self._version(DeleteTopicsRequest) >= _DELETE_BY_ID
+        return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
 
     # -- metadata ---------------------------------------------------------------------------------------------------
 
-    def _metadata(self, topics: Sequence[str] | None, *, operations: bool) -> Any:
-        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(
-            topics=named,
-            allow_auto_topic_creation=False,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=operations,
-        )
-        return self._run(self._manager.send, request)
-
     def describe_cluster(self) -> Cluster:
         """The cluster's id and its live brokers with their racks (M1)."""
-        response = self._metadata([], operations=False)
+        response = self.metadata([])
         return Cluster(
             cluster_id=response.cluster_id,
             brokers=tuple(
@@ -235,12 +130,12 @@ class ClusterAdmin:
 
     def list_topics(self) -> Iterator[TopicInfo]:
         """Every topic that this principal may describe (M1, M3)."""
-        yield from _infos(self._metadata(None, operations=True).topics)
+        yield from _infos(self.metadata(None, operations=True).topics)
 
     def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
         """The named topics: one that doesn't exist is left out, one that may not be described says so (29; M3)."""
         for start in range(0, len(topics), _DESCRIBE_BATCH):
-            yield from _infos(self._metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
+            yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
     def describe_configs(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
         """Every config of the named topics, sensitive values null; topics that may not be described are left out."""
@@ -254,6 +149,16 @@ class ClusterAdmin:
                 if result.error_code == NONE:
                     found[result.resource_name] = _entries(result.configs)
         return found
+
+    # -- use --------------------------------------------------------------------------------------------------------
+
+    def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
+        """Which groups use the named topics: see `groups.consumer_groups`."""
+        return groups.consumer_groups(self, topics)
+
+    def last_records(self, topics: Collection[str]) -> list[LastRecord]:
+        """How far the named topics were written, and when last: see `offsets.last_records`."""
+        return offsets.last_records(self, topics)
 
     # -- changes ----------------------------------------------------------------------------------------------------
 

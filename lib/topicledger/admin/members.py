@@ -1,0 +1,90 @@
+"""What a described group's members use, by topic: from Kafka's answers, without asking anybody."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """The live members of a group."""
+
+    count: int = 0
+    assigned: Counter[str] = field(default_factory=Counter)
+    """Topic -> members that have partitions of it, or are about to get some."""
+    subscribed: Counter[str] = field(default_factory=Counter)
+    """Topic -> members that ask for it by name."""
+    unknown: str | None = None
+    """Why it can't be told what they use."""
+
+
+def classic(group: Any) -> Members:
+    """Of a DescribeGroupsResponse: what members use is known while the group is stable only."""
+    count = len(group.members)
+    if group.protocol_type not in ("consumer", ""):
+        # Kafka Connect's workers and the like: a group for something else than reading topics.
+        return Members(count=count)
+    if count and group.group_state != "Stable":
+        return Members(count=count, unknown="it is rebalancing")
+    assigned: Counter[str] = Counter()
+    subscribed: Counter[str] = Counter()
+    try:
+        for member in group.members:
+            subscribed.update(set(ConsumerProtocolSubscription.decode(member.member_metadata).topics))
+            if member.member_assignment:
+                partitions = ConsumerProtocolAssignment.decode(member.member_assignment).assigned_partitions
+                assigned.update({each.topic for each in partitions if each.partitions})
+    except (struct.error, ValueError):
+        return Members(count=count, unknown="what its members subscribe to is not in the consumer protocol's form")
+    return Members(count=count, assigned=assigned, subscribed=subscribed)
+
+
+def consumer(group: Any) -> Members:
+    """Of a ConsumerGroupDescribeResponse (KIP-848)."""
+    assigned: Counter[str] = Counter()
+    subscribed: Counter[str] = Counter()
+    for member in group.members:
+        both = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+        assigned.update({each.topic_name for each in both})
+        subscribed.update(set(member.subscribed_topic_names))
+    return Members(count=len(group.members), assigned=assigned, subscribed=subscribed)
+
+
+def share(group: Any) -> Members:
+    """Of a ShareGroupDescribeResponse (KIP-932)."""
+    assigned: Counter[str] = Counter()
+    subscribed: Counter[str] = Counter()
+    for member in group.members:
+        assigned.update({each.topic_name for each in member.assignment.topic_partitions})
+        subscribed.update(set(member.subscribed_topic_names))
+    return Members(count=len(group.members), assigned=assigned, subscribed=subscribed)
+
+
+def streams(group: Any) -> Members:
+    """Of a StreamsGroupDescribeResponse (KIP-1071): the topics a member's tasks read and write, internal ones too."""
+    count = len(group.members)
+    if not count:
+        return Members()
+    if group.topology is None or group.topology.subtopologies is None:
+        return Members(count=count, unknown="its topology is not initialised")
+    parts = {each.subtopology_id: _topics_of(each) for each in group.topology.subtopologies}
+    assigned: Counter[str] = Counter()
+    for member in group.members:
+        tasks = [
+            task
+            for one in (member.assignment, member.target_assignment)
+            for task in (*one.active_tasks, *one.standby_tasks, *one.warmup_tasks)
+        ]
+        assigned.update({topic for task in tasks for topic in parts.get(task.subtopology_id, ())})
+    subscribed = Counter(dict.fromkeys({topic for topics in parts.values() for topic in topics}, count))
+    return Members(count=count, assigned=assigned, subscribed=subscribed)
+
+
+def _topics_of(subtopology: Any) -> set[str]:
+    internal = (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
+    return {*subtopology.source_topics, *subtopology.repartition_sink_topics, *(each.name for each in internal)}

@@ -1,0 +1,176 @@
+"""Doing one step for every batch of every cluster: clusters side by side, batches in order, outcomes in waves."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from topicledger.admin import ClusterAdmin
+from topicledger.errors import ClusterError, TopicLedgerError
+from topicledger.execute import Executor
+from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, Violation
+from topicledger.progress import Progress
+from topicledger.runs import Run, Waves
+from topicledger.settings import ClusterSettings
+
+log = logging.getLogger(__name__)
+
+MAX_CLUSTERS_AT_ONCE = 16
+
+
+class Stopped(TopicLedgerError):
+    """The run was asked to stop: what was sent is recorded, the rest stays open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the phases share beside the run itself."""
+
+    progress: Progress
+    stop: threading.Event
+    """Set to stop after the batches under way."""
+    wait_visible: float = 0.0
+    """Seconds that verify waits for leaders."""
+
+
+Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
+Work = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
+"""By cluster: its id as planned, and its batches in order."""
+
+
+def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
+    """Bring planned actions to the driver as batches: deletes before creates, each in the plan's order."""
+    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
+    columns = (*names, "assignments", "configs", "violations", "batch", *more)
+    order = [("cluster", "ascending"), ("action", "descending"), ("batch", "ascending"), ("topic", "ascending")]
+    table = rows.select(*columns).toArrow().sort_by(order)
+    work: dict[str, tuple[str, list[list[Target]]]] = {}
+    records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
+    for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
+        targets = []
+        for row in group:
+            if each is not None:
+                each(row)
+            work.setdefault(cluster, (row["cluster_id"], []))
+            targets.append(target(row))
+        work[cluster][1].append(targets)
+    return work
+
+
+def target(row: Mapping[str, Any]) -> Target:
+    assignments = row["assignments"]
+    return Target(
+        topic=row["topic"],
+        action=Action(row["action"]),
+        topic_id=row["topic_id"],
+        num_partitions=row["num_partitions"],
+        replication_factor=row["replication_factor"],
+        assignments=None if assignments is None else {partition: tuple(ids) for partition, ids in assignments},
+        configs=dict(row["configs"] or ()),
+        violations=tuple(Violation(**each) for each in row["violations"] or ()),
+        batch=row["batch"],
+    )
+
+
+def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Step, title: str | None = None) -> None:
+    """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
+
+    A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
+    finish. Raises Stopped when asked to stop, after appending what is known.
+    """
+    total = sum(len(batch) for _, batches in work.values() for batch in batches)
+    if not total:
+        return
+    results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
+    settings = {cluster.name: cluster for cluster in run.clusters}
+
+    def one_cluster(name: str) -> None:
+        try:
+            for ended in _one_cluster(run, context, settings[name], *work[name], phase, step):
+                results.put(ended)
+        finally:
+            results.put(None)
+
+    waves = Waves(run)
+    at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
+    with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
+        running = {name: pool.submit(one_cluster, name) for name in work}
+        left = len(running)
+        try:
+            while left:
+                try:
+                    ended = results.get(timeout=1.0)
+                except queue.Empty:
+                    waves.flush_if_due()
+                    continue
+                if ended is None:
+                    left -= 1
+                else:
+                    waves.add(ended)
+                    waves.flush_if_due()
+                    bar(len(ended))
+        except BaseException:
+            # Interrupted: the batches under way end, and what they learn is kept as well.
+            context.stop.set()
+            while left:
+                ended = results.get()
+                left -= ended is None
+                waves.add(ended or ())
+            raise
+        finally:
+            waves.flush()
+    for future in running.values():
+        try:
+            future.result()
+        except ClusterError as error:
+            log.warning("%s", error)
+            if str(error) not in run.problems:
+                run.problems.append(str(error))
+    if context.stop.is_set():
+        raise Stopped(f"run {run.run_id} was stopped; start it again with its id")
+
+
+def _one_cluster(
+    run: Run,
+    context: Context,
+    settings: ClusterSettings,
+    cluster_id: str,
+    batches: Sequence[Sequence[Target]],
+    phase: Phase,
+    step: Step,
+) -> Iterator[Sequence[Ended]]:
+    with ClusterAdmin(settings, run.settings.kafka) as admin:
+        live_id = admin.describe_cluster().cluster_id
+        executor = Executor(
+            cluster=settings.name,
+            cluster_id=cluster_id,
+            admin=admin,
+            max_batch_records=run.settings.kafka.max_batch_records,
+            stop=context.stop,
+        )
+        for batch in batches:
+            if context.stop.is_set():
+                return
+            if live_id != cluster_id:
+                message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
+                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
+                # What was applied stays applied: there is only nothing left to look at.
+                looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
+                yield [replace(each, outcome=looked) for each in refused]
+                continue
+            ended: list[Ended] = []
+            try:
+                for each in step(executor, batch):
+                    ended.append(each)
+            except ClusterError:
+                yield ended
+                raise
+            yield ended

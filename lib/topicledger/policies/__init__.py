@@ -1,0 +1,11 @@
+"""Policies: rules about creates and deletes, ours and the user's own, judged as DataFrame transforms.
+
+`contract` says what a policy is, `create` and `delete` hold the built-in ones, `building` makes them from the run
+settings, `judging` asks them.
+"""
+
+from topicledger.policies.building import always, from_settings
+from topicledger.policies.contract import Facts, Policy, RowRule, Rule, SetRule
+from topicledger.policies.judging import judge, verdicts
+
+__all__ = ["Facts", "Policy", "RowRule", "Rule", "SetRule", "always", "from_settings", "judge", "verdicts"]

@@ -1,0 +1,288 @@
+"""From the run settings to policies: finds each factory, checks its settings against its parameters, and calls it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from pyspark.sql import Column
+
+from topicledger.errors import SettingsError
+from topicledger.hints import nearest, show
+from topicledger.model import Action, Refusal
+from topicledger.policies import create, delete
+from topicledger.policies.contract import Policy, RowRule, Rule
+from topicledger.settings import OF_EVERY_POLICY, PolicySpec, Settings
+
+ENTRY_POINTS = "topicledger.policies"
+"""The group of entry points by which an installed package offers policies."""
+
+Factory = Callable[..., Rule]
+
+_SHOWN_CHARACTERS = 400
+"""Of a factory's own words: the reason may stand at their end."""
+
+BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
+    Action.CREATE: {
+        each.__name__: each
+        for each in (
+            create.topic_name_pattern,
+            create.topic_name_prefix,
+            create.num_partitions,
+            create.replication_factor,
+            create.configs_allowed,
+            create.configs_required,
+            create.configs_forbidden,
+            create.config_values,
+            create.config_range,
+            create.min_insync_replicas,
+            create.owner_required,
+            create.labels_required,
+            create.distinct_racks,
+            create.partition_budget,
+            create.replicas_per_broker,
+            create.topics_per_owner,
+            create.partitions_per_owner,
+        )
+    },
+    Action.DELETE: {
+        each.__name__: each
+        for each in (
+            delete.in_use,
+            delete.protected_topics,
+            create.owner_required,
+            delete.no_consumer_groups,
+            delete.no_recent_records,
+            delete.deletes_per_owner,
+            delete.deletes_fraction,
+        )
+    },
+}
+"""The policies to choose from, by what they judge and by name."""
+
+ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
+    Action.CREATE: {"name_collision": (create.name_collision, Refusal.NAME_COLLISION)},
+    Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
+}
+"""The policies that no setting turns off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """A setting of a policy: one parameter of its factory."""
+
+    name: str
+    type: Any
+    """Its annotation; None where it has none or it can't be resolved: then nothing is checked."""
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+def always() -> Sequence[Policy]:
+    """The policies that no setting turns off, deletes first."""
+    return [
+        Policy(name=name, action=action, rule=factory(), error=error)
+        for action in (Action.DELETE, Action.CREATE)
+        for name, (factory, error) in ALWAYS[action].items()
+    ]
+
+
+def from_settings(settings: Settings) -> Sequence[Policy]:
+    """The policies of a run: those that always hold, then those that the settings name, in their order (P4).
+
+    Raises one SettingsError that lists every problem: a policy that doesn't exist, can't be imported or fails to be
+    made, and settings that are unknown, missing, of another type, or that its factory refuses.
+    """
+    problems: list[str] = []
+    policies = list(always())
+    for action, specs in ((Action.DELETE, settings.policies.delete), (Action.CREATE, settings.policies.create)):
+        for spec in specs:
+            policy = _policy(spec, action, problems)
+            if policy is not None:
+                policies.append(policy)
+    if problems:
+        raise SettingsError("\n".join(f"{settings.path}: {problem}" for problem in problems))
+    return policies
+
+
+def options(factory: Factory) -> Sequence[Option]:
+    """The settings that a factory takes."""
+    try:
+        hints = typing.get_type_hints(factory)
+    except Exception:
+        # Annotations are the user's: what can't be resolved isn't checked.
+        hints = {}
+    parameters = inspect.signature(factory).parameters.values()
+    return [
+        Option(name=each.name, type=hints.get(each.name), default=each.default)
+        for each in parameters
+        if each.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    ]
+
+
+def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | None:
+    where = f"{spec.where}: {show(spec.use)}"
+    before = len(problems)
+    factory = _factory(spec, action, problems)
+    if factory is None:
+        return None
+    _check_options(where, factory, spec.options, problems)
+    if len(problems) > before:
+        return None
+    users_own = spec.use not in BUILT_IN[action]
+    try:
+        rule = factory(**spec.options)
+    except ValueError as error:
+        problems.append(f"{where}: {show(str(error), _SHOWN_CHARACTERS)}")
+        return None
+    except Exception as error:
+        problems.append(f"{where} failed: {_told(error)}")
+        return None
+    if not (isinstance(rule, Column | RowRule) or callable(rule)):
+        problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
+        return None
+    return Policy(
+        name=spec.use,
+        action=action,
+        rule=rule,
+        mode=spec.mode,
+        clusters=spec.clusters,
+        owners=spec.owners,
+        labels=spec.labels,
+        users_own=users_own,
+        settings=spec.options,
+    )
+
+
+# -- finding a factory ------------------------------------------------------------------------------------------------
+
+
+def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory | None:
+    if spec.use in BUILT_IN[action]:
+        return BUILT_IN[action][spec.use]
+    if ":" in spec.use:
+        return _imported(spec, problems)
+    if any(spec.use in ALWAYS[each] for each in Action):
+        problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
+        return None
+    others = [each for each in Action if spec.use in BUILT_IN[each]]
+    if others:
+        problems.append(f"{spec.where}: {spec.use} judges {others[0]}s: write it under [[policies.{others[0]}]]")
+        return None
+    offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
+    if spec.use not in offered:
+        known = [*BUILT_IN[action], *offered]
+        problems.append(f"{spec.where}: there is no {action} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
+        return None
+    try:
+        found = offered[spec.use].load()
+    except (Exception, SystemExit) as error:
+        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_told(error)}")
+        return None
+    return _callable(spec, found, problems)
+
+
+def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:
+    module_name, _, name = spec.use.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        problems.append(
+            f"{spec.where}: {show(spec.use)} can't be imported: {_told(error)}; "
+            "install its package, or name it in --py-files"
+        )
+        return None
+    found = getattr(module, name, None)
+    if found is None:
+        public = [each for each in vars(module) if not each.startswith("_")]
+        problems.append(f"{spec.where}: module {module_name} has no `{name}`; {nearest(name, public)}")
+        return None
+    return _callable(spec, found, problems)
+
+
+def _callable(spec: PolicySpec, found: object, problems: list[str]) -> Factory | None:
+    if not callable(found):
+        problems.append(f"{spec.where}: {show(spec.use)} is no function but {type(found).__name__}")
+        return None
+    try:
+        inspect.signature(found)
+    except (TypeError, ValueError):
+        problems.append(f"{spec.where}: {show(spec.use)} does not tell its parameters: name a function of your own")
+        return None
+    return found
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {show(str(error), _SHOWN_CHARACTERS)}"
+
+
+# -- checking settings ------------------------------------------------------------------------------------------------
+
+
+def _check_options(where: str, factory: Factory, given: Mapping[str, object], problems: list[str]) -> None:
+    taken = options(factory)
+    anything = any(
+        each.kind is inspect.Parameter.VAR_KEYWORD for each in inspect.signature(factory).parameters.values()
+    )
+    names = [each.name for each in taken]
+    for name in given:
+        if name not in names and not anything:
+            hint = nearest(name, names) if names else "it takes none"
+            problems.append(f"{where}: unknown setting `{show(name)}`; {hint}")
+    for option in taken:
+        if option.name in OF_EVERY_POLICY:
+            if option.required:
+                problems.append(f"{where}: its parameter `{option.name}` is a setting of every policy: rename it")
+        elif option.name in given:
+            if option.type is not None and not _fits(given[option.name], option.type):
+                problems.append(f"{where}: `{option.name}` must be {type_name(option.type)}")
+        elif option.required:
+            of_type = f", {type_name(option.type)}" if option.type is not None else ""
+            problems.append(f"{where}: `{option.name}`{of_type}, is missing")
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (types.UnionType, typing.Union):
+        return any(_fits(value, each) for each in arguments)
+    if origin is typing.Literal:
+        return value in arguments
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(_fits(each, arguments[1]) for each in value.values())
+    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset):
+        return isinstance(value, list | tuple) and all(_fits(each, arguments[0]) for each in value)
+    if wanted is type(None):
+        return value is None
+    try:
+        return isinstance(value, wanted) if isinstance(wanted, type) else True
+    except TypeError:
+        # Any, and protocols, are types that can't be asked.
+        return True
+
+
+def type_name(wanted: Any) -> str:
+    """A type as settings say it: `a string`, `a list of strings`, `an integer`."""
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(type_name(each) for each in arguments if each is not type(None))
+    if origin is typing.Literal:
+        return " or ".join(repr(each) for each in arguments)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table"
+    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset):
+        return f"a list, each {type_name(arguments[0])}"
+    names = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+    return names.get(wanted, getattr(wanted, "__name__", str(wanted)))

@@ -1,0 +1,154 @@
+"""What a policy is: a rule that is asked about every create, or every delete, of a run (P1 to P4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.decide import COLUMNS
+from topicledger.model import Action, Refusal
+from topicledger.settings import Mode
+
+_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits")
+
+TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "open")
+"""The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
+
+cluster, cluster_id, topic, topic_id (live); decision: create, delete, or what needs nothing. As declared:
+num_partitions, replication_factor, assignments, configs, owner, labels. As it lives: live, internal,
+live_num_partitions, live_replication_factor. As the broker resolved it by validateOnly: resolved_num_partitions,
+resolved_replication_factor, resolved_configs; null before that, and where it didn't tell (C10, C11); validated tells
+the two apart. open: this create or delete is going to be sent, as far as was judged so far; an open delete is how a
+topic is marked for deletion (M1).
+"""
+
+ADDED = ("reason", "unjudgeable", "needs_freed", "inputs")
+"""The columns that a set rule may add; `reason` it must."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRule:
+    """A rule about one topic at a time."""
+
+    reason: Column
+    """string: null when fine, else what is broken and what would be allowed."""
+    unjudgeable: Column | None = None
+    """string: what would have to be known to judge. Of a create it only counts after validate, when it is final."""
+    inputs: Column | None = None
+    """string: what was looked at, for `policies explain`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a set rule may look at beside the topics. Nothing is read before a rule asks for it."""
+
+    brokers: DataFrame
+    """cluster, cluster_id, broker_id, rack, host, port, controller, observed_at: the brokers that are up."""
+    usages: DataFrame
+    """The table `usages`: cluster, topic, consumer, valid_until, note (P2)."""
+    now: datetime
+    """The one time of day that all rules go by, in UTC."""
+    consumer_groups: Callable[[DataFrame], DataFrame]
+    """Asks the clusters who consumes these topics (cluster, topic). Returns cluster, topic, group, members, committed;
+    error is set, and the rest null, where a cluster didn't tell."""
+    last_records: Callable[[DataFrame], DataFrame]
+    """Asks the clusters for the last record of these topics (cluster, topic). Returns cluster, topic, end_offset,
+    last_record_at, one row a topic; error is set, and the rest null, where a cluster didn't tell."""
+
+
+SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
+"""A rule about topics together: takes `TOPICS`, returns the same rows with the columns of `ADDED` that it has.
+
+`reason` and `unjudgeable` as in `RowRule`; `needs_freed` (boolean): fits only because an open delete makes room, so the
+create waits until that delete was acknowledged. Only open rows may use anything up. It never drops or adds a row.
+"""
+
+Rule: TypeAlias = Column | RowRule | SetRule
+"""What a factory returns; a Column is the `reason` of a `RowRule`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A rule as a run's settings want it."""
+
+    name: str
+    """As `violations.policy` tells it: a built-in's name, or the user's `package.module:factory` or entry point."""
+    action: Action
+    """What it judges."""
+    rule: Rule
+    """How it judges."""
+    mode: Mode = "refuse"
+    """`refuse` ends the action, `warn` only notes the violation."""
+    error: Refusal = Refusal.POLICY_VIOLATION
+    """The audit's `error` where it is the first rule broken."""
+    clusters: tuple[str, ...] = ()
+    """Only topics of these; empty takes all."""
+    owners: tuple[str, ...] = ()
+    """Only topics of these; empty takes all."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Only topics that have all of these."""
+    users_own: bool = False
+    """Not ours: what it returns is checked before anything relies on it."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What it was made from, for `policies explain`."""
+
+    def asked(self) -> Column:
+        """Whether the policy is asked about a row: an action of its kind, within its clusters, owners and labels."""
+        asked = (F.col("decision") == self.action.value) & F.col("phase").isNull()
+        if self.clusters:
+            asked &= F.col("cluster").isin(*self.clusters)
+        if self.owners:
+            asked &= F.col("owner").isin(*self.owners)
+        for name, value in self.labels.items():
+            asked &= F.col("labels")[name] == value
+        return F.coalesce(asked, F.lit(False))
+
+
+# -- values of a create, as declared or else as resolved --------------------------------------------------------------
+
+
+def partitions() -> Column:
+    """Partitions of a create (int): as declared, else as the broker resolved them; null where neither tells."""
+    return F.coalesce(_if_any(F.size("assignments")), F.col("num_partitions"), F.col("resolved_num_partitions"))
+
+
+def replicas() -> Column:
+    """Replication factor of a create (int): as declared, else as the broker resolved it; null where neither tells."""
+    assigned = _if_any(F.size(F.try_element_at(F.map_values("assignments"), F.lit(1))))
+    return F.coalesce(assigned, F.col("replication_factor"), F.col("resolved_replication_factor"))
+
+
+def config(name: str) -> Column:
+    """A config of a create (string): as declared, else as the broker resolved it; null where neither tells."""
+    return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
+
+
+def not_told(what: str, value: Column) -> Column:
+    """The message of a value that is left to the broker, which doesn't tell it; null where it is known."""
+    return F.when(
+        value.isNull(),
+        F.lit(f"{what} is left to the broker, which does not tell it: declare it, or grant DescribeConfigs"),
+    )
+
+
+def text(*parts: Column | str | int | float) -> Column:
+    """A message from strings and columns; a null within reads as such."""
+    return F.concat(
+        *(F.coalesce(p.cast("string"), F.lit("null")) if isinstance(p, Column) else F.lit(str(p)) for p in parts)
+    )
+
+
+def listed(values: Column) -> Column:
+    """An array of strings as text, in order of the alphabet, the first 20 of them."""
+    ordered = F.array_sort(values)
+    more = F.when(F.size(values) > 20, text(" and ", F.size(values) - 20, " more")).otherwise("")
+    return F.concat(F.array_join(F.slice(ordered, 1, 20), ", "), more)
+
+
+def _if_any(size: Column) -> Column:
+    return F.when(size > 0, size)

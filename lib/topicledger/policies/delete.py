@@ -1,0 +1,182 @@
+"""The built-in policies for deletes. Each factory's parameters are its settings; a bad value is a ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.model import Action
+from topicledger.policies import patterns as re2
+from topicledger.policies.contract import Facts, RowRule, SetRule, listed, text
+
+_MAX_DAYS = 36_500
+"""A hundred years: a day before the year 1 is no date."""
+
+
+def internal_topic() -> RowRule:
+    """Topics that Kafka flags as internal are never deleted (D9)."""
+    return RowRule(
+        reason=F.when(
+            F.col("internal"),
+            text(F.col("topic"), " is internal to Kafka and is never deleted; remove it from the manifests"),
+        ),
+        inputs=text("internal ", F.col("internal")),
+    )
+
+
+def protected_topics(*, patterns: Sequence[str]) -> RowRule:
+    """Topics whose name has a match of one of `patterns` (RE2; anywhere unless anchored) are never deleted."""
+    if not patterns:
+        raise ValueError("give at least one pattern")
+    protecting = F.array_compact(F.array(*(_protecting(pattern) for pattern in patterns)))
+    return RowRule(
+        reason=F.when(
+            F.size(protecting) > 0,
+            text("is protected by ", F.array_join(protecting, ", "), "; remove it from the manifests, or the pattern"),
+        ),
+        inputs=text("topic ", F.col("topic")),
+    )
+
+
+def _protecting(pattern: str) -> Column:
+    return F.when(re2.matches("topic", pattern), F.lit(pattern))
+
+
+def in_use() -> SetRule:
+    """A topic that the table `usages` names is not deleted, unless each entry has expired (P2)."""
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        current = facts.usages.where(F.col("valid_until").isNull() | (F.col("valid_until") > F.lit(facts.now)))
+        consumers = current.groupBy("cluster", "topic").agg(
+            F.collect_set(F.coalesce("consumer", F.lit("somebody unnamed"))).alias("_consumers")
+        )
+        return topics.join(consumers, on=["cluster", "topic"], how="left").withColumns(
+            {
+                "reason": F.when(
+                    F.col("_consumers").isNotNull(),
+                    text("is in use by ", listed(F.col("_consumers")), "; delete it when their usages have ended"),
+                ),
+                "inputs": text(
+                    "used by ", F.when(F.col("_consumers").isNull(), "nobody").otherwise(listed(F.col("_consumers")))
+                ),
+            }
+        )
+
+    return rule
+
+
+def no_consumer_groups() -> SetRule:
+    """A topic that consumer groups have committed offsets of, or members at, is not deleted. Asks the cluster."""
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        group = text(F.col("group"), " (", F.col("members"), " members)")
+        groups = (
+            facts.consumer_groups(_deletes(topics))
+            .groupBy("cluster", "topic")
+            .agg(
+                F.collect_list(F.when(F.col("group").isNotNull(), group)).alias("_all"),
+                F.collect_set("group").alias("_groups"),
+                F.first("error", ignorenulls=True).alias("_error"),
+            )
+        )
+        return topics.join(groups, on=["cluster", "topic"], how="left").withColumns(
+            {
+                "reason": F.when(
+                    F.size("_groups") > 0,
+                    text("has live consumer groups: ", listed(F.col("_all")), "; delete it when they are gone"),
+                ),
+                "unjudgeable": F.col("_error"),
+                "inputs": text(
+                    "groups: ",
+                    F.when(F.size("_groups") > 0, listed(F.col("_all")))
+                    .when(F.col("_error").isNotNull(), F.lit("not told"))
+                    .otherwise("none"),
+                ),
+            }
+        )
+
+    return rule
+
+
+def no_recent_records(*, days: int) -> SetRule:
+    """A topic whose last record came within `days` days is not deleted. Asks the cluster.
+
+    Records that retention has removed can't be seen: a topic that keeps none counts as quiet.
+    """
+    if not 1 <= days <= _MAX_DAYS:
+        raise ValueError(f"days must be from 1 to {_MAX_DAYS}")
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        last = facts.last_records(_deletes(topics)).select(
+            "cluster", "topic", F.col("last_record_at").alias("_last"), F.col("error").alias("_error")
+        )
+        since = F.lit(facts.now - timedelta(days=days))
+        return topics.join(last, on=["cluster", "topic"], how="left").withColumns(
+            {
+                "reason": F.when(
+                    F.col("_last") > since,
+                    text("its last record is of ", F.col("_last"), f"; delete it when it was quiet for {days} days"),
+                ),
+                "unjudgeable": F.col("_error"),
+                "inputs": text("last record ", F.col("_last")),
+            }
+        )
+
+    return rule
+
+
+def _deletes(topics: DataFrame) -> DataFrame:
+    return topics.where(F.col("open") & (F.col("decision") == Action.DELETE.value)).select("cluster", "topic")
+
+
+def deletes_per_owner(*, max: int) -> SetRule:
+    """A run deletes at most `max` topics of an owner on a cluster, the first by name. No owner, no limit."""
+    if not 0 <= max <= 2**31 - 1:
+        raise ValueError(f"max must be from 0 to {2**31 - 1}")
+    return _cap(
+        keys=("cluster", "owner"),
+        limit=F.when(F.col("owner").isNotNull(), F.lit(max)),
+        of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
+    )
+
+
+def deletes_fraction(*, max: float) -> SetRule:
+    """A run deletes at most the fraction `max` (0 to 1) of a cluster's topics, the first by name.
+
+    Internal topics don't count; a fraction of a topic is none.
+    """
+    if not 0 <= max <= 1:
+        raise ValueError("max must be from 0 to 1")
+    # A count needs no order, but in that of _cap Spark sorts once for both.
+    together = (
+        Window.partitionBy("cluster").orderBy("topic").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    topics_alive = F.count_if(F.col("live") & ~F.col("internal")).over(together)
+    # 0.29 * 100 is 28.999... in binary: a count is exact in decimal.
+    limit = F.floor(topics_alive.cast("decimal(20,0)") * F.lit(str(max)).cast("decimal(18,12)"))
+    return _cap(keys=("cluster",), limit=limit, of=text("cluster ", F.col("cluster"), f", {max:g} of its topics,"))
+
+
+def _cap(*, keys: Sequence[str], limit: Column, of: Column) -> SetRule:
+    before = Window.partitionBy(*keys).orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
+    delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        rows = topics.withColumns(
+            {"_limit": limit.cast("bigint"), "_before": F.coalesce(F.count_if(delete).over(before), F.lit(0))}
+        )
+        count = text(
+            "one run may delete ",
+            F.col("_limit"),
+            " topics of ",
+            of,
+            " and ",
+            F.col("_before"),
+            " come before it by name",
+        )
+        return rows.withColumns({"reason": F.when(F.col("_before") >= F.col("_limit"), count), "inputs": count})
+
+    return rule

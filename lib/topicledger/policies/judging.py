@@ -1,0 +1,281 @@
+"""Phase policy: rules about creates and deletes, judged on all topics at once (P1, P3).
+
+A policy adds violations to rows, it never drops a row and never stops at the first rule broken. Rules about single
+topics are asked first; then the rules about sets, in the settings' order, each of which lets only those topics use
+something up that no rule before it refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StringType
+
+from topicledger.errors import PolicyError
+from topicledger.hints import show
+from topicledger.manifests import Transform
+from topicledger.model import Action, Outcome, Phase, Refusal
+from topicledger.policies.contract import ADDED, TOPICS, Facts, Policy, RowRule
+from topicledger.tables import first_sentence
+
+WARNING = "warning: "
+"""How the message of a violation begins that refuses nothing."""
+
+_SHOWN_CHARACTERS = 400
+"""Of what a policy that isn't ours died of."""
+
+_TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": BooleanType(), "inputs": StringType()}
+
+
+def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
+    """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
+
+    In and out: `decide.COLUMNS`. Every policy is asked about every row that was open when the first was: all rules
+    broken are told, not just the first (P3). The row's `error` is that of the first policy, in their order, that
+    refuses it. `waits` becomes true where a create has to wait for the deletes that make room for it.
+
+    Raises PolicyError where a policy that isn't ours fails or doesn't keep to its contract.
+    """
+
+    def transform(topics: DataFrame) -> DataFrame:
+        if not policies:
+            return topics
+        judged = topics.transform(_answered(policies, facts))
+        return judged.transform(_with_violations(policies)).select(*topics.columns)
+
+    return transform
+
+
+def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
+    """What each policy says of each topic, in their order, and ends none.
+
+    In: `decide.COLUMNS`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
+    """
+
+    def transform(topics: DataFrame) -> DataFrame:
+        told = F.array(
+            *(
+                F.struct(
+                    F.lit(policy.name).alias("policy"),
+                    F.lit(policy.action.value).alias("action"),
+                    F.lit(policy.mode).alias("mode"),
+                    policy.asked().alias("asked"),
+                    F.col(f"_reason_{number}").alias("reason"),
+                    _unjudgeable(number).alias("unjudgeable"),
+                    F.col(f"_inputs_{number}").alias("inputs"),
+                )
+                for number, policy in enumerate(policies)
+            )
+        )
+        return topics.transform(_answered(policies, facts)).select(*topics.columns, told.alias("verdicts"))
+
+    return transform
+
+
+# -- asking -----------------------------------------------------------------------------------------------------------
+
+
+def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
+    """Adds `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
+
+    def transform(topics: DataFrame) -> DataFrame:
+        action = F.col("decision").isin(*(each.value for each in Action))
+        rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
+        if any(policy.users_own for policy in policies):
+            # It is looked at more than once; nothing before it should be computed again each time.
+            rows = rows.localCheckpoint()
+        numbered = list(enumerate(policies))
+        ours = [(n, policy, rule) for n, policy in numbered if (rule := _row_rule(policy)) and not policy.users_own]
+        answers: dict[str, Column] = {}
+        for number, _, rule in ours:
+            answers |= _answer(number, rule.reason, rule.unjudgeable, None, rule.inputs)
+        rows = rows.withColumns(answers).transform(_closed([(n, policy) for n, policy, _ in ours]))
+        asked = {number for number, _, _ in ours}
+        left = [(n, policy) for n, policy in numbered if n not in asked]
+        # Whatever is about single topics comes first: what it refuses uses nothing up.
+        for number, policy in sorted(left, key=lambda each: _row_rule(each[1]) is None):
+            ask = _ask_users_own if policy.users_own else _ask_set
+            rows = ask(rows, number, policy, facts).transform(_closed([(number, policy)]))
+        return rows
+
+    return transform
+
+
+def _row_rule(policy: Policy) -> RowRule | None:
+    if isinstance(policy.rule, Column):
+        return RowRule(reason=policy.rule)
+    return policy.rule if isinstance(policy.rule, RowRule) else None
+
+
+def _answer(
+    number: int,
+    reason: Column | None,
+    unjudgeable: Column | None = None,
+    needs_freed: Column | None = None,
+    inputs: Column | None = None,
+) -> dict[str, Column]:
+    given = {"reason": reason, "unjudgeable": unjudgeable, "needs_freed": needs_freed, "inputs": inputs}
+    return {
+        f"_{name}_{number}": F.lit(None).cast(_TYPES[name]) if column is None else column
+        for name, column in given.items()
+    }
+
+
+def _ask_set(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
+    rule = policy.rule
+    assert callable(rule)
+    answered = rule(rows, facts)
+    given = (F.col(f"answered.{name}") if name in answered.columns else None for name in ADDED)
+    columns = _answer(number, *given)
+    kept = (name for name in rows.columns if name not in columns)
+    return answered.alias("answered").select(*kept, *(column.alias(name) for name, column in columns.items()))
+
+
+def _closed(policies: Sequence[tuple[int, Policy]]) -> Transform:
+    """Rows that these policies refuse are not open any more: they use nothing up in what is asked next."""
+    refused = reduce(
+        lambda one, other: one | other,
+        (_broken(number, policy).isNotNull() for number, policy in policies if policy.mode == "refuse"),
+        F.lit(False),
+    )
+    return lambda rows: rows.withColumn("open", F.col("open") & ~refused)
+
+
+def _broken(number: int, policy: Policy) -> Column:
+    """The message of a policy's violation, null where there is none."""
+    return F.when(policy.asked(), F.coalesce(F.col(f"_reason_{number}"), _unjudgeable(number)))
+
+
+def _unjudgeable(number: int) -> Column:
+    """What can't be judged for good: nothing more gets known of a delete, nor of a create after validate."""
+    final = F.col("validated") | (F.col("decision") == Action.DELETE.value)
+    return F.when(final, F.col(f"_unjudgeable_{number}"))
+
+
+# -- a user's own policy ----------------------------------------------------------------------------------------------
+
+
+def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
+    """A rule that isn't ours sees a copy; of its answer only what it may add is used, once it was found complete."""
+    noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
+    keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull() & ~F.coalesce(noted, F.lit(False))
+    shown = rows.where(keyed).select(*TOPICS)
+    with _blamed_on(policy):
+        answer = _apply(policy, shown, facts)
+    if not isinstance(answer, DataFrame):
+        raise PolicyError(f"policy {show(policy.name)} returned {type(answer).__name__}, not a DataFrame")
+    _check_columns(policy, answer)
+    names = [name for name in ADDED if name in answer.columns]
+    with _blamed_on(policy):
+        told = answer.select("cluster", "topic", *names).localCheckpoint()
+    _check_rows(policy, shown, told)
+    given = {name: F.col(f"_told.{name}") if name in names else None for name in ADDED}
+    columns = _answer(number, F.col("_told.reason"), *(given[name] for name in ADDED[1:]))
+    same = [F.col(f"_all.{name}") == F.col(f"_told.{name}") for name in ("cluster", "topic")]
+    return (
+        rows.alias("_all")
+        .join(told.alias("_told"), on=same, how="left")
+        .select("_all.*", *(column.alias(name) for name, column in columns.items()))
+    )
+
+
+@contextmanager
+def _blamed_on(policy: Policy) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise PolicyError(f"policy {show(policy.name)} failed: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, PythonException):
+        # Of a function that ran on an executor: what it raised stands below its traceback's indented lines.
+        return show(re.split(r"\n[ \t][^\n]*(?=\n)", str(error))[-1].strip(), _SHOWN_CHARACTERS)
+    if isinstance(error, PySparkException | Py4JError):
+        return show(first_sentence(error), _SHOWN_CHARACTERS)
+    return f"{type(error).__name__}: {show(str(error), _SHOWN_CHARACTERS)}"
+
+
+def _apply(policy: Policy, shown: DataFrame, facts: Facts) -> object:
+    of_rows = _row_rule(policy)
+    if of_rows is not None:
+        parts = {"reason": of_rows.reason, "unjudgeable": of_rows.unjudgeable, "inputs": of_rows.inputs}
+        return shown.withColumns({name: column for name, column in parts.items() if column is not None})
+    assert callable(policy.rule)
+    return policy.rule(shown, facts)
+
+
+def _check_columns(policy: Policy, answer: DataFrame) -> None:
+    missing = [name for name in (*TOPICS, "reason") if name not in answer.columns]
+    unknown = [name for name in answer.columns if name not in (*TOPICS, *ADDED)]
+    problems = [f"has no column {name}" for name in missing]
+    problems += [f"has a column {show(name)}, which nobody knows" for name in unknown]
+    for name in ADDED:
+        if name in answer.columns and answer.schema[name].dataType != _TYPES[name]:
+            is_type = answer.schema[name].dataType.simpleString()
+            problems.append(f"has {name} as {is_type}, not {_TYPES[name].simpleString()}")
+    if problems:
+        raise PolicyError(f"policy {show(policy.name)}: what it returned {'; '.join(problems)}")
+
+
+def _check_rows(policy: Policy, shown: DataFrame, told: DataFrame) -> None:
+    key = ["cluster", "topic"]
+    both = shown.select(*key, F.lit(1).alias("n")).unionByName(told.select(*key, F.lit(-1).alias("n")))
+    wrong = both.groupBy(*key).agg(F.sum("n").alias("n")).where("n != 0").orderBy(*key).limit(3).collect()
+    if wrong:
+        told_of = ", ".join(
+            f"{show(str(row['topic']))} of {show(str(row['cluster']))} ({'dropped' if row['n'] > 0 else 'added'})"
+            for row in wrong
+        )
+        raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {told_of}")
+
+
+# -- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _with_violations(policies: Sequence[Policy]) -> Transform:
+    numbered = list(enumerate(policies))
+    refusing = [(number, policy) for number, policy in numbered if policy.mode == "refuse"]
+
+    def violation(number: int, policy: Policy) -> Column:
+        message = _broken(number, policy)
+        told = message if policy.mode == "refuse" else F.concat(F.lit(WARNING), message)
+        return F.when(message.isNotNull(), F.struct(F.lit(policy.name).alias("policy"), told.alias("message")))
+
+    def error(number: int, policy: Policy) -> Column:
+        only_unjudgeable = F.col(f"_reason_{number}").isNull()
+        name = F.when(only_unjudgeable, F.lit(Refusal.UNJUDGEABLE.value)).otherwise(F.lit(policy.error.value))
+        return F.when(_broken(number, policy).isNotNull(), name)
+
+    nothing = F.lit(None).cast("string")
+    found = F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
+    messages = F.concat_ws("; ", *(_broken(*each) for each in refusing))
+    waits = reduce(
+        lambda one, other: one | other,
+        (each.asked() & F.coalesce(F.col(f"_needs_freed_{number}"), F.lit(False)) for number, each in refusing),
+        F.lit(False),
+    )
+    refused = F.col("_error").isNotNull()
+    return lambda rows: rows.withColumns(
+        {
+            "_found": found,
+            "_error": F.coalesce(nothing, *(error(*each) for each in refusing)),
+            "_messages": messages,
+        }
+    ).withColumns(
+        {
+            "violations": F.when(F.size("_found") > 0, F.col("_found")).otherwise(F.col("violations")),
+            "error": F.when(refused, F.col("_error")).otherwise(F.col("error")),
+            "error_message": F.when(refused, F.col("_messages")).otherwise(F.col("error_message")),
+            "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),
+            "phase": F.when(refused, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+            "waits": F.col("waits") | (waits & ~refused),
+        }
+    )

@@ -1,0 +1,118 @@
+"""Who uses topics, and when they were last written to, as their clusters tell it: what policies ask before a delete.
+
+Only the topics asked about are looked at, each cluster by an executor. A cluster that can't tell is a row that says why
+for each of its topics, never an exception and never silence: silence means that nobody uses a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from topicledger.admin import ClusterAdmin
+from topicledger.asking import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.model import GroupUse, LastRecord
+from topicledger.settings import ClusterSettings, KafkaSettings
+
+CONSUMER_GROUPS = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("group", StringType()),
+        StructField("members", IntegerType()),
+        StructField("committed", BooleanType()),
+        StructField("error", StringType()),
+    ]
+)
+"""What `read_consumer_groups` returns: the fields of GroupUse, or an error."""
+
+LAST_RECORDS = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("end_offset", LongType()),
+        StructField("last_record_at", TimestampType()),
+        StructField("error", StringType()),
+    ]
+)
+"""What `read_last_records` returns: the fields of LastRecord."""
+
+_UNRESOLVED = StructField("unresolved", BooleanType())
+"""Beside an error: this host can't resolve the cluster's secrets; another may."""
+
+_Question: TypeAlias = Callable[[ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord]]
+
+
+def read_consumer_groups(
+    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
+) -> DataFrame:
+    """Which consumer groups use `topics` (cluster, topic), asked once and now: columns of CONSUMER_GROUPS.
+
+    A row per topic and group that uses it, none for a topic that nobody uses. Where a cluster didn't tell, one row for
+    each of its topics with `error`, the rest null. Topics of clusters that are not among `clusters` give no rows.
+    """
+    return _read(spark, clusters, kafka, topics, ClusterAdmin.consumer_groups, CONSUMER_GROUPS)
+
+
+def read_last_records(
+    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
+) -> DataFrame:
+    """How far `topics` (cluster, topic) were written, and when last, asked once and now: columns of LAST_RECORDS.
+
+    One row per topic; `last_record_at` is null where no record is kept. Where a cluster didn't tell, `error` is set and
+    the rest null. Topics of clusters that are not among `clusters` give no rows.
+    """
+    return _read(spark, clusters, kafka, topics, ClusterAdmin.last_records, LAST_RECORDS)
+
+
+def _read(
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    topics: DataFrame,
+    question: _Question,
+    schema: StructType,
+) -> DataFrame:
+    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    answered = StructType([*schema.fields, _UNRESOLVED])
+    answer = partial(_answer, question, answered)
+    told = on_executors(sights, topics.select("cluster", "topic").distinct(), answer, answered)
+    unresolved: dict[str, list[str]] = {}
+    for row in told.where(_UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
+        unresolved.setdefault(row["cluster"], []).append(row["topic"])
+    if unresolved:
+        batches = [batch for name, named in unresolved.items() for batch in answer(sights[name], named)]
+        told = told.where(~F.col("cluster").isin(*unresolved)).unionByName(on_driver(spark, batches, answered))
+    return told.select(*schema.names)
+
+
+def _answer(question: _Question, schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    cluster = sight.cluster.name
+    rows: list[dict[str, object]]
+    try:
+        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+            rows = [asdict(each) for each in question(admin, topics)]
+    except SecretError as error:
+        rows = [{"topic": topic, "error": str(error), _UNRESOLVED.name: True} for topic in topics]
+    except TopicLedgerError as error:
+        rows = [{"topic": topic, "error": str(error)} for topic in topics]
+    for start in range(0, len(rows), BATCH_ROWS):
+        part = rows[start : start + BATCH_ROWS]
+        columns = {name: [row.get(name) for row in part] for name in schema.names}
+        yield record_batch(schema, columns | {"cluster": [cluster] * len(part)}, len(part))

@@ -1,0 +1,290 @@
+"""What is made of answers about groups and records that a real broker doesn't give on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from topicledger.admin import RequestLost, groups, members, offsets
+from topicledger.admin.connection import Connection
+from topicledger.errors import ClusterError
+from topicledger.model import GroupUse
+
+TOPIC = "orders"
+DESCRIBE = 8
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+def connection(answer: Callable[[Any, int | None], Any], metadata: Callable[[Sequence[str]], Any]) -> Any:
+    """A connection to one broker, 1, that waits for nothing for longer than a moment."""
+    made = create_autospec(Connection, instance=True)
+    made.name = "main"
+    made.operation_timeout = 0.5
+    made.supports.return_value = True
+    made.version.return_value = 9
+    made.ask.side_effect = answer
+    made.metadata.side_effect = metadata
+    return made
+
+
+def topic(name: str, *leaders: int, error_code: int = 0, epoch: int = 0) -> Any:
+    partitions = [
+        SimpleNamespace(partition_index=index, leader_id=leader, leader_epoch=epoch)
+        for index, leader in enumerate(leaders)
+    ]
+    return SimpleNamespace(name=name, error_code=error_code, partitions=partitions)
+
+
+def live(*topics: Any) -> Any:
+    return SimpleNamespace(topics=topics, brokers=[SimpleNamespace(node_id=1)])
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+class Coordinator:
+    """Broker 1 keeps one empty group, `g`, that committed on the topic; a test bends its answers."""
+
+    def __init__(self) -> None:
+        self.group = SimpleNamespace(group_id="g", group_type="classic", group_state="Empty")
+        self.probe_codes: Iterator[int] = iter(())
+        self.list_codes: Iterator[int] = iter(())
+        self.offset_codes: Iterator[int] = iter(())
+        self.forgets = False
+        self.leaders: Iterator[Any] = iter(())
+        self.connection = connection(self.answer, self.metadata)
+
+    def metadata(self, topics: Sequence[str]) -> Any:
+        if topics == [TOPIC]:
+            return live(topic(TOPIC, 1))
+        return live(next(self.leaders, topic("__consumer_offsets", 1)))
+
+    def answer(self, request: Any, broker_id: int | None = None) -> Any:
+        kind = type(request).__name__.removesuffix("Request")
+        if kind == "DescribeCluster":
+            return SimpleNamespace(error_code=0, authorized_operations={DESCRIBE})
+        assert broker_id == 1
+        if kind == "DescribeGroups":
+            assert len(request.groups) == 1, "one for the one partition"
+            return SimpleNamespace(groups=[SimpleNamespace(error_code=next(self.probe_codes, 69))])
+        if kind == "ListGroups":
+            return SimpleNamespace(error_code=next(self.list_codes, 0), groups=[self.group])
+        assert kind == "OffsetFetch"
+        partition = SimpleNamespace(committed_offset=3, error_code=0)
+        code = next(self.offset_codes, 0)
+        found = [] if code else [SimpleNamespace(name=TOPIC, partitions=[partition])]
+        answered = SimpleNamespace(group_id="g", error_code=code, topics=found)
+        return SimpleNamespace(groups=[] if self.forgets else [answered])
+
+
+USED = [GroupUse(topic=TOPIC, group="g", members=0, committed=True)]
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_is_not_ready_is_asked_again(coordinator: Coordinator, code: int) -> None:
+    coordinator.list_codes = iter([code])
+    coordinator.offset_codes = iter([code])
+    assert groups.consumer_groups(coordinator.connection, [TOPIC]) == USED
+
+
+@pytest.mark.parametrize("probes", [[16, 0], [69, 14]], ids=["not there yet", "gone meanwhile"])
+def test_groups_that_are_handed_over_during_the_listing_are_listed_again(
+    coordinator: Coordinator, probes: list[int]
+) -> None:
+    """Neither the old coordinator nor the new one lists them at that moment, and neither says so."""
+    coordinator.probe_codes = iter(probes)
+    assert groups.consumer_groups(coordinator.connection, [TOPIC]) == USED
+    lists = [call for call in coordinator.connection.ask.call_args_list if "ListGroups" in type(call.args[0]).__name__]
+    assert len(lists) == 2
+
+
+@pytest.mark.parametrize(
+    ("bend", "why"),
+    [
+        (
+            {"leaders": [topic("__consumer_offsets", 1, -1)] * 100},
+            r"partitions \[1\] of __consumer_offsets have no lead",
+        ),
+        (
+            {"leaders": [topic("__consumer_offsets", 1, 2)] * 100},
+            r"partitions \[1\] of __consumer_offsets have no lead",
+        ),
+        ({"probe_codes": [16] * 100}, "the list of groups of broker 1: NOT_COORDINATOR"),
+        ({"list_codes": [14] * 100}, "the list of groups of broker 1: COORDINATOR_LOAD_IN_PROGRESS"),
+        ({"offset_codes": [16] * 100}, "group g: NOT_COORDINATOR"),
+    ],
+)
+def test_what_stays_in_motion_is_an_error_and_not_the_absence_of_groups(
+    coordinator: Coordinator, bend: dict[str, list[Any]], why: str
+) -> None:
+    for name, values in bend.items():
+        setattr(coordinator, name, iter(values))
+    with pytest.raises(RequestLost, match=rf"cluster main: .*{why}"):
+        groups.consumer_groups(coordinator.connection, [TOPIC])
+
+
+def test_a_group_that_its_coordinator_leaves_out_is_an_error(coordinator: Coordinator) -> None:
+    coordinator.forgets = True
+    with pytest.raises(RequestLost, match="group g: its coordinator gave no answer about it"):
+        groups.consumer_groups(coordinator.connection, [TOPIC])
+
+
+def test_a_group_of_a_type_to_come_is_an_error(coordinator: Coordinator) -> None:
+    coordinator.group.group_type = "quantum"
+    with pytest.raises(ClusterError, match="group g is of a type that this topicledger doesn't know, quantum"):
+        groups.consumer_groups(coordinator.connection, [TOPIC])
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+def subscription(*topics: str) -> bytes:
+    return bytes(
+        ConsumerProtocolSubscription(
+            version=3, topics=list(topics), user_data=None, owned_partitions=[], generation_id=1, rack_id=None
+        ).encode()
+    )
+
+
+def assignment(*topics: str) -> bytes:
+    part = ConsumerProtocolAssignment.TopicPartition
+    partitions = [part(topic=name, partitions=[0]) for name in topics]
+    return bytes(ConsumerProtocolAssignment(version=1, assigned_partitions=partitions, user_data=None).encode())
+
+
+def classic_group(*described: tuple[bytes, bytes], protocol_type: str = "consumer", state: str = "Stable") -> Any:
+    return SimpleNamespace(
+        protocol_type=protocol_type,
+        group_state=state,
+        members=[SimpleNamespace(member_metadata=sub, member_assignment=ass) for sub, ass in described],
+    )
+
+
+def test_members_of_the_classic_protocol_are_counted_by_what_is_assigned_to_them() -> None:
+    """A newer version of the protocol only adds at the end."""
+    newer = b"\x00\x09" + subscription("a", "b")[2:] + b"more"
+    found = members.classic(classic_group((subscription("a", "b"), assignment("a")), (newer, b"")))
+    assert (found.count, dict(found.assigned), dict(found.subscribed)) == (2, {"a": 1}, {"a": 2, "b": 2})
+    assert found.unknown is None
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"\x00", b"\x00\x01\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x02\xff\xff"]
+)
+def test_a_subscription_that_nobody_can_read_is_unknown_and_not_empty(garbage: bytes) -> None:
+    found = members.classic(classic_group((garbage, b"")))
+    assert "not in the consumer protocol's form" in str(found.unknown)
+
+
+def test_a_group_for_something_else_than_reading_uses_nothing() -> None:
+    found = members.classic(classic_group((b"what Kafka Connect says", b""), protocol_type="connect"))
+    assert (found.unknown, found.assigned, found.subscribed) == (None, {}, {})
+
+
+def test_a_streams_member_uses_what_its_tasks_read_and_write() -> None:
+    """KIP-1071"""
+    named = SimpleNamespace
+    part = named(
+        subtopology_id="1",
+        source_topics=["in"],
+        repartition_sink_topics=["out-repartition"],
+        state_changelog_topics=[named(name="store-changelog")],
+        repartition_source_topics=[named(name="in-repartition")],
+    )
+    other = named(**{**vars(part), "subtopology_id": "2", "source_topics": ["elsewhere"]})
+    none = named(active_tasks=[], standby_tasks=[], warmup_tasks=[])
+    busy = named(**{**vars(none), "standby_tasks": [named(subtopology_id="1", partitions=[0])]})
+    group = named(
+        members=[named(assignment=busy, target_assignment=none), named(assignment=none, target_assignment=none)],
+        topology=named(subtopologies=[part, other]),
+    )
+    found = members.streams(group)
+    assert dict(found.assigned) == dict.fromkeys(["in", "out-repartition", "store-changelog", "in-repartition"], 1)
+    assert found.subscribed["elsewhere"] == 2
+    group.topology = None
+    assert "topology" in str(members.streams(group).unknown)
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def records_of(answers: dict[int, Callable[[], tuple[int, int, int]]], *topics: Any) -> list[Any]:
+    """What is told of topics whose every partition answers (error code, offset, timestamp) to ListOffsets."""
+
+    def answer(request: Any, broker_id: int | None = None) -> Any:
+        def told(partition: Any) -> Any:
+            code, offset, at = answers[partition.timestamp]()
+            return SimpleNamespace(
+                partition_index=partition.partition_index, error_code=code, offset=offset, timestamp=at
+            )
+
+        return SimpleNamespace(
+            topics=[
+                SimpleNamespace(name=each.name, partitions=[told(partition) for partition in each.partitions])
+                for each in request.topics
+            ]
+        )
+
+    def metadata(names: Sequence[str]) -> Any:
+        return live(*(each for each in topics if each.name in names))
+
+    return offsets.last_records(connection(answer, metadata), [each.name for each in topics])
+
+
+def always(*values: int) -> Callable[[], Any]:
+    return lambda: values
+
+
+WRITTEN = {LATEST: always(0, 5, -1), EARLIEST: always(0, 0, -1), MAX_TIMESTAMP: always(0, 4, 1_000)}
+
+
+def test_a_topic_without_a_leader_is_an_error_of_its_own() -> None:
+    lost, there = records_of(WRITTEN, topic("lost", 1, -1), topic("there", 1, 1))
+    assert "partitions [1] have no leader" in str(lost.error)
+    assert (there.end_offset, there.error) == (10, None)
+
+
+def test_a_partition_whose_leader_moved_is_asked_again() -> None:
+    codes = iter([6, 0])
+    (found,) = records_of({**WRITTEN, EARLIEST: lambda: (next(codes), 0, -1)}, topic("moved", 1))
+    assert (found.end_offset, found.error) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("newest", "why"),
+    [
+        ((0, 4, 2**60), "is no date"),
+        ((43, -1, -1), "too old to tell the time"),
+        ((56, -1, -1), "KAFKA_STORAGE_ERROR; it was asked for 0.5 s"),
+        ((2, -1, -1), "CORRUPT_MESSAGE"),
+    ],
+)
+def test_a_time_that_is_not_told_is_an_error_and_not_the_absence_of_records(
+    newest: tuple[int, int, int], why: str
+) -> None:
+    (found,) = records_of({**WRITTEN, MAX_TIMESTAMP: always(*newest)}, topic("odd", 1))
+    assert why in str(found.error)
+    assert (found.end_offset, found.last_record_at) == (None, None)
+
+
+def test_the_time_of_a_deleted_record_does_not_count() -> None:
+    (found,) = records_of({**WRITTEN, EARLIEST: always(0, 5, -1)}, topic("dropped", 1))
+    assert (found.end_offset, found.last_record_at, found.error) == (5, None, None)
+
+
+def test_a_topic_that_no_broker_answers_about_is_an_error() -> None:
+    def forgetful(names: Sequence[str]) -> Any:
+        return live()
+
+    (found,) = offsets.last_records(connection(lambda request, broker_id=None: None, forgetful), ["forgotten"])
+    assert "no broker gave an answer about it" in str(found.error)
