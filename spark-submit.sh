@@ -2,7 +2,7 @@
 # spark-submit.sh JOBFILE [OPTION...]: submits a job of this repository and passes its exit code on.
 #
 #   SPARK_MASTER             where to (default local[*]; spark://..., yarn, k8s://...)
-#   TOPICLEDGER_SUBMIT_ARGS  further options for spark-submit, quoted as in a shell
+#   TOPICLEDGER_SUBMIT_ARGS  further options for spark-submit, quoted as in a shell; --py-files adds to the package's
 #   TOPICLEDGER_LOG_DIR      where Spark's own log goes (default build/logs, file spark.log)
 #   PYSPARK_PYTHON           the executors' Python, where the master isn't local (default: this machine's)
 #
@@ -44,9 +44,17 @@ for jar in "$here"/build/jars/delta/delta-*.jar; do
 done
 
 extra=()
+py_files=$here/dist/topicledger.zip
 if [[ -n ${TOPICLEDGER_SUBMIT_ARGS:-} ]]; then
+    option=
     while IFS= read -r -d '' word; do
-        extra+=("$word")
+        # spark-submit takes the last --py-files only, and ours must be among them.
+        case $option$word in
+            --py-files) option=$word ;;
+            --py-files=*) py_files+=,${word#*=} ;;
+            --py-files*) py_files+=,$word option= ;;
+            *) extra+=("$word") ;;
+        esac
     done < <(printf '%s' "$TOPICLEDGER_SUBMIT_ARGS" | xargs printf '%s\0')
 fi
 
@@ -77,7 +85,7 @@ else
 fi
 
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
-    --py-files "$here/dist/topicledger.zip" --jars "${jars#,}" ${extra[@]+"${extra[@]}"})
+    --py-files "$py_files" --jars "${jars#,}" ${extra[@]+"${extra[@]}"})
 if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
     # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
     console=INFO

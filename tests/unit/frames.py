@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, MapType, StringType, StructField, StructType
 
-from topicledger.schemas import MANIFESTS, OBSERVED, VIOLATIONS
+from topicledger.policies import Facts
+from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES, VIOLATIONS
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+"""The time of day that the tests' policies go by."""
 
 _TEXT = MapType(StringType(), StringType())
 _ENDED = [StructField(name, StringType()) for name in ("phase", "outcome", "error", "error_message")]
@@ -31,8 +36,13 @@ DECISIONS = StructType(
         StructField("labels", _TEXT),
         StructField("live", BooleanType()),
         StructField("internal", BooleanType()),
+        *(StructField(name, IntegerType()) for name in ("live_num_partitions", "live_replication_factor")),
+        *(StructField(name, IntegerType()) for name in ("resolved_num_partitions", "resolved_replication_factor")),
+        StructField("resolved_configs", _TEXT),
+        StructField("validated", BooleanType()),
         *_ENDED,
         StructField("violations", VIOLATIONS),
+        StructField("waits", BooleanType()),
     ]
 )
 """What `decide` returns, policies and guards change, and `planned` takes."""
@@ -77,11 +87,47 @@ def observed_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
 
 
 def decision_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
-    """Decisions about cluster main; topics whose decision isn't create are live."""
-    usual = {"cluster": "main", "cluster_id": "kafka-main", "internal": False}
-    return frame(
-        spark, DECISIONS, ({**usual, "live": row.get("decision") not in (None, "create"), **row} for row in rows)
+    """Decisions about cluster main; topics whose decision isn't create live, with one replica of one partition."""
+
+    def complete(row: Mapping[str, Any]) -> dict[str, Any]:
+        usual = {"cluster": "main", "cluster_id": "kafka-main", "internal": False, "validated": False, "waits": False}
+        live = row.get("live", row.get("decision") not in (None, "create"))
+        one = 1 if live else None
+        return {**usual, "live": live, "live_num_partitions": one, "live_replication_factor": one, **row}
+
+    return frame(spark, DECISIONS, map(complete, rows))
+
+
+def policy_facts(
+    spark: SparkSession,
+    *,
+    racks: Mapping[int, str | None] | None = None,
+    usages: Iterable[Mapping[str, Any]] = (),
+    groups: Iterable[Mapping[str, Any]] = (),
+    last_records: Iterable[Mapping[str, Any]] = (),
+) -> Facts:
+    """What policies may look at beside the topics: brokers of cluster main by id and rack, and what is given."""
+    key = "cluster string, topic string"
+    brokers = [{"cluster": "main", "broker_id": broker, "rack": rack} for broker, rack in (racks or {1: None}).items()]
+    asked = {
+        "groups": _ddl(f"{key}, group string, members int, committed boolean, error string"),
+        "last_records": _ddl(f"{key}, end_offset bigint, last_record_at timestamp, error string"),
+    }
+    told = {
+        "groups": frame(spark, asked["groups"], ({"cluster": "main", **each} for each in groups)),
+        "last_records": frame(spark, asked["last_records"], ({"cluster": "main", **each} for each in last_records)),
+    }
+    return Facts(
+        brokers=frame(spark, BROKERS.schema, brokers),
+        usages=frame(spark, USAGES.schema, ({"cluster": "main", **each} for each in usages)),
+        now=NOW,
+        consumer_groups=lambda topics: told["groups"].join(topics, on=["cluster", "topic"], how="left_semi"),
+        last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),
     )
+
+
+def _ddl(text: str) -> StructType:
+    return StructType.fromDDL(text)
 
 
 def dicts(rows: DataFrame) -> list[dict[str, Any]]:

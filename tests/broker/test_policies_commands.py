@@ -1,0 +1,165 @@
+"""`policies list`, `check` and `explain`: rules are tried out without a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.broker.direct import make
+from tests.broker.test_commands import invoke, load
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.policies.building import BUILT_IN, options
+from topicledger.schemas import MANIFESTS, TABLES
+from topicledger.tables import Ledger
+
+README = (commands.REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+POLICIES = """
+[guards]
+max_deletes = 1
+[[policies.create]]
+use = "topic_name_pattern"
+pattern = "^explained[.]"
+[[policies.create]]
+use = "config_range"
+config = "retention.ms"
+max = 86400000
+[[policies.create]]
+use = "labels_required"
+names = ["tier"]
+mode = "warn"
+owners = ["somebody else"]
+[[policies.create]]
+use = "num_partitions"
+max = 1
+mode = "warn"
+[[policies.delete]]
+use = "protected_topics"
+patterns = ["[.]kept$"]
+"""
+
+MANIFEST = """
+cluster: main
+topics:
+  - {topic: explained.new, num_partitions: 2, owner: tests}
+  - {topic: explained.kept, state: absent}
+  - {topic: explained.copies, replication_factor: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    make(kafka, "explained.kept", "explained.stranger")
+    path = commands.settings_file(tmp_path_factory.mktemp("explain"), {"main": kafka.bootstrap_servers}, more=POLICIES)
+    assert load(path, MANIFEST).exit_code == 0
+    # What load_manifests would refuse, another tool may have written.
+    wrong = spark.createDataFrame([("main", "explained wrong", "present", *[None] * 6)], MANIFESTS.schema)
+    wrong.write.format("delta").mode("append").save(str(path.with_name("ledger") / MANIFESTS.name))
+    return path
+
+
+def explain(config: Path, topic: str) -> dict[str, Any]:
+    asked = ("policies", "explain", "--config", config, "--cluster", "main", "--topic", topic, "--format", "json")
+    result = invoke(*asked)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_list_names_every_built_in_policy_with_its_settings() -> None:
+    told = json.loads(invoke("policies", "list", "--format", "json").stdout)["policies"]
+    settings = {(each["judges"], each["policy"]): each["settings"] for each in told}
+    assert settings["create", "num_partitions"] == ["min: an integer = 1", "max: an integer = None"]
+    assert settings["delete", "protected_topics"] == ["patterns: a list, each a string"]
+    assert {(action.value, name) for action, named in BUILT_IN.items() for name in named} < set(settings)
+    assert all(each["what"] for each in told)
+    table = invoke("policies", "list").stdout
+    assert "partition_budget" in table
+
+
+def test_the_readme_names_every_built_in_policy_with_its_settings() -> None:
+    rows = [line for line in README.splitlines() if line.startswith("| `")]
+    for named in BUILT_IN.values():
+        for name, factory in named.items():
+            # owner_required is in both tables; the second refers to the first.
+            line = next(line for line in rows if f"`{name}`" in line.split("|")[1])
+            assert all(f"`{option.name}`" in line for option in options(factory)), name
+
+
+def test_check_looks_at_the_settings_only(config: Path, tmp_path: Path) -> None:
+    checked = invoke("policies", "check", "--config", config)
+    assert checked.exit_code == 0
+    assert "protected_topics" in checked.stdout
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(config.read_text().replace('"num_partitions"\nmax = 1', '"num_partition"\nmax = "1"'))
+    refused = invoke("policies", "check", "--config", wrong)
+    assert refused.exit_code == 2
+    assert "there is no create policy `num_partition`; did you mean `num_partitions`?" in refused.stderr
+    assert str(wrong) in refused.stderr
+
+
+def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: Path) -> None:
+    """C5: what is left to the broker is asked by validateOnly."""
+    told = explain(config, "explained.new")
+    assert (told["decision"], told["notes"]) == ("create", [])
+    verdicts = {each["policy"]: each for each in told["verdicts"]}
+    assert {name: each["verdict"] for name, each in verdicts.items()} == {
+        "name_collision": "fine",
+        "topic_name_pattern": "fine",
+        "config_range": "broken",
+        "labels_required": "not asked",
+        "num_partitions": "broken",
+    }
+    assert verdicts["config_range"]["inputs"] == "retention.ms 604800000"
+    assert verdicts["config_range"]["settings"] == {"config": "retention.ms", "max": 86400000}
+    assert verdicts["num_partitions"]["message"] == "warning: num_partitions is 2; allowed is 1 to 1"
+
+
+def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) -> None:
+    kept = explain(config, "explained.kept")
+    assert [(each["policy"], each["verdict"]) for each in kept["verdicts"]] == [
+        ("internal_topic", "fine"),
+        ("protected_topics", "broken"),
+    ]
+    assert "unmanaged: there is no create or delete to judge" in explain(config, "explained.stranger")["notes"]
+    (note,) = explain(config, "explained wrong")["notes"]
+    assert note.startswith("manifest refused: INVALID_TOPIC")
+    (note,) = explain(config, "explained.copies")["notes"]
+    assert "INVALID_REPLICATION_FACTOR" in note
+
+
+def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config: Path, spark: SparkSession) -> None:
+    common = ("policies", "explain", "--config", config, "--topic", "explained.new")
+    assert "needs one --cluster" in invoke(*common).stderr
+    nobody = invoke(*common[:-1], "explained.nobody", "--cluster", "main")
+    assert nobody.exit_code == 2
+    assert "no topic explained.nobody" in nobody.stderr
+    table = invoke(*common, "--cluster", "main")
+    assert "config_range" in table.stdout
+    ledger = Ledger(spark, str(config.parent / "ledger"))
+    made = {name for name in TABLES if Path(ledger.location(TABLES[name])).exists()}
+    assert made == {"manifests", "usages"}
+
+
+def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
+    """P4: the README's walk-through, through Spark."""
+    own = config.with_name("own.toml")
+    use = '[[policies.create]]\nuse = "house_rules:new_topics_per_owner"\nmax = 0\n'
+    own.write_text(config.read_text() + use)
+    asked = ("--config", str(own), "--cluster", "main", "--topic", "explained.new", "--format", "json")
+    done = commands.run(
+        [str(commands.SUBMIT), "jobs/policies.py", "explain", *asked],
+        TOPICLEDGER_SUBMIT_ARGS="--py-files examples/policies/house_rules.py",
+    )
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)["verdicts"][-1]
+    assert (verdict["policy"], verdict["verdict"]) == ("house_rules:new_topics_per_owner", "broken")
+    missing = commands.run([str(commands.SUBMIT), "jobs/policies.py", "check", "--config", str(own)])
+    assert missing.returncode == 2
+    assert "can't be imported" in missing.stderr
+    assert "--py-files" in missing.stderr
