@@ -64,7 +64,7 @@ def plan(run: Run, context: Context) -> None:
         _validate(run, context)
     if run.state is RunState.PLANNING:
         if run.settings.policies.create and not run.none_planned:
-            judge_again(run, Phase.POLICY)
+            judge_again(run, Phase.POLICY, Action.CREATE)
         run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
 
 
@@ -307,7 +307,7 @@ def _judge_afresh(run: Run, context: Context) -> None:
             run.unjudged.add(name)
             if look.error not in run.problems:
                 run.problems.append(look.error)
-    judge_again(run, Phase.APPLY)
+    judge_again(run, Phase.APPLY, *Action)
 
 
 def _apply(run: Run, context: Context) -> None:
@@ -317,7 +317,7 @@ def _apply(run: Run, context: Context) -> None:
         _send(run, context, rows)
         return
     _send(run, context, rows.join(waiting, on=["cluster", "topic"], how="left_anti"))
-    judge_again(run, Phase.APPLY)
+    judge_again(run, Phase.APPLY, Action.CREATE)
     rows = _passed(run).join(waiting, on=["cluster", "topic"], how="left_semi")
     if run.waiting is not None:
         # Deletes whose outcome isn't known yet: their room isn't either.

@@ -27,29 +27,33 @@ def records() -> Column:
 def batched(most: int) -> Transform:
     """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
-    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `phase`; rows that ended get none.
-    Topics go by name. One above half of `most` goes alone; the others share batches that start every `most`/2 records:
-    the last topic of a batch may overlap its end, by at most `most`/2.
+    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `phase`, `waits`; rows that ended get
+    none. Topics go by name, those that wait for the room that deletes make after all others. One above half of `most`
+    goes alone; the others share batches that start every `most`/2 records: the last topic of a batch may overlap its
+    end, by at most `most`/2.
     """
     half = max(1, most // 2)
 
     def transform(rows: DataFrame) -> DataFrame:
-        in_order = Window.partitionBy("cluster", "action", F.col("_open")).orderBy("topic")
+        alike = Window.partitionBy("cluster", "action", "_open")
+        together = Window.partitionBy("cluster", "action", "_open", "waits")
+        in_order = together.orderBy("topic")
         so_far = in_order.rowsBetween(Window.unboundedPreceding, -1)
         alone = F.col("_records") > half
         light = F.when(alone, F.lit(0)).otherwise(F.col("_records"))
         heavy = F.when(alone, F.lit(1)).otherwise(F.lit(0))
         shared = F.floor(F.coalesce(F.sum("_light").over(so_far), F.lit(0)) / half)
         of_light = F.when(F.col("_heavy") == 0, F.col("_shared"))
-        last_shared = F.coalesce(
-            F.max(of_light).over(Window.partitionBy("cluster", "action", F.col("_open"))), F.lit(-1)
-        )
+        last_shared = F.coalesce(F.max(of_light).over(together), F.lit(-1))
         own = last_shared + F.coalesce(F.sum("_heavy").over(so_far), F.lit(0)) + 1
+        # The first batch number of those that wait.
+        others = F.coalesce(F.max(F.when(~F.col("waits"), F.col("batch"))).over(alike) + 1, F.lit(0))
         return (
             rows.withColumns({"_records": records(), "_open": F.col("phase").isNull() & F.col("action").isNotNull()})
             .withColumns({"_light": light, "_heavy": heavy})
             .withColumn("_shared", shared)
             .withColumn("batch", F.when(F.col("_open"), F.when(alone, own).otherwise(F.col("_shared")).cast("int")))
+            .withColumn("batch", F.when(F.col("waits"), F.col("batch") + others).otherwise(F.col("batch")))
             .drop("_records", "_open", "_light", "_heavy", "_shared")
         )
 

@@ -39,15 +39,16 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
     )
 
 
-def judge_again(run: Run, phase: Phase) -> None:
-    """Judge the open actions again; what is refused gets its last row in `audit`, in `phase`.
+def judge_again(run: Run, phase: Phase, *actions: Action) -> None:
+    """Judge open actions of these kinds again; what is refused gets its last row in `audit`, in `phase`.
 
     A create that waited in vain for room is failed, BUDGET_NOT_FREED. New warnings get a row in phase policy, ok.
     `run.waiting` becomes what still needs room that an open delete has yet to make.
     """
     seen = facts(run.ledger, run.settings, run.clusters, run.ledger.read(BROKERS))
     rows = standing(run)
-    for action in (Action.DELETE, Action.CREATE):
+    # Deletes first: only those that will be sent make room.
+    for action in sorted(actions, reverse=True):
         rows = rows.transform(policies.judge([each for each in run.policies if each.action is action], seen))
     judged = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())

@@ -8,7 +8,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from tests.unit.frames import DECISIONS, by_topic, frame, judged_rows, observed_rows
+from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
 from topicledger.decide import COLUMNS, Look, decide
 
 LOOKS = {
@@ -125,19 +125,29 @@ def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: Spar
     declared = judged_rows(spark, {"topic": "a", "num_partitions": 2, "owner": "team"}, {"topic": "b"})
     observed = observed_rows(spark, {"topic": "b", "topic_id": "id"}, {"topic": "c", "topic_id": "id.c"})
     decisions = declared.transform(decide(observed, LOOKS))
-    main = {"cluster": "main", "cluster_id": "kafka-main", "internal": False}
-    expected = frame(
+    expected = decision_rows(
         spark,
-        DECISIONS,
-        [
-            {**main, "topic": "a", "decision": "create", "num_partitions": 2, "owner": "team", "live": False},
-            {**main, "topic": "b", "decision": "unchanged", "topic_id": "id", "live": True},
-            {**main, "topic": "c", "decision": "unmanaged", "topic_id": "id.c", "live": True},
-        ],
+        {"topic": "a", "decision": "create", "num_partitions": 2, "owner": "team"},
+        {"topic": "b", "decision": "unchanged", "topic_id": "id"},
+        {"topic": "c", "decision": "unmanaged", "topic_id": "id.c"},
     )
     assert decisions.columns == list(COLUMNS)
-    maps = ("assignments", "configs", "labels")
+    maps = ("assignments", "configs", "labels", "resolved_configs")
     assert_df_equality(decisions.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_a_topic_that_two_identical_rows_declare_lives_once(spark: SparkSession) -> None:
+    """C2: the row that notes the copy stands beside the one that counts."""
+    noted = {
+        "error": "DUPLICATE_MANIFEST",
+        "error_message": "2 identical rows",
+        "phase": "manifest",
+        "outcome": "skipped",
+    }
+    declared = judged_rows(spark, {"topic": "a"}, {"topic": "a", **noted})
+    decisions = dicts(declared.transform(decide(observed_rows(spark, {"topic": "a", "num_partitions": 4}), LOOKS)))
+    lives = [(row["phase"], row["live"], row["live_num_partitions"]) for row in decisions]
+    assert sorted(lives, key=str) == [("manifest", False, None), (None, True, 4)]
 
 
 def test_clusters_that_were_all_out_of_reach_need_no_observed_topics(spark: SparkSession) -> None:

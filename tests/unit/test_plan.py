@@ -45,7 +45,7 @@ SIZED = StructType(
     [
         *(StructField(name, StringType()) for name in ("cluster", "action", "topic", "phase")),
         StructField("num_partitions", IntegerType()),
-        *(DECISIONS[name] for name in ("assignments", "configs")),
+        *(DECISIONS[name] for name in ("assignments", "configs", "waits")),
     ]
 )
 
@@ -65,6 +65,7 @@ def _random_cases(most: int) -> list[dict[str, Any]]:
                     "phase": "policy" if random_.random() < 0.1 else None,
                     "num_partitions": random_.choice([None, random_.randint(1, heaviest)]),
                     "configs": {str(key): "" for key in range(random_.choice([0, 0, 1, 3]))},
+                    "waits": False,
                 }
             )
     return rows
@@ -98,9 +99,25 @@ def test_topics_that_are_all_too_heavy_to_share_are_numbered_from_zero(spark: Sp
     rows = frame(
         spark,
         SIZED,
-        ({"cluster": "main", "action": "create", "topic": topic, "num_partitions": 9} for topic in "abc"),
+        (
+            {"cluster": "main", "action": "create", "topic": topic, "num_partitions": 9, "waits": False}
+            for topic in "abc"
+        ),
     )
     assert {row["topic"]: row["batch"] for row in dicts(rows.transform(batched(10)))} == {"a": 0, "b": 1, "c": 2}
+
+
+def test_creates_that_wait_for_room_come_in_batches_of_their_own_after_all_others(spark: SparkSession) -> None:
+    rows = [
+        {"cluster": cluster, "action": "create", "topic": topic, "num_partitions": count, "waits": topic in waiting}
+        for cluster, waiting in (("some", "abe"), ("all", "abcde"), ("none", ""))
+        for topic, count in {"a": 1, "b": 9, "c": 1, "d": 9, "e": 1}.items()
+    ]
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in dicts(frame(spark, SIZED, rows).transform(batched(10))):
+        found[row["cluster"]][row["topic"]] = row["batch"]
+    assert found["some"] == {"c": 0, "d": 1, "a": 2, "e": 2, "b": 3}
+    assert found["all"] == found["none"] == {"a": 0, "c": 0, "e": 0, "b": 1, "d": 2}
 
 
 def test_no_number_of_partitions_breaks_the_plan_for_the_others(spark: SparkSession) -> None:
@@ -108,7 +125,7 @@ def test_no_number_of_partitions_breaks_the_plan_for_the_others(spark: SparkSess
         spark,
         SIZED,
         (
-            {"cluster": "main", "action": "create", "topic": topic, "num_partitions": count}
+            {"cluster": "main", "action": "create", "topic": topic, "num_partitions": count, "waits": False}
             for topic, count in {"a": 1, "b": MOST_PARTITIONS, "c": MOST_PARTITIONS, "d": 1}.items()
         ),
     )

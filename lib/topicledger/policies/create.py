@@ -368,7 +368,7 @@ def partitions_per_owner(*, max: int) -> SetRule:
         need=partitions(),
         used=F.col("live_num_partitions"),
         limit=F.when(F.col("owner").isNotNull(), F.lit(max)),
-        unknown=not_told("num_partitions", partitions()),
+        unknown=F.when(F.col("owner").isNotNull(), not_told("num_partitions", partitions())),
     )
 
 
