@@ -3,11 +3,12 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo broker test test-unit check format package lock clean distclean
+.PHONY: help setup demo broker test test-unit bench check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/delta/.complete
 BROKERS ?= 1
+SIZE ?= full
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,10 +35,13 @@ test: setup  ## run every test (real brokers, a few minutes)
 test-unit: setup  ## run the tests that need no broker
 	.venv/bin/python -m pytest tests/unit
 
+bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
+	@.venv/bin/python -m benchmarks --size $(SIZE)
+
 check: setup  ## lint, formatting, types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy --strict lib/topicledger $(wildcard jobs/*.py) scripts
+	.venv/bin/mypy --strict lib/topicledger $(wildcard jobs/*.py) scripts benchmarks
 
 format: setup  ## format, and fix what the linter can
 	.venv/bin/ruff check --fix .
@@ -50,8 +54,8 @@ lock:  ## write requirements.lock anew from pyproject.toml
 	@scripts/lock.sh
 
 clean:  ## remove what was built and the demo's data; keep .venv and the jars
-	rm -rf dist data/demo build/demo build/logs build/fetching-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find lib schemas jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf dist data/demo build/demo build/logs build/bench build/fetching-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find lib schemas jobs tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## also remove .venv and everything downloaded
 	rm -rf .venv build

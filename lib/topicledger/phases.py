@@ -130,11 +130,7 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         accepted = judged.where(F.col("phase").isNull())
         seen = _look(run, clusters, accepted)
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = (
-        judged.transform(decide(seen.topics, seen.looks))
-        .transform(deletes_judged(run.policies, known, settings))
-        .transform(policies.judge([rule for rule in run.policies if rule.action is Action.CREATE], known))
-    )
+    decisions = judged.transform(decided(seen, run.policies, known, settings))
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
     counted = [
@@ -165,6 +161,19 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
             log.warning("%s", error)
             if name in concerned_names:
                 run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
+
+
+def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: `decide.COLUMNS`."""
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return (
+            judged.transform(decide(seen.topics, seen.looks))
+            .transform(deletes_judged(rules, known, settings))
+            .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
+        )
+
+    return transform
 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.unit.frames import by_topic, decision_rows
+from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import guards, policies
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
@@ -41,10 +41,11 @@ def _stopped(rows: DataFrame) -> dict[tuple[str, str], dict[str, Any]]:
     ("most", "clusters"), [(0, {"main", "other"}), (1, {"main", "other"}), (2, {"other"}), (3, set())]
 )
 def test_all_deletes_of_a_cluster_are_stopped_where_there_are_too_many(
-    decisions: DataFrame, most: int, clusters: set[str]
+    spark: SparkSession, decisions: DataFrame, most: int, clusters: set[str]
 ) -> None:
     """The delete that a policy refused doesn't count (D9)."""
-    judged = decisions.transform(policies.judge(policies.always())).transform(guards.max_deletes(most))
+    judge = policies.judge(policies.always(), policy_facts(spark))
+    judged = decisions.transform(judge).transform(guards.max_deletes(most))
     stopped = _stopped(judged)
     expected = {("main", "a"), ("main", "b"), ("other", "a"), ("other", "b"), ("other", "c")}
     assert set(stopped) == {key for key in expected if key[0] in clusters}

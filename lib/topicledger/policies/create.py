@@ -222,10 +222,10 @@ def owner_required(*, values: Sequence[str] = ()) -> RowRule:
 def labels_required(*, names: Sequence[str], values: Sequence[str] = ()) -> RowRule:
     """The topic has each of these labels, with one of `values` where given."""
     _some(names)
-    wrong = F.array_compact(F.array(*(_wrong_label(name, values) for name in names)))
+    wrong = F.concat_ws(", ", *(_wrong_label(name, values) for name in names))
     allowed = f"; allowed is {', '.join(sorted(values))}" if values else ""
     return RowRule(
-        reason=F.when(F.size(wrong) > 0, text("label ", F.array_join(wrong, ", "), allowed)),
+        reason=F.when(wrong != "", text("label ", wrong, allowed)),
         inputs=text(*(part for name in names for part in (f"{name} ", F.col("labels")[name], " "))),
     )
 

@@ -31,18 +31,14 @@ def protected_topics(*, patterns: Sequence[str]) -> RowRule:
     """Topics whose name has a match of one of `patterns` (RE2; anywhere unless anchored) are never deleted."""
     if not patterns:
         raise ValueError("give at least one pattern")
-    protecting = F.array_compact(F.array(*(_protecting(pattern) for pattern in patterns)))
+    protecting = [F.when(re2.matches("topic", pattern), F.lit(pattern)) for pattern in patterns]
     return RowRule(
         reason=F.when(
-            F.size(protecting) > 0,
-            text("is protected by ", F.array_join(protecting, ", "), "; remove it from the manifests, or the pattern"),
+            F.coalesce(*protecting).isNotNull(),
+            text("is protected by ", F.concat_ws(", ", *protecting), "; remove it from the manifests, or the pattern"),
         ),
         inputs=text("topic ", F.col("topic")),
     )
-
-
-def _protecting(pattern: str) -> Column:
-    return F.when(re2.matches("topic", pattern), F.lit(pattern))
 
 
 def in_use() -> SetRule:

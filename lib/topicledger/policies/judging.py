@@ -243,20 +243,26 @@ def _check_rows(policy: Policy, shown: DataFrame, told: DataFrame) -> None:
 def _with_violations(policies: Sequence[Policy]) -> Transform:
     numbered = list(enumerate(policies))
     refusing = [(number, policy) for number, policy in numbered if policy.mode == "refuse"]
+    # Made once: each Column is dozens of calls into the JVM.
+    broken = [_broken(number, policy) for number, policy in numbered]
 
     def violation(number: int, policy: Policy) -> Column:
-        message = _broken(number, policy)
+        message = broken[number]
         told = message if policy.mode == "refuse" else F.concat(F.lit(WARNING), message)
         return F.when(message.isNotNull(), F.struct(F.lit(policy.name).alias("policy"), told.alias("message")))
 
     def error(number: int, policy: Policy) -> Column:
         only_unjudgeable = F.col(f"_reason_{number}").isNull()
         name = F.when(only_unjudgeable, F.lit(Refusal.UNJUDGEABLE.value)).otherwise(F.lit(policy.error.value))
-        return F.when(_broken(number, policy).isNotNull(), name)
+        return F.when(broken[number].isNotNull(), name)
 
     nothing = F.lit(None).cast("string")
-    found = F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
-    messages = F.concat_ws("; ", *(_broken(*each) for each in refusing))
+    any_broken = F.coalesce(*broken).isNotNull()
+    # Spark compiles no `filter` but interprets it: slow, so it is left to the few rows that need it.
+    found = F.when(
+        any_broken, F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
+    )
+    messages = F.concat_ws("; ", *(broken[number] for number, _ in refusing))
     waits = reduce(
         lambda one, other: one | other,
         (each.asked() & F.coalesce(F.col(f"_needs_freed_{number}"), F.lit(False)) for number, each in refusing),
@@ -271,7 +277,7 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
         }
     ).withColumns(
         {
-            "violations": F.when(F.size("_found") > 0, F.col("_found")).otherwise(F.col("violations")),
+            "violations": F.coalesce("_found", "violations"),
             "error": F.when(refused, F.col("_error")).otherwise(F.col("error")),
             "error_message": F.when(refused, F.col("_messages")).otherwise(F.col("error_message")),
             "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),

@@ -1,0 +1,107 @@
+"""python -m benchmarks [--size full|small] [NAME...]: run benchmarks, each in a process of its own, and report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure, policies, report
+from benchmarks.report import Result, Size
+
+BUILD = Path(__file__).resolve().parent.parent / "build" / "bench"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One benchmark of the suite."""
+
+    run: Callable[[Size, Path], Result]
+    """Measures in this process; the folder is empty, its own, and goes afterwards."""
+    driver_memory: str
+    """spark.driver.memory of its process."""
+
+
+JAVA: Mapping[Size, str] = {
+    Size.FULL: "",
+    # A short run is over before compiling well would pay.
+    Size.SMALL: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+SUITE: Mapping[str, Benchmark] = {
+    "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
+}
+
+
+def main() -> int:
+    """Run what the arguments name; 1 where one of them failed."""
+    arguments = _arguments()
+    if arguments.within is not None:
+        (name,) = arguments.names
+        result = SUITE[name].run(arguments.size, arguments.within)
+        (arguments.within / "result.json").write_text(json.dumps(report.as_json(result)), encoding="utf-8")
+        return 0
+    told: dict[str, Any] = {
+        "size": arguments.size.value,
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": measure.machine(),
+        "versions": measure.versions(),
+        "benchmarks": {},
+    }
+    failed = []
+    for name in arguments.names or SUITE:
+        print(f"-- {name}, size {arguments.size}", flush=True)
+        try:
+            told["benchmarks"][name] = _in_own_process(name, arguments.size)
+        except subprocess.CalledProcessError as error:
+            failed.append(name)
+            print(f"benchmark {name} failed with exit code {error.returncode}", file=sys.stderr)
+    _, to_read = report.write(told, arguments.out)
+    print(to_read.read_text(encoding="utf-8"))
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write a report.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all where none is given: {', '.join(SUITE)}")
+    parser.add_argument("--size", type=Size, choices=list(Size), default=Size.FULL)
+    parser.add_argument("--out", type=Path, default=BUILD, help="folder for the report (build/bench)")
+    parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in SUITE]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(SUITE)}")
+    return arguments
+
+
+def _in_own_process(name: str, size: Size) -> dict[str, Any]:
+    """Measure in a fresh process, and its memory from outside."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    driver_memory = SUITE[name].driver_memory
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix=f"{name}-") as folder:
+        command = [sys.executable, "-m", "benchmarks", name, "--size", size.value, "--within", folder]
+        options = ["--driver-memory", driver_memory, "--driver-java-options", JAVA[size], "pyspark-shell"]
+        environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": shlex.join(options)}
+        with subprocess.Popen(command, env=environment) as process, measure.MemoryWatch(process.pid) as memory:
+            code = process.wait()
+        if code != 0:
+            raise subprocess.CalledProcessError(code, command)
+        result: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text(encoding="utf-8"))
+    result["memory"] = asdict(
+        report.Memory(java_heap=driver_memory, processes=memory.processes, peak_bytes=memory.peak_bytes)
+    )
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

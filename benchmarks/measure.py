@@ -1,0 +1,186 @@
+"""Measuring on Linux: time in turns, what others took of the machine meanwhile, memory of a tree of processes.
+
+All of it comes from /proc; a process counts as ours where one of its ancestors is the one asked about.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.report import Process, Sample, Series
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_EVERY = 0.5
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is measured."""
+
+    name: str
+    what: str
+    """In a few words, for the report."""
+    do: Callable[[], Mapping[str, int]]
+    """Does it once; returns counts that show that it was done."""
+
+
+def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Series]:
+    """Do each work in turn, over and over, so that whatever changes on the machine meanwhile is everyone's.
+
+    The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure.
+    """
+    measured: dict[str, list[Sample]] = {work.name: [] for work in works}
+    counts: dict[str, Mapping[str, int]] = {}
+    for number in range(1 - warm_ups, samples + 1):
+        for work in works:
+            with _timed() as taken:
+                counts[work.name] = work.do()
+            sample = taken[0]
+            told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
+            print(f"{told}{'' if number > 0 else ' (warm-up)'}", flush=True)
+            if number > 0:
+                measured[work.name].append(sample)
+    return [
+        Series(name=work.name, what=work.what, samples=measured[work.name], counts=counts[work.name]) for work in works
+    ]
+
+
+@contextmanager
+def _timed() -> Iterator[list[Sample]]:
+    """The sample of the block is in the list once the block has ended."""
+    taken: list[Sample] = []
+    start, busy, ours = time.monotonic(), _busy_seconds(), _cpu_seconds(os.getpid())
+    yield taken
+    seconds = time.monotonic() - start
+    others = (_busy_seconds() - busy) - (_cpu_seconds(os.getpid()) - ours)
+    taken.append(Sample(seconds=round(seconds, 3), others=round(max(0.0, others / seconds), 2)))
+
+
+def _busy_seconds() -> float:
+    """What all cores together worked since the machine's start, also for other machines on the same hardware."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, _read(_PROC / "stat").split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / _TICKS
+
+
+def _cpu_seconds(root: int) -> float:
+    """What a process and its descendants worked, those that ended included."""
+    return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(root)) / _TICKS
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def family(root: int) -> list[int]:
+    """A process and its descendants, as far as they are still there."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name)))[1] != "0":
+            children.setdefault(int(stat[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat from the state on: index 1 is the parent, 11 to 14 are CPU times; zeros where it has ended."""
+    text = _read(_PROC / str(pid) / "stat")
+    return text.rpartition(")")[2].split() if text else ["0"] * 15
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        # It has ended since it was listed.
+        return ""
+
+
+class MemoryWatch:
+    """Within it, twice a second, a thread notes the memory of a process and its descendants: Java's and Python's."""
+
+    def __init__(self, root: int) -> None:
+        self.peak_bytes = 0
+        """The most that they had together at one time."""
+        self._root = root
+        self._peaks: dict[int, Process] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> MemoryWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def processes(self) -> list[Process]:
+        """Each process that was seen, the largest first."""
+        return sorted(self._peaks.values(), key=lambda each: -each.peak_bytes)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_EVERY):
+            together = 0
+            for pid in family(self._root):
+                memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
+                told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
+                kind = told.get("Name", "").strip().rstrip("0123456789.")
+                if "Pss" not in told or kind not in ("java", "python"):
+                    continue
+                together += _bytes(told["Pss"])
+                self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))
+            self.peak_bytes = max(self.peak_bytes, together)
+
+
+def _bytes(kilobytes: str) -> int:
+    return int(kilobytes.split()[0]) * 1024
+
+
+# -- where it is measured ---------------------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, object]:
+    """What bears on the numbers of the machine."""
+    model = [line.partition(":")[2].strip() for line in _read(_PROC / "cpuinfo").splitlines() if "model name" in line]
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": model[0] if model else platform.machine(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.release()}",
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def versions() -> dict[str, str]:
+    """What was measured, and what it ran on."""
+    packages = {"topicledger": "topicledger", "Spark": "pyspark", "Delta": "delta-spark", "Arrow": "pyarrow"}
+    return {
+        **{name: version(package) for name, package in packages.items()},
+        "Python": platform.python_version(),
+        "Java": _java(),
+    }
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    return told.split('"')[1]

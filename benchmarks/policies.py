@@ -1,0 +1,204 @@
+"""What policies cost: the plan of a whole estate with ten of them, and with none but those that always hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from string import Template
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import Observation as Metrics
+from pyspark.sql import functions as F
+
+from benchmarks import data
+from benchmarks.measure import Work, in_turns
+from benchmarks.report import Ratio, Result, Size
+from topicledger import manifests
+from topicledger.decide import Look
+from topicledger.model import Action, Decision
+from topicledger.observe import Observation
+from topicledger.phases import decided
+from topicledger.plan import planned
+from topicledger.policies import Facts, Policy, from_settings
+from topicledger.policies.contract import text
+from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
+from topicledger.session import get_session
+from topicledger.settings import Settings, load_settings
+from topicledger.tables import Ledger
+
+DRIVER_MEMORY = "4g"
+REACH = 3.0
+
+_ESTATES = {
+    Size.FULL: data.Estate(manifests=1_000_000, live=200_000),
+    Size.SMALL: data.Estate(manifests=2_000, live=400),
+}
+_SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
+_WARM_UPS = {Size.FULL: 1, Size.SMALL: 0}
+_SESSION: Mapping[Size, Mapping[str, str]] = {
+    Size.FULL: {},
+    # For a few rows, compiling queries takes longer than running them.
+    Size.SMALL: {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "1",
+    },
+}
+
+_TEN = r"""
+[[policies.create]]
+use = "topic_name_pattern"
+pattern = '^[a-z]+(\.[a-z0-9-]+){2,3}$$'
+[[policies.create]]
+use = "config_range"
+config = "retention.ms"
+min = 3600000
+max = 2592000000
+mode = "warn"
+[[policies.create]]
+use = "labels_required"
+names = ["tier", "domain"]
+values = ["gold", "silver", "bronze", "payments", "orders", "shipping", "catalogue", "identity", "pricing", "search",
+    "billing"]
+[[policies.create]]
+use = "min_insync_replicas"
+spare = 1
+[[policies.create]]
+use = "partition_budget"
+max = $partitions
+[[policies.create]]
+use = "replicas_per_broker"
+max = $partitions
+[[policies.create]]
+use = "topics_per_owner"
+max = $topics
+[[policies.delete]]
+use = "protected_topics"
+patterns = ['^identity\.(team-00[0-9])\.']
+[[policies.delete]]
+use = "in_use"
+[[policies.delete]]
+use = "deletes_fraction"
+max = 0.2
+"""
+_USERS_OWN = """
+[[policies.create]]
+use = "benchmarks.policies:creates_per_domain"
+max = $creates
+"""
+
+
+def creates_per_domain(*, max: int) -> Callable[[DataFrame, Facts], DataFrame]:
+    """A policy as a user may write one: a run creates at most `max` topics of a domain on a cluster."""
+    create = (F.col("decision") == Action.CREATE.value) & F.col("open")
+    domain = F.coalesce(F.col("labels")["domain"], F.lit("none"))
+    before = Window.partitionBy("cluster", domain).orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
+    count = F.coalesce(F.count_if(create).over(before), F.lit(0))
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        message = text("one run may create ", max, " topics of domain ", domain, "; ", count, " come before it by name")
+        return topics.withColumn("reason", F.when(count >= max, message))
+
+    return rule
+
+
+def run(size: Size, folder: Path) -> Result:
+    """Plan an estate in turns: without configured policies, with ten, and with one of a user's own."""
+    estate = _ESTATES[size]
+    spark = get_session("bench")
+    spark.sparkContext.setLogLevel("ERROR")
+    for name, value in _SESSION[size].items():
+        spark.conf.set(name, value)
+    ledger = Ledger(spark, str(folder / "ledger"))
+    data.write(spark, ledger, estate)
+    ledger.ensure(PLANS)
+    # As observe leaves them: in Spark's own storage, so that clusters are asked once.
+    seen = Observation(
+        topics=ledger.read(OBSERVED).localCheckpoint(),
+        brokers=ledger.read(BROKERS).localCheckpoint(),
+        looks={name: Look(cluster_id=f"id of {name}") for name in data.CLUSTERS},
+    )
+    # The largest cluster comes to its limits, the others don't.
+    per_cluster = estate.manifests // len(data.CLUSTERS)
+    limits = {
+        "partitions": 32 * per_cluster,
+        "topics": max(1, 5 * per_cluster // data.OWNERS),
+        "creates": max(1, per_cluster // 3),
+    }
+    numbers = count()
+
+    def work(name: str, what: str, rules: str) -> Work:
+        settings = _settings(folder, name, ledger, estate, rules)
+        made = from_settings(settings)
+        return Work(name=name, what=what, do=lambda: plan(ledger, settings, made, seen, f"{name} {next(numbers)}"))
+
+    works = [
+        work("without", "only what always holds: internal topics, name collisions", ""),
+        work("ten", "and ten configured policies, seven for creates, three for deletes", _fill(_TEN, limits)),
+        work("own", "and one set rule of a user's own, checked as such", _fill(_USERS_OWN, limits)),
+    ]
+    samples, warm_ups = _SAMPLES[size], _WARM_UPS[size]
+    without, ten, own = in_turns(works, warm_ups=warm_ups, samples=samples)
+    spark.stop()
+    return Result(
+        work=(
+            f"Plan {estate.manifests:,} manifest rows and {estate.live:,} live topics of {len(data.CLUSTERS)} "
+            "clusters, from reading `manifests` to the commit of `plans`."
+        ),
+        series=[without, ten, own],
+        ratios=[
+            Ratio(of="ten", to="without", value=ten.median / without.median, reach=REACH),
+            Ratio(of="own", to="without", value=own.median / without.median),
+        ],
+        notes=[
+            "No Kafka: the observed side is held as observe holds it, and read before the measuring starts.",
+            "No policy here asks a cluster; what validate resolves, and judging again by it, isn't in it.",
+        ],
+    )
+
+
+def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Observation, run_id: str) -> dict[str, int]:
+    """The plan of every cluster as the phase plan makes and commits it; returns what it counted."""
+    version = ledger.latest_version(MANIFESTS)
+    known = Facts(
+        brokers=seen.brokers, usages=ledger.read(USAGES), now=data.NOW, consumer_groups=_nobody, last_records=_nobody
+    )
+    judged = ledger.read(MANIFESTS, version).transform(
+        manifests.judge(list(settings.clusters), list(settings.clusters))
+    )
+    metrics = Metrics("decisions")
+    ended = F.col("phase").isNotNull()
+    counted = [
+        *(F.count_if((F.col("decision") == each.value) & ~ended).alias(each.value) for each in Decision),
+        F.count_if(ended).alias("ended"),
+    ]
+    rows = (
+        judged.transform(decided(seen, rules, known, settings))
+        .observe(metrics, *counted)
+        .transform(planned(run_id, version, datetime.now(UTC), settings.kafka.max_batch_records))
+    )
+    ledger.append(PLANS, rows, app_id=run_id, version=0)
+    return dict(metrics.get)
+
+
+def _nobody(_: DataFrame) -> DataFrame:
+    raise AssertionError("no policy of this benchmark asks a cluster")
+
+
+def _fill(rules: str, limits: Mapping[str, int]) -> str:
+    return Template(rules).substitute(limits)
+
+
+def _settings(folder: Path, name: str, ledger: Ledger, estate: data.Estate, rules: str) -> Settings:
+    """Run settings as a user writes them, for clusters that nobody will ask."""
+    clusters = (
+        f'[clusters.{cluster}]\nbootstrap_servers = ["broker.example.org:9092"]\ncluster_id = "id of {cluster}"\n'
+        for cluster in data.CLUSTERS
+    )
+    guard = f"[guards]\nmax_deletes = {estate.manifests}\n"
+    path = folder / f"{name}.toml"
+    path.write_text(f'[tables]\nroot = "{ledger.root}"\n{"".join(clusters)}{guard}{rules}', encoding="utf-8")
+    return load_settings(path)
