@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -19,6 +20,7 @@ from topicledger.settings import KafkaSettings
 NAMES = [f"killed-{number:04}" for number in range(1000)]
 
 
+@pytest.mark.timeout(1200)
 def test_a_driver_killed_amid_1000_creates_finishes_with_one_apply_row_a_topic(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -41,7 +43,7 @@ def test_a_driver_killed_amid_1000_creates_finishes_with_one_apply_row_a_topic(
             return sum(info.topic.startswith("killed-") for info in admin.list_topics())
 
         try:
-            until(lambda: created() >= 100, seconds=120, every=0.02)
+            until(lambda: created() >= 100, seconds=400, every=0.02)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
