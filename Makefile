@@ -3,25 +3,37 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo broker test test-unit bench check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser demo broker test test-unit test-faults test-airflow test-browser bench check format package lock clean distclean
 
 VENV := .venv/.complete
-JARS := build/jars/kafka/.complete build/jars/delta/.complete
+JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
+CLASSES := build/classes/.complete
 BROKERS ?= 1
 SIZE ?= full
+KILLS ?= 50
+WORKERS ?= 2
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV) $(JARS)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
+setup: $(VENV) $(JARS) $(CLASSES)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
 	@:
 
 $(VENV): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh
 
-# One run of the script makes both; a pattern rule is how make is told so.
-build/jars/kafka/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py | $(VENV)
+# One run of the script makes all; a pattern rule is how make is told so.
+build/jars/kafka/%omplete build/jars/kafka-tools/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py | $(VENV)
 	@.venv/bin/python scripts/fetch_jars.py
+
+$(CLASSES): $(VENV) $(JARS) scripts/archive_classes.sh scripts/archive_classes.py
+	@scripts/archive_classes.sh
+
+setup-browser: setup  ## install Chromium with its driver (Debian's packages) and axe-core, for the tests of reports
+	@scripts/setup_browser.sh
+
+setup-airflow: setup  ## install Airflow with its Spark provider into build/airflow, for the tests of the example DAG
+	@scripts/setup_airflow.sh
 
 demo: setup  ## start a broker, load manifests, provision their topics, look at the result
 	@scripts/demo.sh
@@ -29,11 +41,20 @@ demo: setup  ## start a broker, load manifests, provision their topics, look at 
 broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three)
 	@exec .venv/bin/python -m topicledger.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
 
-test: setup  ## run every test (real brokers, a few minutes)
-	.venv/bin/python -m pytest tests
+test: setup  ## run every test, against real brokers, in two processes (WORKERS=1 for one)
+	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests
 
-test-unit: setup  ## run the tests that need no broker
+test-unit: setup  ## run the fast tests: no broker, no tables
 	.venv/bin/python -m pytest tests/unit
+
+test-faults: setup  ## kill drivers, lose answers, kill brokers: what each fault cost (KILLS=50, an hour)
+	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault
+
+test-browser: setup-browser  ## open reports in headless Chromium: what they show, how they work, whether axe complains
+	TOPICLEDGER_BROWSER=required .venv/bin/python -m pytest tests/browser
+
+test-airflow: setup-airflow  ## run the example DAG in Airflow against a real broker: green, refused, killed and tried again
+	TOPICLEDGER_AIRFLOW=all .venv/bin/python -m pytest tests/airflow
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)

@@ -73,13 +73,20 @@ done
 logging="-Dlog4j2.configurationFile=file:$here/conf/log4j2.properties"
 logging+=" -Dtopicledger.log.level=$level -Dtopicledger.log.console=$console"
 logging+=" '-Dtopicledger.log.file=$log_dir/spark.log'"
+# Classes that `make setup` has parsed and checked; where they are of another Java, Java doesn't look at them.
+classes=$here/build/classes/spark.jsa
+sharing=
+if [[ -f $classes ]]; then
+    sharing="'-XX:SharedArchiveFile=$classes' -Xshare:auto -Xlog:cds=off"
+fi
 
+export TOPICLEDGER_PYTHON=$python
 scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
 
 if [[ $master == local* ]]; then
     export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1}
-    export PYSPARK_PYTHON=$python
+    export PYSPARK_PYTHON=$here/scripts/python.sh
 else
     export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python}
 fi
@@ -91,8 +98,8 @@ if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)clust
     console=INFO
 else
     export PYSPARK_DRIVER_PYTHON=$here/scripts/driver-python.sh
-    export TOPICLEDGER_PYTHON=$python TOPICLEDGER_SUBMIT_PID=$$ TOPICLEDGER_SCRATCH=$scratch
-    command+=(--driver-java-options "$logging")
+    export TOPICLEDGER_SUBMIT_PID=$$ TOPICLEDGER_SCRATCH=$scratch
+    command+=(--driver-java-options "$logging $sharing")
 fi
 command+=("$job" "$@")
 
@@ -148,7 +155,8 @@ code=0
 while :; do
     signalled=
     code=0
-    wait "$submitted" || code=$?
+    # -f: not before it has ended, also where somebody stops it for a while.
+    wait -f "$submitted" || code=$?
     [[ -n $signalled ]] || break
 done
 

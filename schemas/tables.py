@@ -175,6 +175,25 @@ BROKERS = Table(
     partitioned_by=("cluster",),
 )
 
+OBSERVED_CONFIGS = Table(
+    name="observed_configs",
+    comment="The configs of each topic when an audit last looked at its cluster; history by time travel",
+    schema=StructType(
+        [
+            _column("cluster", _STRING),
+            _column("cluster_id", _STRING),
+            _column("topic", _STRING),
+            _column("topic_id", _STRING),
+            _column("configs", CONFIGS, "as described by the broker; a sensitive value is null"),
+            _column("config_error_code", _INT, "Kafka's number: why configs are missing; 0 where they aren't"),
+            _column("config_error", _STRING, "Kafka's name for it"),
+            _column("run_id", _STRING),
+            _column("observed_at", _TIMESTAMP),
+        ]
+    ),
+    partitioned_by=("cluster",),
+)
+
 AUDIT = Table(
     name="audit",
     comment="The result, append-only: one row per run, topic, action and phase that ended for it",
@@ -206,6 +225,30 @@ AUDIT = Table(
     properties={"delta.appendOnly": "true"},
 )
 
+DRIFT = Table(
+    name="drift",
+    comment="How live clusters differ from the manifests, append-only: one row per audit, topic, kind and what",
+    schema=StructType(
+        [
+            _column("run_id", _STRING),
+            _column("cluster", _STRING),
+            _column("cluster_id", _STRING),
+            _column("topic", _STRING),
+            _column("topic_id", _STRING, "the live topic's id"),
+            _column("kind", _STRING, "missing, unmanaged, config_differs, ...: see the README"),
+            _column("what", _STRING, "the config's name or the partition, where the kind is about one"),
+            _column("declared", _STRING),
+            _column("live", _STRING),
+            _column("severity", _STRING, "error, warning or info"),
+            _column("message", _STRING),
+            _column("since", _TIMESTAMP, "when an unbroken series of audits first found it"),
+            _column("manifest_version", _BIGINT),
+            _column("observed_at", _TIMESTAMP),
+        ]
+    ),
+    properties={"delta.appendOnly": "true"},
+)
+
 RUNS = Table(
     name="runs",
     comment="One row per run, updated as it goes",
@@ -229,6 +272,27 @@ RUNS = Table(
     ),
 )
 
+LEASES = Table(
+    name="leases",
+    comment="Which run may change a cluster: one row per cluster id, for the driver that holds it or held it last",
+    schema=StructType(
+        [
+            _column("cluster_id", _STRING),
+            _column("cluster", _STRING, "the holder's name for it"),
+            _column("run_id", _STRING),
+            _column("host", _STRING, "where the holder's driver runs"),
+            _column("process", _STRING, "the driver: boot id, pid namespace, pid, start time"),
+            _column("acquired_at", _TIMESTAMP),
+            _column("expires_at", _TIMESTAMP, "by the holder's clock; renewed while it runs"),
+            _column("released_at", _TIMESTAMP, "null while it is held"),
+            _column("changes", _BIGINT, "rises with every change: who changes a row says which one it saw"),
+        ]
+    ),
+    partitioned_by=("cluster_id",),
+    properties={"delta.isolationLevel": "Serializable"},
+)
+
 TABLES: Mapping[str, Table] = {
-    table.name: table for table in (MANIFESTS, USAGES, PLANS, OBSERVED, BROKERS, AUDIT, RUNS)
+    table.name: table
+    for table in (MANIFESTS, USAGES, PLANS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, RUNS, LEASES)
 }

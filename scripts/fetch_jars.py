@@ -53,6 +53,12 @@ WANTED = (
         transitive=True,
     ),
     Jars(
+        # Kafka's own command line, for tests; apart, since no broker needs it.
+        name="kafka-tools",
+        coordinates=(("org.apache.kafka", "kafka-tools", KAFKA),),
+        transitive=False,
+    ),
+    Jars(
         name="delta",
         # The rest of what delta-spark names is part of Spark.
         coordinates=tuple(

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes requirements.lock anew from pyproject.toml, with a pip-tools of its own in a throw-away environment.
+# Writes the lock files anew, from pyproject.toml and requirements-airflow.in, with a pip-tools of its own in a
+# throw-away environment.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -7,10 +8,18 @@ folder=$(mktemp -d)
 trap 'rm -rf -- "$folder"' EXIT
 "${PYTHON:-python3.11}" -m venv "$folder"
 "$folder/bin/python" -m pip install --quiet pip-tools
-"$folder/bin/pip-compile" --quiet --extra dev --strip-extras --allow-unsafe --generate-hashes --no-annotate --no-header \
-    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --upgrade --output-file "$folder/lock" pyproject.toml
-{
-    # shellcheck disable=SC2016  # the backticks are meant
-    printf '# Every package of a development environment, pinned. Made by `make lock`; what is wanted is in pyproject.toml.\n'
-    cat "$folder/lock"
-} >requirements.lock
+
+# lock SOURCE FILE WHAT [OPTION...]
+lock() {
+    "$folder/bin/pip-compile" --quiet --strip-extras --allow-unsafe --generate-hashes --no-annotate --no-header \
+        --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --upgrade --output-file "$folder/lock" "${@:4}" "$1"
+    {
+        # shellcheck disable=SC2016  # the backticks are meant
+        printf '# Every package of %s, pinned. Made by `make lock`; what is wanted is in %s.\n' "$3" "$1"
+        cat "$folder/lock"
+    } >"$2"
+    rm "$folder/lock"
+}
+
+lock pyproject.toml requirements.lock 'a development environment' --extra dev
+lock requirements-airflow.in requirements-airflow.lock 'the Airflow environment'

@@ -1,17 +1,18 @@
-"""Asking many clusters at once, each on an executor: what `observe` and `topic_use` have in common."""
+"""Asking many clusters at once, each on an executor: what `observe`, `observe_configs` and `topic_use` share."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from topicledger.settings import ClusterSettings, KafkaSettings
 
@@ -34,6 +35,9 @@ class Sight:
         return cls(cluster=ClusterSettings.from_json(raw["cluster"]), kafka=KafkaSettings(**raw["kafka"]))
 
 
+UNRESOLVED = StructField("unresolved", BooleanType())
+"""Of a row of `ask_about`: this host can't resolve the cluster's secrets; another may."""
+
 Ask: TypeAlias = Callable[[Sight, Sequence[str]], Iterator[pa.RecordBatch]]
 """Asks one cluster about named topics, on whatever host. It raises nothing: what went wrong is a row."""
 
@@ -46,16 +50,46 @@ def record_batch(schema: StructType, columns: Mapping[str, Sequence[object]], co
     )
 
 
-def on_executors(sights: Mapping[str, Sight], topics: DataFrame, ask: Ask, schema: StructType) -> DataFrame:
-    """Rows of `schema` that `ask` gives about `topics` (cluster, topic), a task per cluster; others' topics give none.
+def ask_about(
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    topics: DataFrame,
+    ask: Callable[[StructType, Sight, Sequence[str]], Iterator[pa.RecordBatch]],
+    schema: StructType,
+    *,
+    tasks: int = 1,
+) -> DataFrame:
+    """Rows of `schema` that `ask` gives about `topics` (cluster, topic, distinct), materialised.
 
-    Materialised: no later action asks a cluster again.
+    `ask` is given the schema with UNRESOLVED added: topics that it returns so are asked about by the driver.
+    """
+    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    answered = StructType([*schema.fields, UNRESOLVED])
+    answer = partial(ask, answered)
+    told = on_executors(sights, topics, answer, answered, tasks=tasks)
+    unresolved: dict[str, list[str]] = {}
+    for row in told.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
+        unresolved.setdefault(row["cluster"], []).append(row["topic"])
+    if unresolved:
+        batches = [batch for name, named in unresolved.items() for batch in answer(sights[name], named)]
+        told = told.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(on_driver(spark, batches, answered))
+    return told.select(*schema.names)
+
+
+def on_executors(
+    sights: Mapping[str, Sight], topics: DataFrame, ask: Ask, schema: StructType, *, tasks: int = 1
+) -> DataFrame:
+    """Rows of `schema` that `ask` gives about `topics` (cluster, topic), in `tasks` tasks per cluster.
+
+    Topics of other clusters give none. Materialised: no later action asks a cluster again.
     """
     known = {name: sight.to_json() for name, sight in sights.items()}
+    part = F.pmod(F.xxhash64("topic"), F.lit(tasks))
     return (
         topics.where(F.col("cluster").isin(*known))
         .select("cluster", "topic")
-        .repartition(max(1, len(known)), "cluster")
+        .repartition(max(1, len(known) * tasks), "cluster", part)
         .mapInArrow(_by_cluster(known, ask), schema)
         .localCheckpoint()
     )

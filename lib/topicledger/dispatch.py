@@ -5,42 +5,85 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from topicledger import logs
 from topicledger.admin import ClusterAdmin
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.execute import Executor
-from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, Violation
+from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
 from topicledger.progress import Progress
 from topicledger.runs import Run, Waves
+from topicledger.sending import Learned
 from topicledger.settings import ClusterSettings
 
 log = logging.getLogger(__name__)
 
 MAX_CLUSTERS_AT_ONCE = 16
+_TELL_SECONDS = 2.0
 
 
 class Stopped(TopicLedgerError):
     """The run was asked to stop: what was sent is recorded, the rest stays open."""
 
 
-@dataclass(frozen=True, kw_only=True)
+class Stop(threading.Event):
+    """Set to stop after the batches under way: by SIGTERM, by Ctrl-C, or by the deadline."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = "was stopped"
+
+    @contextmanager
+    def after(self, deadline: float | None) -> Iterator[None]:
+        """Within it, `deadline` seconds from now set it; None never does."""
+        if deadline is None:
+            yield
+            return
+
+        def reached() -> None:
+            if not self.is_set():
+                self.why = f"came to its deadline of {deadline:g} s"
+                self.set()
+
+        timer = threading.Timer(deadline, reached)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+@dataclass(kw_only=True)
 class Context:
     """What the phases share beside the run itself."""
 
     progress: Progress
-    stop: threading.Event
-    """Set to stop after the batches under way."""
+    stop: Stop
+    wait: bool = False
+    """Whether to wait for clusters that another run is changing."""
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
+    learned: dict[str, Learned] = field(default_factory=dict)
+    """By cluster, what its answers taught: kept from phase to phase."""
+    done: dict[Phase, Done] = field(default_factory=dict)
+    """By phase, what this start did."""
+    planned: Work | None = None
+    """All open actions, where this start has read them from a plan of its own: then it needn't read what it did."""
 
 
+Done = dict[tuple[str, str, Action], TopicResult]
+"""By cluster, topic and action: what was ok, with the topic's id and its number of partitions."""
 Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
 Work = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
 """By cluster: its id as planned, and its batches in order."""
@@ -63,6 +106,16 @@ def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], Non
             targets.append(target(row))
         work[cluster][1].append(targets)
     return work
+
+
+def only(work: Work, done: Done) -> Work:
+    """Of `work`, what is `done`."""
+    left: dict[str, tuple[str, list[list[Target]]]] = {}
+    for name, (cluster_id, targets) in work.items():
+        kept = [[each for each in batch if (name, each.topic, each.action) in done] for batch in targets]
+        if any(kept):
+            left[name] = (cluster_id, [batch for batch in kept if batch])
+    return left
 
 
 def target(row: Mapping[str, Any]) -> Target:
@@ -94,12 +147,13 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
 
     def one_cluster(name: str) -> None:
         try:
-            for ended in _one_cluster(run, context, settings[name], *work[name], phase, step):
-                results.put(ended)
+            with logs.about(cluster=name):
+                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step):
+                    results.put(ended)
         finally:
             results.put(None)
 
-    waves = Waves(run)
+    waves, done = Waves(run), context.done.setdefault(phase, {})
     at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
     with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
         running = {name: pool.submit(one_cluster, name) for name in work}
@@ -117,6 +171,8 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
                     waves.add(ended)
                     waves.flush_if_due()
                     bar(len(ended))
+                    if context.planned is not None:
+                        done.update(_ok(ended))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well.
             context.stop.set()
@@ -135,7 +191,19 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
             if str(error) not in run.problems:
                 run.problems.append(str(error))
     if context.stop.is_set():
-        raise Stopped(f"run {run.run_id} was stopped; start it again with its id")
+        raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
+
+
+def _ok(ended: Sequence[Ended]) -> Done:
+    return {
+        (each.cluster, each.topic, each.action): TopicResult(topic_id=each.topic_id, num_partitions=each.num_partitions)
+        for each in ended
+        if each.outcome is Outcome.OK
+    }
+
+
+def _allowed() -> None:
+    """Nothing is changed outside of leases: what validates needs none."""
 
 
 def _one_cluster(
@@ -153,12 +221,19 @@ def _one_cluster(
             cluster=settings.name,
             cluster_id=cluster_id,
             admin=admin,
-            max_batch_records=run.settings.kafka.max_batch_records,
+            learned=context.learned.setdefault(
+                settings.name, Learned(max_batch_records=run.settings.kafka.max_batch_records)
+            ),
             stop=context.stop,
+            may_send=run.leases.require_for_request if run.leases is not None else _allowed,
+            waiting=partial(context.progress.quota, settings.name),
         )
+        left = sum(map(len, batches))
         for batch in batches:
             if context.stop.is_set():
                 return
+            left -= len(batch)
+            executor.expect(left)
             if live_id != cluster_id:
                 message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
@@ -167,9 +242,15 @@ def _one_cluster(
                 yield [replace(each, outcome=looked) for each in refused]
                 continue
             ended: list[Ended] = []
+            told_at = time.monotonic()
             try:
-                for each in step(executor, batch):
-                    ended.append(each)
+                with logs.about(batch=batch[0].batch):
+                    for each in step(executor, batch):
+                        ended.append(each)
+                        # A batch that a quota paces takes minutes: what is known of it is kept meanwhile.
+                        if time.monotonic() - told_at >= _TELL_SECONDS:
+                            yield ended
+                            ended, told_at = [], time.monotonic()
             except ClusterError:
                 yield ended
                 raise

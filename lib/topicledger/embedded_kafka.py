@@ -59,6 +59,16 @@ class _PortTakenError(EmbeddedKafkaError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Listener:
+    """A way for clients to come in, beside the plain one."""
+
+    protocol: str
+    """SSL, SASL_SSL, SASL_PLAINTEXT or PLAINTEXT."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Its server properties, without their prefix `listener.name.NAME.`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KafkaOptions:
     """What kind of cluster to run."""
 
@@ -70,6 +80,8 @@ class KafkaOptions:
     """Further server properties; they win over the defaults."""
     sasl_users: Mapping[str, str] = field(default_factory=dict)
     """Name -> password. If any, clients need SASL/PLAIN and ACLs are enforced; the first user is the super user."""
+    listeners: Mapping[str, Listener] = field(default_factory=dict)
+    """Further listeners of each broker by name, on free ports; `addresses` has them."""
     classpath: tuple[Path, ...] = ()
     """Further jars and folders of classes, e.g. a CreateTopicPolicy."""
     heap: str = "512m"
@@ -105,6 +117,8 @@ class _Node:
     client_port: int
     controller_port: int
     broker_port: int
+    further_ports: Mapping[str, int]
+    """By listener."""
     folder: Path
 
     @property
@@ -149,6 +163,10 @@ class EmbeddedKafka:
     def bootstrap_servers(self) -> list[str]:
         """Every broker's `host:port`, running or not."""
         return [f"{HOST}:{node.client_port}" for node in self._nodes.values()]
+
+    def addresses(self, listener: str) -> list[str]:
+        """Every broker's `host:port` of one of the further listeners."""
+        return [f"{HOST}:{node.further_ports[listener]}" for node in self._nodes.values()]
 
     @property
     def folder(self) -> Path:
@@ -261,7 +279,7 @@ class EmbeddedKafka:
 
     def _start_all(self, java: str, deadline: float) -> None:
         folder = self._running().folder
-        with _free_ports(3 * self.options.brokers) as ports:
+        with _free_ports((3 + len(self.options.listeners)) * self.options.brokers) as ports:
             self._nodes = {
                 node_id: _Node(
                     node_id=node_id,
@@ -269,6 +287,7 @@ class EmbeddedKafka:
                     client_port=ports.pop(),
                     controller_port=ports.pop(),
                     broker_port=ports.pop(),
+                    further_ports={name: ports.pop() for name in self.options.listeners},
                     folder=folder / f"broker-{node_id}",
                 )
                 for node_id in range(1, self.options.brokers + 1)
@@ -371,6 +390,11 @@ class EmbeddedKafka:
         if sasl:
             protocols["BROKER"] = "PLAINTEXT"
             listeners["BROKER"] = node.broker_port
+        further: dict[str, str] = {}
+        for name, listener in options.listeners.items():
+            protocols[name], listeners[name] = listener.protocol, node.further_ports[name]
+            prefix = f"listener.name.{name.lower()}."
+            further |= {f"{prefix}{key}": value for key, value in listener.properties.items()}
         properties = {
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
@@ -399,7 +423,7 @@ class EmbeddedKafka:
         }
         if node.rack is not None:
             properties["broker.rack"] = node.rack
-        return properties | (self._sasl_properties() if sasl else {}) | dict(options.properties)
+        return properties | (self._sasl_properties() if sasl else {}) | further | dict(options.properties)
 
     def _sasl_properties(self) -> dict[str, str]:
         users = self.options.sasl_users

@@ -30,6 +30,12 @@ class UsageError(TopicLedgerError):
     exit_code = ExitCode.USAGE
 
 
+class GuardStopped(TopicLedgerError):
+    """A guard stopped the run as a whole: nothing was sent."""
+
+    exit_code = ExitCode.GUARD_STOPPED
+
+
 class SettingsError(UsageError):
     """The run settings are missing, unreadable or wrong; names the file and the key."""
 

@@ -7,18 +7,16 @@ topics has an answer that tells its outcome, within bounds; a listing never deci
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TypeVar
+from functools import partial
 
 from topicledger import admin as kafka
-from topicledger.admin import ClusterAdmin, RequestLost, Response, error_name
-from topicledger.errors import ClusterError
+from topicledger.admin import ClusterAdmin, error_name
 from topicledger.model import (
     OURS,
     Action,
@@ -31,43 +29,12 @@ from topicledger.model import (
     TopicResult,
     Violation,
 )
+from topicledger.sending import Answer, Learned, OutcomeUnknown, Patience, QuotaWait, Sender
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
-
 BROKER = "broker"
 """The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
-THROTTLING_QUOTA_EXCEEDED = 89
-_UNKNOWN_OUTCOMES = frozenset({kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER})
-_TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
-"""How a broker's message begins when it refuses a request whole for its size (C15)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How often, and for how long, something is asked again."""
-
-    attempts: int = 8
-    """Requests whose answer tells no outcome before giving up."""
-    first_backoff: float = 0.25
-    """Seconds before the second attempt; doubles, with jitter."""
-    longest_backoff: float = 10.0
-    """Seconds."""
-    visibility: float = 90.0
-    """Seconds that a topic that the controller knows may take to be listed (C21)."""
-
-
-class OutcomeUnknown(ClusterError):
-    """What a request did can't be learnt now; the run stays open and can be started again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    result: TopicResult
-    attempt: int
-    requested_at: datetime
-    completed_at: datetime
 
 
 @dataclass
@@ -77,14 +44,35 @@ class Executor:
     cluster: str
     cluster_id: str
     admin: ClusterAdmin
-    max_batch_records: int
-    patience: Patience = Patience()
+    learned: Learned
+    """What is learnt of the cluster, shared by all that the run does there."""
+    patience: Patience = field(default_factory=Patience)
     stop: threading.Event = field(default_factory=threading.Event)
     """Set to give up what has no known outcome yet; ends every wait."""
     sleep: Callable[[float], object] | None = None
     """How to wait; None waits for `stop`."""
-    warned: set[str] = field(default_factory=set)
-    """What a whole cluster shares and was warned of once (C11, D8)."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+    may_send: Callable[[], None] = lambda: None
+    """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    waiting: Callable[[QuotaWait | None], None] = lambda _: None
+    """Told before each wait for the cluster's quota, and None when there is nothing left to wait for (C17)."""
+
+    def __post_init__(self) -> None:
+        self._sender = Sender(
+            cluster=self.cluster,
+            learned=self.learned,
+            patience=self.patience,
+            stop=self.stop,
+            sleep=self.sleep or self.stop.wait,
+            clock=self.clock,
+            may_send=self.may_send,
+            waiting=self.waiting,
+        )
+
+    def expect(self, later: int) -> None:
+        """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
+        self._sender.later = later
 
     # -- validate ----------------------------------------------------------------------------------------------------
 
@@ -105,11 +93,17 @@ class Executor:
                 sendable.append(target)
             else:
                 yield refusal
-        answers = list(self._send(sendable, lambda batch: self.admin.create_topics(batch, validate_only=True)))
-        existing = [t.topic for t, answer in answers if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS]
-        ours = frozenset(created_by_us(existing)) if existing else frozenset()
-        for target, answer in answers:
-            yield self._validated(target, answer, ours)
+        validate = partial(self.admin.create_topics, validate_only=True)
+        existing: list[tuple[Target, Answer]] = []
+        for target, answer in self._sender.send(sendable, validate, changes=False):
+            if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
+                existing.append((target, answer))
+            else:
+                yield self._validated(target, answer, ours=False)
+        if existing:
+            ours = frozenset(created_by_us([target.topic for target, _ in existing]))
+            for target, answer in existing:
+                yield self._validated(target, answer, ours=target.topic in ours)
         yield from self.check_deletes(deletes, Phase.VALIDATE)
 
     def _needs_counts(self, target: Target) -> Ended | None:
@@ -123,11 +117,11 @@ class Executor:
             "this broker is older than Kafka 2.4 and has no defaults: give num_partitions and replication_factor",
         )
 
-    def _validated(self, target: Target, answer: _Answer, ours: Collection[str]) -> Ended:
+    def _validated(self, target: Target, answer: Answer, *, ours: bool) -> Ended:
         result = answer.result
         if result.error_code == kafka.NONE and not self.admin.returns_configs:
             self._warn_once("no configs", "the broker is too old to return what it created a topic with (C11)")
-        if result.error_code == kafka.TOPIC_ALREADY_EXISTS and target.topic in ours:
+        if result.error_code == kafka.TOPIC_ALREADY_EXISTS and ours:
             return self._ended(
                 target,
                 Phase.VALIDATE,
@@ -144,12 +138,15 @@ class Executor:
         requested_at = datetime.now(UTC)
         live = self._describe([target.topic for target in targets])
         for target in targets:
-            refusal = delete_refusal(target, live.get(target.topic))
+            info = live.get(target.topic)
+            if info is not None and info.permitted:
+                self.learned.partitions[target.topic] = info.num_partitions
+            refusal = delete_refusal(target, info)
             if refusal is None:
-                answer = _Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
+                answer = Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
                 yield self._ended(target, phase, Outcome.OK, answer)
             elif isinstance(refusal[0], int):
-                answer = _Answer(
+                answer = Answer(
                     TopicResult(error_code=refusal[0], error_message=refusal[1]), 1, requested_at, datetime.now(UTC)
                 )
                 yield self._ended(target, phase, Outcome.REFUSED, answer)
@@ -178,11 +175,12 @@ class Executor:
     # -- apply -------------------------------------------------------------------------------------------------------
 
     def apply(self, targets: Sequence[Target]) -> Iterator[Ended]:
-        """Send one batch for real; every outcome is known when it is yielded."""
+        """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
         creates = [target for target in targets if target.action is Action.CREATE]
         deletes = [target for target in targets if target.action is Action.DELETE]
-        existing: list[tuple[Target, _Answer]] = []
-        for target, answer in self._send(creates, lambda batch: self.admin.create_topics(batch, validate_only=False)):
+        existing: list[tuple[Target, Answer]] = []
+        create = partial(self.admin.create_topics, validate_only=False)
+        for target, answer in self._sender.send(creates, create, changes=True):
             if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
                 existing.append((target, answer))
             else:
@@ -204,8 +202,8 @@ class Executor:
         yield from self._delete([target for target in by_name if target.topic in same])
 
     def _delete(self, targets: Sequence[Target]) -> Iterator[Ended]:
-        gone: list[tuple[Target, _Answer]] = []
-        for target, answer in self._send(targets, self.admin.delete_topics):
+        gone: list[tuple[Target, Answer]] = []
+        for target, answer in self._sender.send(targets, self.admin.delete_topics, changes=True):
             code = answer.result.error_code
             if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
                 gone.append((target, answer))
@@ -217,13 +215,13 @@ class Executor:
             yield self._ended(target, Phase.APPLY, _outcome(code), answer)
         yield from self._recovered_deletes(gone)
 
-    def _recovered_creates(self, existing: Sequence[tuple[Target, _Answer]]) -> Iterator[Ended]:
+    def _recovered_creates(self, existing: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
         """A planned topic that exists and matches is ours as far as anyone can know: ok, noted RECOVERED (C18)."""
         if not existing:
             return
         live = self._describe_when_listed([target.topic for target, _ in existing])
         permitted = [name for name, info in live.items() if info.permitted]
-        configs = self._ask(lambda: self.admin.describe_configs(permitted))
+        configs = self._sender.ask(lambda: self.admin.describe_configs(permitted))
         for target, answer in existing:
             info = live[target.topic]
             if not info.permitted:
@@ -247,7 +245,7 @@ class Executor:
                 configs=found,
                 topic_config_error_code=kafka.NONE if found else kafka.TOPIC_AUTHORIZATION_FAILED,
             )
-            again = _Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
+            again = Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
             if difference is None:
                 message = "an earlier request of this run had created it; what it has was read by describe"
                 yield self._ended(target, Phase.APPLY, Outcome.OK, again, note=Refusal.RECOVERED, message=message)
@@ -255,7 +253,7 @@ class Executor:
                 message = f"the topic exists and is not as planned: {difference}"
                 yield self._ended(target, Phase.APPLY, Outcome.FAILED, again, message=message)
 
-    def _recovered_deletes(self, gone: Sequence[tuple[Target, _Answer]]) -> Iterator[Ended]:
+    def _recovered_deletes(self, gone: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
         """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
         if not gone:
             return
@@ -263,7 +261,7 @@ class Executor:
         for target, answer in gone:
             info = live.get(target.topic)
             if info is None or (info.permitted and info.topic_id == target.topic_id):
-                done = _Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+                done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
                 message = "it was gone when the request came"
                 yield self._ended(target, Phase.APPLY, Outcome.OK, done, note=Refusal.RECOVERED, message=message)
             elif info.permitted:
@@ -284,7 +282,7 @@ class Executor:
             outcome, error_code, note, message = verdict(target, result, live.get(target.topic))
             info = live.get(target.topic)
             seen = info if info is not None and info.permitted and target.action is Action.CREATE else None
-            answer = _Answer(
+            answer = Answer(
                 TopicResult(
                     error_code=error_code,
                     error_message=message,
@@ -300,14 +298,12 @@ class Executor:
 
     def wait(self, seconds: float) -> None:
         """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
-        (self.sleep or self.stop.wait)(seconds)
-        if self.stop.is_set():
-            raise OutcomeUnknown(f"cluster {self.cluster}: asked to stop; start the run again with its id")
+        self._sender.wait(seconds)
 
-    # -- asking and sending ------------------------------------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------------------------------
 
     def _describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        return self._ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
+        return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
 
     def _describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Topics that the controller says exist, as soon as brokers list them (C21)."""
@@ -326,101 +322,11 @@ class Executor:
             self.wait(backoff)
             backoff = min(backoff * 2, self.patience.longest_backoff)
 
-    def _ask(self, ask: Callable[[], _T]) -> _T:
-        """What a read-only request answers, asked again where no answer came."""
-        backoff = self.patience.first_backoff
-        for attempt in range(1, self.patience.attempts + 1):
-            try:
-                return ask()
-            except RequestLost as error:
-                if attempt == self.patience.attempts:
-                    raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
-            self.wait(backoff * random.uniform(0.5, 1.0))
-            backoff = min(backoff * 2, self.patience.longest_backoff)
-        raise AssertionError("unreachable")
-
-    def _send(
-        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]
-    ) -> Iterator[tuple[Target, _Answer]]:
-        """Send targets until each has an answer; a batch that the broker finds too large is halved (C15)."""
-        waiting = [list(targets)] if targets else []
-        while waiting:
-            batch = waiting.pop(0)
-            records = sum(target.records for target in batch)
-            if len(batch) > 1 and records > self.max_batch_records:
-                waiting[:0] = _halves(batch)
-                continue
-            answers: dict[str, _Answer] = {}
-            try:
-                self._fill(answers, batch, request)
-            except OutcomeUnknown:
-                # What is known is told all the same; the rest stays open.
-                yield from ((target, answers[target.topic]) for target in batch if target.topic in answers)
-                raise
-            if len(batch) > 1 and all(_too_large(answer.result) for answer in answers.values()):
-                self.max_batch_records = max(1, records // 2)
-                log.warning(
-                    "cluster %s refuses %d records in one request: going on with %d",
-                    self.cluster,
-                    records,
-                    self.max_batch_records,
-                )
-                waiting[:0] = _halves(batch)
-                continue
-            for target in batch:
-                yield target, answers[target.topic]
-
-    def _fill(
-        self,
-        answers: dict[str, _Answer],
-        batch: Sequence[Target],
-        request: Callable[[Sequence[Target]], Response],
-    ) -> None:
-        """The same request again for what has no known outcome: timed out, lost, not the controller, over quota."""
-        left = list(batch)
-        attempt, fruitless, backoff = 0, 0, self.patience.first_backoff
-        why = ""
-        while left:
-            attempt += 1
-            requested_at = datetime.now(UTC)
-            throttled, over_quota = 0.0, False
-            try:
-                response = request(left)
-            except RequestLost as error:
-                why = str(error)
-                fruitless += 1
-            else:
-                completed_at = datetime.now(UTC)
-                unknown: list[Target] = []
-                for target in left:
-                    result = response.results[target.topic]
-                    if result.error_code == THROTTLING_QUOTA_EXCEEDED:
-                        over_quota = True
-                        throttled = max(throttled, response.throttle_time_ms / 1000)
-                        unknown.append(target)
-                    elif result.error_code in _UNKNOWN_OUTCOMES:
-                        why = error_name(result.error_code)
-                        unknown.append(target)
-                    else:
-                        answers[target.topic] = _Answer(result, attempt, requested_at, completed_at)
-                fruitful = len(unknown) < len(left)
-                fruitless = 0 if over_quota or fruitful else fruitless + 1
-                backoff = self.patience.first_backoff if throttled or fruitful else backoff
-                left = unknown
-            if left and fruitless >= self.patience.attempts:
-                raise OutcomeUnknown(
-                    f"cluster {self.cluster}: {len(left)} topics have no known outcome after {attempt} attempts, "
-                    f"{left[0].topic} among them ({why}); start the run again with its id"
-                )
-            if left:
-                self.wait(throttled or backoff * random.uniform(0.5, 1.0))
-                backoff = backoff if throttled else min(backoff * 2, self.patience.longest_backoff)
-
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _warn_once(self, what: str, message: str) -> None:
-        if what not in self.warned:
-            self.warned.add(what)
+        if what not in self.learned.warned:
+            self.learned.warned.add(what)
             log.warning("cluster %s: %s", self.cluster, message)
 
     def _ended(
@@ -428,7 +334,7 @@ class Executor:
         target: Target,
         phase: Phase,
         outcome: Outcome,
-        answer: _Answer,
+        answer: Answer,
         *,
         note: Refusal | None = None,
         message: str | None = None,
@@ -464,7 +370,7 @@ class Executor:
     def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> Ended:
         """A row that says that we, not the broker, refuse a target."""
         now = datetime.now(UTC)
-        answer = _Answer(TopicResult(error_code=OURS), 1, now, now)
+        answer = Answer(TopicResult(error_code=OURS), 1, now, now)
         return self._ended(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)
 
 
@@ -475,15 +381,6 @@ def _outcome(error_code: int) -> Outcome:
     if error_code == kafka.NONE:
         return Outcome.OK
     return Outcome.REFUSED if error_code == kafka.POLICY_VIOLATION else Outcome.FAILED
-
-
-def _too_large(result: TopicResult) -> bool:
-    return result.error_code == kafka.POLICY_VIOLATION and (result.error_message or "").startswith(_TOO_LARGE)
-
-
-def _halves(batch: list[Target]) -> list[list[Target]]:
-    middle = len(batch) // 2
-    return [batch[:middle], batch[middle:]]
 
 
 def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusal, str] | None:

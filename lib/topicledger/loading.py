@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -14,14 +15,24 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger import manifests
-from topicledger.errors import ManifestFileError
+from topicledger.errors import ManifestFileError, UsageError
 from topicledger.hints import nearest, show
-from topicledger.manifest_files import FileError, Format, ManifestRow, read_manifest_files
+from topicledger.manifest_files import (
+    FileError,
+    Format,
+    ManifestRow,
+    NotCarriedOver,
+    ParsedManifests,
+    read_foreign_files,
+    read_manifest_files,
+)
+from topicledger.manifest_files.foreign import FOREIGN_FORMATS
 from topicledger.schemas import MANIFESTS
 from topicledger.settings import Settings
 from topicledger.tables import Ledger, manifests_differ
 
 _REASON_CHARACTERS = 2_000
+_KEYS_SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +44,20 @@ class Loaded:
     unchanged: int
     removed: int
     """With --replace: rows of the files' clusters that no file has."""
+    not_carried_over: Sequence[NotCarriedOver] = ()
+    """With --from: each value that no row has, with its place."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """With --from: entries that are no topics to manage, counted by kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """That the files are another tool's."""
+
+    form: str
+    """A name in FOREIGN_FORMATS."""
+    cluster: str | None = None
+    """The cluster of all topics; None: the one that the files name."""
 
 
 def load(
@@ -43,26 +68,51 @@ def load(
     *,
     stdin_format: Format | None = None,
     replace: bool = False,
+    foreign: Foreign | None = None,
 ) -> Loaded:
     """Load files into `manifests`, in one commit, or nothing at all.
 
-    Additive; with `replace` the files are the whole truth for the clusters they name. Raises ManifestFileError listing
-    every error of every file with its line: a row that a run would refuse by itself is an error here already (C1, C3).
+    Additive; with `replace` the files are the whole truth for the clusters they name; `foreign` says that they are
+    another tool's. Raises ManifestFileError listing every error of every file with its line: a row that a run would
+    refuse by itself is an error here already (C1, C3).
     """
-    parsed = read_manifest_files(paths, stdin, stdin_format=stdin_format)
+    parsed = _parse(paths, stdin, stdin_format, foreign)
     frame = _frame(ledger.spark, parsed.rows)
-    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings), *_row_errors(frame), *_repeated(parsed.rows)]
+    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
+    unknown = _unknown_clusters(parsed.rows, settings, hint)
+    errors = [*parsed.errors, *unknown, *_row_errors(frame), *_repeated(parsed.rows)]
     if errors:
         told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
         total = "1 error" if len(told) == 1 else f"{len(told)} errors"
         raise ManifestFileError("\n".join([*told, f"{total}: nothing was loaded"]))
-    ledger.ensure(MANIFESTS)
     rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
-    clusters = sorted({row.cluster for row in parsed.rows}) if replace else []
-    loaded = _compare(ledger.read(MANIFESTS), rows, clusters)
+    loaded = merge(ledger, rows, sorted({row.cluster for row in parsed.rows}) if replace else [])
+    return dataclasses.replace(loaded, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped)
+
+
+def merge(ledger: Ledger, rows: DataFrame, replaced: Sequence[str] = ()) -> Loaded:
+    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already.
+
+    Rows of the clusters `replaced` that aren't among them are removed.
+    """
+    ledger.ensure(MANIFESTS)
+    loaded = _compare(ledger.read(MANIFESTS), rows, replaced)
     if loaded.added or loaded.changed or loaded.removed:
-        ledger.merge_manifests(rows, replace_clusters=clusters)
+        ledger.merge_manifests(rows, replace_clusters=replaced)
     return loaded
+
+
+def _parse(
+    paths: Sequence[Path | Literal["-"]], stdin: TextIO, stdin_format: Format | None, foreign: Foreign | None
+) -> ParsedManifests:
+    if foreign is None:
+        return read_manifest_files(paths, stdin, stdin_format=stdin_format)
+    if stdin_format is not None:
+        raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
+    form = FOREIGN_FORMATS[foreign.form]
+    if foreign.cluster is None and not form.names_cluster:
+        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
+    return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
 
 
 def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
@@ -80,12 +130,12 @@ def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
 
-def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings) -> list[FileError]:
+def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings, hint: str) -> list[FileError]:
     return [
         FileError(
             file=row.file,
             line=row.line,
-            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}",
+            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}",
         )
         for row in rows
         if row.cluster not in settings.clusters
@@ -134,3 +184,22 @@ def _compare(table: DataFrame, rows: DataFrame, replaced: Sequence[str]) -> Load
         .collect()[0]
     )
     return Loaded(**counted.asDict())
+
+
+def leftovers(loaded: Loaded) -> list[str]:
+    """What was not carried over and what was skipped, in lines for the terminal: alike ones together."""
+    alike: dict[str, list[NotCarriedOver]] = {}
+    for each in loaded.not_carried_over:
+        alike.setdefault(each.what, []).append(each)
+    lines = []
+    for what, those in alike.items():
+        keys = list(dict.fromkeys(each.key for each in those))
+        more = f" and {len(keys) - _KEYS_SHOWN} more" if len(keys) > _KEYS_SHOWN else ""
+        named = ", ".join(f"`{show(key)}`" for key in keys[:_KEYS_SHOWN]) + more
+        first = f"{show(those[0].file)}:{those[0].line}"
+        place = first if len(those) == 1 else f"{len(those)} times, first at {first}"
+        lines.append(f"not carried over: {named} ({show(what)}), {place}")
+    if loaded.skipped:
+        counted = ", ".join(f"{count} {show(kind)}" for kind, count in sorted(loaded.skipped.items()))
+        lines.append(f"skipped: {counted}")
+    return lines

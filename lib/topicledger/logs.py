@@ -5,10 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Literal
 
 from topicledger.hints import printable
+
+_about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_about", default=(None, None, None))
+
+
+@contextmanager
+def about(*, cluster: str | None = None, batch: int | None = None, attempt: int | None = None) -> Iterator[None]:
+    """Within it, what this thread logs is about a cluster, a batch, an attempt; what isn't given stays as it is."""
+    before = _about.get()
+    given = (cluster, batch, attempt)
+    _about.set(tuple(new if new is not None else old for new, old in zip(given, before, strict=True)))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        _about.set(before)
 
 
 class _Text(logging.Formatter):
@@ -22,11 +39,15 @@ class _Json(logging.Formatter):
         self._run_id = run_id
 
     def format(self, record: logging.LogRecord) -> str:
+        cluster, batch, attempt = _about.get()
         content = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "run_id": self._run_id,
+            "cluster": cluster,
+            "batch": batch,
+            "attempt": attempt,
             "message": record.getMessage(),
         }
         if record.exc_info:
@@ -34,10 +55,18 @@ class _Json(logging.Formatter):
         return json.dumps(content)
 
 
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
 def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None = None) -> None:
     """Send the package's log to stderr: warnings and above, with `verbose` what it does as well."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(run_id) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
+    if not verbose:
+        # Py4J tells of each exception that it passes on, with its stack, partly as root: who gets it tells the user.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_not_py4j)
     logger = logging.getLogger("topicledger")
     logger.handlers = [handler]
     logger.propagate = False

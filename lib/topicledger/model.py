@@ -47,6 +47,33 @@ class Outcome(StrEnum):
     PENDING = "pending"
 
 
+class Kind(StrEnum):
+    """The kinds of drift."""
+
+    MISSING = "missing"
+    SHOULD_BE_ABSENT = "should_be_absent"
+    PARTITIONS_FEWER = "partitions_fewer"
+    REPLICATION_FACTOR = "replication_factor"
+    CONFIG_DIFFERS = "config_differs"
+    RECREATED = "recreated"
+    UNMANAGED = "unmanaged"
+    PARTITIONS_MORE = "partitions_more"
+    ASSIGNMENT = "assignment"
+    CONFIG_UNDECLARED = "config_undeclared"
+    NOT_PERMITTED = "not_permitted"
+    OWNER_MISSING = "owner_missing"
+    BROKER_DEFAULT_CHANGED = "broker_default_changed"
+    PREFERRED_LEADER = "preferred_leader"
+
+
+class Severity(StrEnum):
+    """How much a drift matters, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
 class RunState(StrEnum):
     """A run's life: planning -> planned -> applying -> finished, or abandoned by hand."""
 
@@ -86,6 +113,13 @@ class Refusal(StrEnum):
 
 OURS = -1
 """`error_code` where the refusal is ours, not the broker's."""
+
+
+SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+"""The one `config_source` of what was set on the topic itself; every other is a default of the broker's."""
+
+AUTHORIZATION_FAILED = (29, 31)
+"""Kafka's numbers of TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal may not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +189,15 @@ class TopicInfo:
     topic_id: str | None = None
     internal: bool = False
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    leaderless: int = 0
-    """Partitions without a leader (M2)."""
+    other_leaders: Mapping[int, int] = field(default_factory=dict)
+    """Partitions that another broker than the preferred one leads -> its id, -1 where there is no leader (C3, M2)."""
     authorized_operations: tuple[str, ...] | None = None
     """Kafka's operation names, None where the broker doesn't tell."""
+
+    @property
+    def leaderless(self) -> int:
+        """Partitions without a leader (M2)."""
+        return sum(leader < 0 for leader in self.other_leaders.values())
 
     @property
     def num_partitions(self) -> int:
@@ -167,6 +206,16 @@ class TopicInfo:
     @property
     def replication_factor(self) -> int:
         return max((len(replicas) for replicas in self.assignments.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigs:
+    """Every config of a topic as its broker describes it, or why it doesn't."""
+
+    topic: str
+    error_code: int = 0
+    configs: tuple[ConfigEntry, ...] | None = None
+    """None where there is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

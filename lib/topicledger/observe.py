@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, MapType, StringType, StructField, StructType
 
 from topicledger.admin import ClusterAdmin
 from topicledger.asking import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
@@ -40,6 +40,7 @@ _BROKER = StructType(
 SCHEMA = StructType(
     [
         *(StructField(f.name, f.dataType) for f in OBSERVED.schema if f.name != "run_id"),
+        StructField("other_leaders", MapType(IntegerType(), IntegerType())),
         StructField("brokers", ArrayType(_BROKER)),
         StructField("error", StringType()),
         StructField("error_message", StringType()),
@@ -96,6 +97,7 @@ def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> p
         "replication_factor": [info.replication_factor if info.permitted else None for info in infos],
         "assignments": [list(info.assignments.items()) if info.permitted else None for info in infos],
         "authorized_operations": [info.authorized_operations for info in infos],
+        "other_leaders": [list(info.other_leaders.items()) if info.permitted else None for info in infos],
         "observed_at": [datetime.now(UTC)] * count,
     }
     return record_batch(SCHEMA, columns, count)
@@ -162,7 +164,8 @@ class Observation:
     """What was seen, materialised: reading it asks no cluster again."""
 
     topics: DataFrame
-    """Columns of `observed` less run_id; clusters that were reached only."""
+    """Columns of `observed` less run_id, and `other_leaders` (partition -> leader where it isn't the preferred replica,
+    -1 for none); clusters that were reached only."""
     brokers: DataFrame
     """Columns of `brokers` less run_id; clusters that were reached only."""
     looks: Mapping[str, Look]
@@ -208,6 +211,24 @@ def observe(
     return _observation(listed.unionByName(described.where("topic is not null")), told)
 
 
+def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[dict[str, str], list[str]]:
+    """Cluster -> Kafka's id of it, of those that were reached and are the ones meant; and why the others aren't."""
+    ids: dict[str, str] = {}
+    problems: list[str] = []
+    for cluster in clusters:
+        look = seen.looks[cluster.name]
+        if look.error is not None:
+            problems.append(look.error)
+        elif cluster.cluster_id is not None and look.cluster_id != cluster.cluster_id:
+            problems.append(
+                f"cluster {cluster.name} has the id {look.cluster_id}, and the settings expect {cluster.cluster_id}: "
+                f"nothing was done with it; correct clusters.{cluster.name}"
+            )
+        else:
+            ids[cluster.name] = str(look.cluster_id)
+    return ids, problems
+
+
 def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
     rows = seen.where("topic is null").select("cluster", "cluster_id", "error", "error_message").collect()
     return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
@@ -223,7 +244,9 @@ def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> O
     }
     reached = seen.where(F.col("cluster").isin(*(name for name, look in looks.items() if look.error is None)))
     return Observation(
-        topics=reached.where("topic is not null").select(*(c for c in OBSERVED.schema.names if c != "run_id")),
+        topics=reached.where("topic is not null").select(
+            *(c for c in OBSERVED.schema.names if c != "run_id"), "other_leaders"
+        ),
         brokers=reached.where("topic is null")
         .select("cluster", "cluster_id", "observed_at", F.explode("brokers").alias("broker"))
         .select("cluster", "cluster_id", "observed_at", "broker.*")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,23 +21,28 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from topicledger import guards, manifests, policies
+from topicledger import guards, leases, manifests, policies
+from topicledger.admin.connection import request_timeout
 from topicledger.decide import decide
-from topicledger.dispatch import Context, batches, each_cluster
+from topicledger.dispatch import Context, Done, Work, batches, each_cluster, only
 from topicledger.errors import ExitCode
 from topicledger.execute import Executor
+from topicledger.leases import Leases
 from topicledger.manifests import Transform
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
 from topicledger.observe import Observation, observe
 from topicledger.plan import planned
 from topicledger.policies import Facts, Policy
 from topicledger.runs import Run
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
+from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES, Table
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.standing import facts, judge_again
 from topicledger.summary import Summary, summarise
 
 log = logging.getLogger(__name__)
+
+REMEMBERED = 100_000
+"""Actions that a driver keeps in memory from phase to phase; more are read from the tables again."""
 
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
@@ -73,16 +80,53 @@ def apply(run: Run, context: Context) -> None:
     if run.none_planned:
         return
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
-    before = len(run.problems)
-    if run.resumed:
-        _judge_afresh(run, context)
-    if run.state is not RunState.APPLYING:
-        if len(run.problems) > before and run.resumed:
+    # A policy's second verdict stands in the table only.
+    if context.planned is not None and not run.settings.policies.create:
+        work = only(context.planned, context.done.get(Phase.VALIDATE, {}))
+    else:
+        work = batches(_passed(run))
+    with ExitStack() as released:
+        if work:
+            held = released.enter_context(_leases(run, context, work))
+            if not _apply_leased(run, context, work, held):
+                return
+        elif run.state is not RunState.APPLYING:
+            run.move_to(RunState.APPLYING, counts=run.counts)
+        _verify(run, context)
+
+
+def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
+    """Send `work`, what passed validate, while no other run may change its clusters; False where it can't be judged."""
+    run.leases = held
+    afresh = run.resumed or held.contended
+    if afresh:
+        before = len(run.problems)
+        _judge_afresh(run, context, work)
+        if len(run.problems) > before and run.state is not RunState.APPLYING:
             # What can't be judged must not be sent; once `applying`, a topic that appeared passes for ours.
-            return
+            run.leases = None
+            return False
+    if run.state is not RunState.APPLYING:
         run.move_to(RunState.APPLYING, counts=run.counts)
-    _apply(run, context)
-    _verify(run, context)
+    _apply(run, context, None if afresh else work)
+    held.require()
+    # Verify changes nothing: others may have the clusters meanwhile.
+    held.release_soon()
+    run.leases = None
+    return True
+
+
+def _leases(run: Run, context: Context, work: Work) -> Leases:
+    settings = [cluster for cluster in run.clusters if cluster.name in work]
+    return leases.take(
+        run.ledger,
+        run.run_id,
+        {cluster_id: name for name, (cluster_id, _) in work.items()},
+        looked_at=run.looked_at,
+        request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
+        wait=context.wait,
+        stop=context.stop,
+    )
 
 
 def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
@@ -224,8 +268,12 @@ def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Ob
     """Observe clusters, and keep what was seen in `observed` and `brokers`."""
     seen = observe(run.spark, clusters, run.settings.kafka, named)
     reached = [name for name, look in seen.looks.items() if look.error is None]
-    for table, rows in ((OBSERVED, seen.topics), (BROKERS, seen.brokers)):
+
+    def keep(table: Table, rows: DataFrame) -> None:
         run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers)))
     return seen
 
 
@@ -253,11 +301,6 @@ def _record_refusals(run: Run) -> None:
 # -- validate, apply, verify ------------------------------------------------------------------------------------------
 
 
-def _open_actions(run: Run) -> DataFrame:
-    """Planned actions that nothing ended before validate."""
-    return run.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
-
-
 def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:
     return rows.join(ended.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_anti")
 
@@ -266,7 +309,7 @@ def _passed(run: Run) -> DataFrame:
     """Planned actions that passed validate, and the policies after it, and have no apply row."""
     audit = run.audit()
     valid = audit.where((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value))
-    rows = _open_actions(run).join(
+    rows = run.open_actions().join(
         valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
     )
     refused = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") != Outcome.OK.value)
@@ -274,9 +317,12 @@ def _passed(run: Run) -> DataFrame:
 
 
 def _validate(run: Run, context: Context) -> None:
-    ended = run.audit().where(F.col("phase") == Phase.VALIDATE.value)
-    rows = _without(_open_actions(run), ended)
+    rows = run.open_actions()
+    if run.resumed:
+        rows = _without(rows, run.audit().where(F.col("phase") == Phase.VALIDATE.value))
     work = batches(rows)
+    if not run.resumed and sum(len(batch) for _, targets in work.values() for batch in targets) <= REMEMBERED:
+        context.planned = work
 
     def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
         return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
@@ -298,11 +344,8 @@ def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Col
     return [row["topic"] for row in last.where(F.col("action") == Action.CREATE.value).collect()]
 
 
-def _judge_afresh(run: Run, context: Context) -> None:
-    """Before a plan of an earlier start is applied: what may not be sent any more, as everything looks now."""
-    work = batches(_passed(run))
-    if not work:
-        return
+def _judge_afresh(run: Run, context: Context, work: Work) -> None:
+    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now."""
     if run.state is not RunState.APPLYING:
         each_cluster(
             run, context, Phase.APPLY, work, lambda executor, batch: executor.changed_since_plan(batch), "check"
@@ -319,47 +362,35 @@ def _judge_afresh(run: Run, context: Context) -> None:
     judge_again(run, Phase.APPLY, *Action)
 
 
-def _apply(run: Run, context: Context) -> None:
-    rows = _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+def _apply(run: Run, context: Context, work: Work | None) -> None:
+    """Send what passed; `work` is all of it where that is known already."""
     waiting = run.waiting
-    if waiting is None:
-        _send(run, context, rows)
+    if waiting is None and work is not None:
+        _send(run, context, work)
         return
-    _send(run, context, rows.join(waiting, on=["cluster", "topic"], how="left_anti"))
+    rows = _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+    if waiting is None:
+        _send(run, context, batches(rows))
+        return
+    _send(run, context, batches(rows.join(waiting, on=["cluster", "topic"], how="left_anti")))
     judge_again(run, Phase.APPLY, Action.CREATE)
     rows = _passed(run).join(waiting, on=["cluster", "topic"], how="left_semi")
     if run.waiting is not None:
         # Deletes whose outcome isn't known yet: their room isn't either.
         rows = rows.join(run.waiting, on=["cluster", "topic"], how="left_anti")
-    _send(run, context, rows)
+    _send(run, context, batches(rows))
 
 
-def _send(run: Run, context: Context, rows: DataFrame) -> None:
-    each_cluster(run, context, Phase.APPLY, batches(rows), lambda executor, batch: executor.apply(batch))
+def _send(run: Run, context: Context, work: Work) -> None:
+    each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: executor.apply(batch))
 
 
 def _verify(run: Run, context: Context) -> None:
-    audit = run.audit()
-    applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    told = applied.select(
-        "cluster",
-        "topic",
-        "action",
-        F.col("topic_id").alias("applied_id"),
-        F.col("num_partitions").alias("applied_num_partitions"),
-    )
-    rows = _without(
-        _open_actions(run).join(told, on=["cluster", "topic", "action"], how="inner"),
-        audit.where(F.col("phase") == Phase.VERIFY.value),
-    )
-    results: dict[tuple[str, str, str], TopicResult] = {}
-
-    def remember(row: Mapping[str, Any]) -> None:
-        results[row["cluster"], row["topic"], row["action"]] = TopicResult(
-            topic_id=row["applied_id"], num_partitions=row["applied_num_partitions"]
-        )
-
-    work = batches(rows, "applied_id", "applied_num_partitions", each=remember)
+    if context.planned is not None:
+        results = context.done.get(Phase.APPLY, {})
+        work = only(context.planned, results)
+    else:
+        work, results = _applied(run)
     deadline = time.monotonic() + context.wait_visible
 
     def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
@@ -375,3 +406,28 @@ def _verify(run: Run, context: Context) -> None:
                 executor.wait(0.5)
 
     each_cluster(run, context, Phase.VERIFY, work, verify)
+
+
+def _applied(run: Run) -> tuple[Work, Done]:
+    """What was applied and not verified yet, by the tables."""
+    audit = run.audit()
+    applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
+    told = applied.select(
+        "cluster",
+        "topic",
+        "action",
+        F.col("topic_id").alias("applied_id"),
+        F.col("num_partitions").alias("applied_num_partitions"),
+    )
+    rows = _without(
+        run.open_actions().join(told, on=["cluster", "topic", "action"], how="inner"),
+        audit.where(F.col("phase") == Phase.VERIFY.value),
+    )
+    results: Done = {}
+
+    def remember(row: Mapping[str, Any]) -> None:
+        results[row["cluster"], row["topic"], Action(row["action"])] = TopicResult(
+            topic_id=row["applied_id"], num_partitions=row["applied_num_partitions"]
+        )
+
+    return batches(rows, "applied_id", "applied_num_partitions", each=remember), results

@@ -43,11 +43,11 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended
     columns["manifest_version"] = pa.array([manifest_version] * count, type=pa.int64())
     told = [[asdict(violation) for violation in each.violations] or None for each in ended]
     columns["violations"] = pa.array(told, type=schema.field("violations").type)
-    columns["configs"] = _configs([each.configs for each in ended])
+    columns["configs"] = configs_column([each.configs for each in ended])
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 
 
-def _configs(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
+def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
     """A list column that holds each distinct entry once and refers to it: most topics share most of their configs."""
     numbers: dict[ConfigEntry, int] = {}
     known: dict[int, int] = {}

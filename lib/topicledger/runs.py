@@ -16,15 +16,19 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger import __version__
-from topicledger.errors import UsageError
+from topicledger.errors import GuardStopped, UsageError
+from topicledger.leases import Leases
 from topicledger.model import Ended, RunState
 from topicledger.policies import Policy, from_settings
 from topicledger.rows import audit_table
-from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS
 from topicledger.secrets import resolve_client_options
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger
 
+AUDIT_COMMAND = "audit"
+EARLIER_CONFIGS = "earlier_configs_version"
+"""Of an audit's arguments: the version of `observed_configs` that it compares with."""
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
 _EPOCH_STEP = 1_000_000
@@ -35,7 +39,7 @@ class Request:
     """What a user asked for."""
 
     command: str
-    """plan, apply or provision."""
+    """plan, apply, provision or audit."""
     run_id: str | None = None
     """None makes a new one."""
     clusters: tuple[str, ...] = ()
@@ -43,7 +47,9 @@ class Request:
     requested_by: str | None = None
     """None takes the OS user."""
     detailed_exitcode: bool = False
-    """Plan: exit 3 where changes are pending."""
+    """Plan: exit 3 where changes are pending. Audit: where there is drift."""
+    wait: bool = False
+    """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
 
@@ -70,6 +76,8 @@ class Run:
     """The clusters asked for by name, None for all."""
     exit_code: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """As `runs` keeps them."""
     none_ended: bool = False
     """Whether it is known that nothing ended before validate."""
     none_planned: bool = False
@@ -82,6 +90,10 @@ class Run:
     """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
     unjudged: set[str] = field(default_factory=set)
     """Clusters that a taken up run couldn't look at again: nothing is sent to them."""
+    leases: Leases | None = None
+    """While it changes clusters: what allows it to."""
+    looked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When this start began to look at its clusters."""
     _wave: int = 0
 
     @property
@@ -97,12 +109,18 @@ class Run:
         """This run's rows of `plans`."""
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
+    def open_actions(self) -> DataFrame:
+        """Rows of `plans` for actions that nothing ended before validate."""
+        return self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
+
     def audit(self) -> DataFrame:
         """This run's rows of `audit`."""
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
     def append_audit(self, rows: DataFrame) -> None:
-        """Append rows of `audit` in one commit."""
+        """Append rows of `audit` in one commit. Raises LeaseLost where this driver was stopped past its leases."""
+        if self.leases is not None:
+            self.leases.require()
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=self.next_version())
 
     def move_to(self, state: RunState, **columns: object) -> None:
@@ -182,23 +200,37 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     row = find(ledger, run_id) if request.run_id else None
     if row is None and request.command == "apply":
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
-    policies = from_settings(settings)
+    policies = () if request.command == AUDIT_COMMAND else from_settings(settings)
     selected = settings.select(request.clusters)
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is told before the run has a row.
         resolve_client_options(cluster)
     if row is None:
-        run = _begin(ledger, settings, request, run_id, selected)
+        run = _begin(ledger, settings, request, run_id, selected, request.bearing())
     else:
         run = _resume(ledger, settings, request, row, selected)
     run.policies = policies
     return run
 
 
+def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
+    """Begin a run that asks no cluster; `arguments` are kept in its row."""
+    return _begin(ledger, settings, request, request.run_id or new_run_id(), (), arguments)
+
+
 def _begin(
-    ledger: Ledger, settings: Settings, request: Request, run_id: str, selected: Sequence[ClusterSettings]
+    ledger: Ledger,
+    settings: Settings,
+    request: Request,
+    run_id: str,
+    selected: Sequence[ClusterSettings],
+    bearing: Mapping[str, str],
 ) -> Run:
     ledger.ensure(MANIFESTS)
+    arguments = {"command": request.command, **bearing}
+    if request.command == AUDIT_COMMAND:
+        ledger.ensure(OBSERVED_CONFIGS)
+        arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
     run = Run(
         run_id=run_id,
         ledger=ledger,
@@ -209,6 +241,7 @@ def _begin(
         state=RunState.PLANNING,
         resumed=False,
         selected=request.clusters or None,
+        arguments=arguments,
     )
     row = {
         "run_id": run_id,
@@ -222,12 +255,11 @@ def _begin(
         "spark_app_id": _app_id(ledger.spark),
         "principal": _principal(selected),
         "requested_by": request.requested_by or _os_user(),
-        "arguments": {"command": request.command, **request.bearing()},
-        "settings_digest": settings.digest(),
+        "arguments": arguments,
+        "settings_digest": _digest(settings, request.command),
         "epoch": run.epoch,
     }
-    ordered = tuple(row[name] for name in RUNS.schema.names)
-    ledger.append(RUNS, ledger.spark.createDataFrame([ordered], RUNS.schema), app_id=run_id, version=_EPOCH_STEP)
+    ledger.append(RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=_EPOCH_STEP)
     if request.run_id:
         run.require_ownership()
     return run
@@ -238,6 +270,9 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
     if state is RunState.ABANDONED:
         raise UsageError(f"run {run_id} was abandoned; start a new one")
     arguments = {name: value for name, value in (row["arguments"] or {}).items() if name != "command"}
+    began_as = (row["arguments"] or {}).get("command")
+    if (began_as == AUDIT_COMMAND) != (request.command == AUDIT_COMMAND):
+        raise UsageError(f"run {run_id} is of the command {began_as}, not {request.command}: name another run")
     asked = request.bearing()
     if request.command == "apply" and not request.clusters:
         names = tuple(filter(None, arguments.get("clusters", "").split(",")))
@@ -251,13 +286,15 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
             raise UsageError(
                 f"run {run_id} was begun with {name}: {was}, not {value or 'all'}; the same id needs the same"
             )
-    if row["settings_digest"] != settings.digest():
+    if row["settings_digest"] != _digest(settings, request.command):
         raise UsageError(
             f"{settings.path} says other things than when run {run_id} was begun: "
             "use the settings of that time, or start a new run"
         )
     if request.command == "plan" and state is RunState.APPLYING:
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} takes it up")
+    if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
+        _require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(
@@ -272,22 +309,39 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
         selected=request_clusters or None,
         exit_code=row["exit_code"],
         counts=row["counts"] or {},
+        arguments=row["arguments"] or {},
     )
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run
 
 
+def _digest(settings: Settings, command: str) -> str:
+    return settings.audit_digest() if command == AUDIT_COMMAND else settings.digest()
+
+
+def _require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
+    """A plan older than `guards.max_plan_age` is refused as a whole; what is being applied already may be finished."""
+    most = settings.guards.max_plan_age
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    age = (datetime.now(UTC) - started_at.astimezone(UTC)).total_seconds()
+    if most is not None and age > most:
+        raise GuardStopped(
+            f"the plan of run {run_id} is {age:.0f} s old and guards.max_plan_age is {most:g}: nothing was sent; "
+            "plan again"
+        )
+
+
 def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
-    run.ledger.ensure(PLANS, AUDIT)
+    tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
+    run.ledger.ensure(*tables)
     before = (F.col("run_id") == run.run_id) & (F.col("epoch") == run.epoch)
     run.epoch += 1
     values = {"epoch": F.lit(run.epoch), "spark_app_id": F.lit(_app_id(run.spark))}
     run.ledger.update(RUNS, before, values)
-    for table in (PLANS, AUDIT):
-        nothing = run.spark.createDataFrame([], table.schema)
-        run.ledger.append(table, nothing, app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
+    for table in tables:
+        run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
     row = run.require_ownership()
     run.state, run.counts = RunState(row["state"]), row["counts"] or {}
 
@@ -325,9 +379,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _principal(clusters: Sequence[ClusterSettings]) -> str:
-    """Who the run is to each cluster, as its settings show it; a reference stays one."""
+def _principal(clusters: Sequence[ClusterSettings]) -> str | None:
+    """Who the run is to each cluster, as its settings show it; a reference stays one. None where it asks no cluster."""
     names = {cluster.name: str(cluster.client.get("sasl_plain_username", "ANONYMOUS")) for cluster in clusters}
-    if len(set(names.values())) == 1:
-        return next(iter(names.values()))
+    if len(set(names.values())) <= 1:
+        return next(iter(names.values()), None)
     return json.dumps(names)

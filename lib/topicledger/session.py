@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,15 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
 
+FEW_ROWS: Mapping[str, tuple[str, str]] = {
+    "spark.sql.codegen.wholeStage": ("true", "false"),
+    "spark.sql.codegen.factoryMode": ("FALLBACK", "NO_CODEGEN"),
+    "spark.sql.adaptive.enabled": ("true", "false"),
+    "spark.sql.shuffle.partitions": (DEFAULTS["spark.sql.shuffle.partitions"], "1"),
+    "spark.databricks.delta.snapshotPartitions": (DEFAULTS["spark.databricks.delta.snapshotPartitions"], "1"),
+}
+"""By setting: its default, and what is better where compiling a query, or planning it anew, outlasts its rows."""
+
 
 def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     """The session of this process; made where there is none, with Delta's jars from TOPICLEDGER_JARS or the checkout.
@@ -35,14 +44,31 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return builder.getOrCreate()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
-    for key, value in {**DEFAULTS, "spark.jars": ",".join(map(str, _delta_jars()))}.items():
+    for key, value in {**DEFAULTS, **_class_archive(), "spark.jars": ",".join(map(str, _delta_jars()))}.items():
         builder = builder.config(key, value)
-    if verbose:
+    with _started_with_output_in(None if verbose else _log_folder() / "spark.log"), workers_python():
         return builder.getOrCreate()
-    with _stderr_in(_log_folder() / "spark.log"):
-        return builder.getOrCreate()
+
+
+@contextmanager
+def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
+    """Within it, queries are for few rows: `FEW_ROWS`. What it gives, called, has them for many again, from then on.
+
+    A setting that isn't at its default is somebody's choice, and stays.
+    """
+    ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
+
+    def for_many() -> None:
+        while ours:
+            spark.conf.set(*ours.popitem())
+
+    for name in ours:
+        spark.conf.set(name, FEW_ROWS[name][1])
+    try:
+        yield for_many
+    finally:
+        for_many()
 
 
 def _log_folder() -> Path:
@@ -55,17 +81,53 @@ def _log_folder() -> Path:
 
 
 @contextmanager
-def _stderr_in(path: Path) -> Iterator[None]:
-    """Within it, stderr is a file: the JVM started there keeps it so, this process gets its own back."""
-    sys.stderr.flush()
-    kept = os.dup(2)
+def _started_with_output_in(log: Path | None) -> Iterator[None]:
+    """What is started within it writes to `log`, or to stderr where that is None: stdout is for the command's data.
+
+    This process has its own streams back afterwards, the JVM started there keeps those it got.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [os.dup(1), os.dup(2)]
     try:
-        with path.open("ab") as log:
-            os.dup2(log.fileno(), 2)
+        if log is None:
+            os.dup2(2, 1)
+        else:
+            with log.open("ab") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, before in enumerate(kept, start=1):
+            os.dup2(before, number)
+            os.close(before)
+
+
+@contextmanager
+def workers_python() -> Iterator[None]:
+    """A session made within it starts workers with this Python, as spark-submit.sh has it; PYSPARK_PYTHON wins."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    script = _CHECKOUT / "scripts" / "python.sh"
+    before = os.environ.get("TOPICLEDGER_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = str(script) if script.exists() else sys.executable
+    os.environ["TOPICLEDGER_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        # For this session's workers only: what this process starts has its own.
+        del os.environ["PYSPARK_PYTHON"], os.environ["TOPICLEDGER_PYTHON"]
+        if before is not None:
+            os.environ["TOPICLEDGER_PYTHON"] = before
+
+
+def _class_archive() -> Mapping[str, str]:
+    """Classes that `make setup` has parsed and checked, as spark-submit.sh has Java take them."""
+    archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
+    if not archive.exists():
+        return {}
+    return {"spark.driver.extraJavaOptions": f"'-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off"}
 
 
 def _delta_jars() -> list[Path]:

@@ -10,12 +10,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from topicledger.errors import SettingsError, UsageError
 from topicledger.hints import nearest, show
+from topicledger.model import Kind, Severity
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
 Mode: TypeAlias = Literal["refuse", "warn"]
@@ -101,7 +102,7 @@ class KafkaSettings:
 
     connect_timeout: float = 30.0
     """Seconds to reach a cluster."""
-    operation_timeout: float = 30.0
+    operation_timeout: float = 10.0
     """Seconds the broker may take over a request; above 0 (C12)."""
     max_batch_records: int = 8_000
     """Metadata records of one request, 1 + partitions + configs per topic (C15)."""
@@ -113,6 +114,42 @@ class GuardSettings:
 
     max_deletes: int = 0
     """Topics that one run may delete, per cluster."""
+    max_plan_age: float | None = None
+    """Seconds after which a saved plan isn't applied any more; None takes any. It bears on no decision."""
+
+
+IGNORE = "ignore"
+"""In place of a severity: such drift isn't looked for."""
+
+SEVERITIES: Mapping[Kind, Severity] = {
+    Kind.MISSING: Severity.ERROR,
+    Kind.SHOULD_BE_ABSENT: Severity.ERROR,
+    Kind.PARTITIONS_FEWER: Severity.ERROR,
+    Kind.REPLICATION_FACTOR: Severity.ERROR,
+    Kind.CONFIG_DIFFERS: Severity.ERROR,
+    Kind.RECREATED: Severity.ERROR,
+    Kind.UNMANAGED: Severity.WARNING,
+    Kind.PARTITIONS_MORE: Severity.WARNING,
+    Kind.ASSIGNMENT: Severity.WARNING,
+    Kind.CONFIG_UNDECLARED: Severity.WARNING,
+    Kind.NOT_PERMITTED: Severity.WARNING,
+    Kind.OWNER_MISSING: Severity.WARNING,
+    Kind.BROKER_DEFAULT_CHANGED: Severity.INFO,
+    Kind.PREFERRED_LEADER: Severity.INFO,
+}
+"""What each kind of drift is where the settings don't say otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings:
+    """What an audit calls drift, and how much each kind matters."""
+
+    require_owner: bool = False
+    """A manifest without an owner is drift."""
+    owners: tuple[str, ...] = ()
+    """A manifest with an owner that isn't one of these is drift; empty takes any."""
+    severity: Mapping[Kind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
+    """Kinds that are ignored are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +198,8 @@ class Settings:
     """[guards]"""
     policies: PolicySettings = PolicySettings()
     """[[policies.create]] and [[policies.delete]]"""
+    audit: AuditSettings = AuditSettings()
+    """[audit]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
@@ -199,13 +238,24 @@ class Settings:
             ]
             for kind, specs in (("create", self.policies.create), ("delete", self.policies.delete))
         }
-        content = {
-            "tables": {"root": self.tables.root},
-            "clusters": clusters,
-            "guards": {"max_deletes": self.guards.max_deletes},
-            "policies": policies,
-        }
-        return hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
+        return _digest(
+            {
+                "tables": {"root": self.tables.root},
+                "clusters": clusters,
+                "guards": {"max_deletes": self.guards.max_deletes},
+                "policies": policies,
+            }
+        )
+
+    def audit_digest(self) -> str:
+        """As `digest`, of what bears on an audit."""
+        return _digest(
+            {
+                "tables": {"root": self.tables.root},
+                "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
+                "audit": asdict(self.audit),
+            }
+        )
 
 
 def load_settings(path: Path) -> Settings:
@@ -213,7 +263,7 @@ def load_settings(path: Path) -> Settings:
     raw = _read_toml(path)
     problems: list[str] = []
     top = _Table("", raw, problems)
-    top.only("tables", "clusters", "kafka", "guards", "policies")
+    top.only("tables", "clusters", "kafka", "guards", "policies", "audit")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -222,10 +272,15 @@ def load_settings(path: Path) -> Settings:
         kafka=_kafka(top.table("kafka")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
+        audit=_audit(top.table("audit")),
     )
     if problems:
         raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
     return settings
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
 
 
 def has_url_credentials(option: str, text: str) -> bool:
@@ -360,8 +415,30 @@ def _kafka(table: _Table) -> KafkaSettings:
 
 
 def _guards(table: _Table) -> GuardSettings:
-    table.only("max_deletes")
-    return GuardSettings(max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1))
+    table.only("max_deletes", "max_plan_age")
+    return GuardSettings(
+        max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
+        max_plan_age=table.seconds("max_plan_age", 0.0) if "max_plan_age" in table.values else None,
+    )
+
+
+def _audit(table: _Table) -> AuditSettings:
+    table.only("require_owner", "owners", "severity")
+    require_owner = table.values.get("require_owner", False)
+    if not isinstance(require_owner, bool):
+        table.problem("require_owner", f"must be true or false, not {_kind(require_owner)}")
+    given = table.table("severity")
+    given.only(*Kind)
+    severity = dict(SEVERITIES)
+    for name in Kind:
+        told = given.text(name)
+        if told == IGNORE:
+            del severity[name]
+        elif told in tuple(Severity):
+            severity[name] = Severity(told)
+        elif told is not None:
+            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(told)}"')
+    return AuditSettings(require_owner=bool(require_owner), owners=table.texts("owners"), severity=severity)
 
 
 def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:

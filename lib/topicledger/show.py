@@ -12,12 +12,11 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode, UsageError
+from topicledger.model import SET_ON_TOPIC
 from topicledger.runs import find
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.summary import cell, phase_order
 from topicledger.tables import Ledger
-
-_SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 
 
 def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
@@ -64,7 +63,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
         configs = [
             f"{config['name']}={config['value']}"
             for config in resolved.get("configs") or ()
-            if config["config_source"] == _SET_ON_TOPIC
+            if config["config_source"] == SET_ON_TOPIC
         ]
         ended = ", ".join(f"{phase['phase']} {phase['outcome']}" for phase in action["phases"])
         message = "; ".join(

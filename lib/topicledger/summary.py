@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
@@ -106,20 +106,21 @@ class Summary:
         return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "outcomes": self.outcomes()}, indent=2)
 
 
-def last_phases(audit: DataFrame) -> DataFrame:
+def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = ("cluster", "topic")) -> DataFrame:
     """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
 
     Policies judge again after validate: what they refuse there ends the topic, what they only warn of doesn't.
+    `also` are more columns of that phase; `by` names `run_id` too where the rows are of several runs.
     """
     warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
     own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
-    columns = ("action", "phase", "outcome", "error_code", "error", "error_message")
+    columns = ("action", "phase", "outcome", "error_code", "error", "error_message", *also)
     return (
         audit.where(~warned)
         .withColumns({"_own": own, "_order": phase_order()})
-        .groupBy("cluster", "topic", "_own")
+        .groupBy(*by, "_own")
         .agg(F.max_by(F.struct(*columns), "_order").alias("last"))
-        .select("cluster", "topic", "last.*")
+        .select(*by, "last.*")
     )
 
 
@@ -130,42 +131,25 @@ def phase_order() -> Column:
 
 def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
     """Read what a run came to, and decide its exit code (DESIGN, Commands)."""
-    results = last_phases(run.audit()).localCheckpoint()
-    planned = run.plans().where(F.col("action").isNotNull() & F.col("phase").isNull())
-    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
-    shown = (
-        planned.select("cluster", "topic")
-        .join(results, on=["cluster", "topic"], how="left")
-        .where(F.col("phase").isNull() | (F.col("phase") == Phase.MANIFEST.value) | validated)
-        .groupBy("cluster")
-        .agg(
-            F.count_if(validated).alias("validated"), F.count_if(~F.coalesce(validated, F.lit(False))).alias("unknown")
-        )
-    )
-    still_open = {row["cluster"]: (row["validated"], row["unknown"]) for row in shown.collect()}
+    results = last_phases(run.audit())
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
-    for row in (
-        results.where(~validated)
-        .groupBy("cluster", "phase", "outcome")
-        .agg(
-            F.count(F.lit(1)).alias("topics"),
-            F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value).alias("other_cluster"),
-        )
-        .orderBy("cluster", "outcome")
-        .collect()
-    ):
-        of_cluster = outcomes.setdefault(row["cluster"], {})
-        of_cluster[row["outcome"]] = of_cluster.get(row["outcome"], 0) + row["topics"]
-        guarded |= row["outcome"] == Outcome.REFUSED and (row["phase"] == Phase.GUARD or bool(row["other_cluster"]))
-        unreached |= row["phase"] == Phase.OBSERVE and row["outcome"] == Outcome.FAILED
     pending = unknown = 0
-    for cluster, (passed, not_passed) in still_open.items():
-        name = "planned" if planning_only else "open"
+    for row in _tallies(run, results):
+        cluster, phase, outcome, topics = row["cluster"], row["phase"], row["outcome"], row["topics"]
         of_cluster = outcomes.setdefault(cluster, {})
-        if passed + not_passed:
-            of_cluster[name] = passed + not_passed
-        pending, unknown = pending + passed, unknown + not_passed
+        validated = phase == Phase.VALIDATE and outcome == Outcome.OK
+        if row["planned"] and (validated or phase in (None, Phase.MANIFEST)):
+            name = "planned" if planning_only else "open"
+            of_cluster[name] = of_cluster.get(name, 0) + topics
+            if validated:
+                pending += topics
+            else:
+                unknown += topics
+        if outcome is not None and not validated:
+            of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
+            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or bool(row["other_cluster"]))
+            unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
     failed = results.where(F.col("outcome").isin(Outcome.FAILED.value, Outcome.REFUSED.value))
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
@@ -205,6 +189,22 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
     )
 
 
+def _tallies(run: Run, results: DataFrame) -> Sequence[Row]:
+    """Topics by cluster and by phase and outcome of their last phase, null where a planned action has none yet."""
+    return (
+        run.open_actions()
+        .select("cluster", "topic", F.lit(True).alias("planned"))
+        .join(results, on=["cluster", "topic"], how="full_outer")
+        .groupBy("cluster", "phase", "outcome", "planned")
+        .agg(
+            F.count(F.lit(1)).alias("topics"),
+            F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value).alias("other_cluster"),
+        )
+        .orderBy("cluster", "outcome")
+        .collect()
+    )
+
+
 def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     """What policies warned of: the first, and how many there are."""
     if not any(policy.mode == "warn" for policy in run.policies):
@@ -228,7 +228,9 @@ def render(summary: Summary, console: Console) -> None:
     )
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
-        grid = Grid(title="Topics by cluster and outcome", title_justify="left")
+        # A title of the grid's own would be broken at the grid's width, and that is small.
+        console.print("Topics by cluster and outcome", style="table.title", highlight=False)
+        grid = Grid()
         grid.add_column("cluster")
         for name in names:
             grid.add_column(name, justify="right")
@@ -241,9 +243,9 @@ def render(summary: Summary, console: Console) -> None:
     told = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
     console.print(f"left alone: {told}", highlight=False)
     if summary.pending_changes and summary.state == RunState.PLANNED:
+        are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         console.print(
-            f"{summary.pending_changes} changes are planned: apply --run-id {summary.run_id} makes them",
-            highlight=False,
+            f"{summary.pending_changes} {are} planned: apply --run-id {summary.run_id} makes {them}", highlight=False
         )
     if summary.failures:
         _render_failures(summary, console)

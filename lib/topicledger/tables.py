@@ -6,18 +6,23 @@ Every append carries txnAppId and txnVersion, so that doing it again changes not
 from __future__ import annotations
 
 import logging
+import random
 import re
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from topicledger.errors import TableError
@@ -25,11 +30,25 @@ from topicledger.schemas import MANIFESTS, SCHEMA_VERSION, SCHEMA_VERSION_PROPER
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
 _CONFLICT_RETRIES = 10
+_CAUSE = re.compile(r"^\s*Caused by: (?:[a-z]\w*\.)+[A-Z]\w*: (.+)$", re.MULTILINE)
+_TOLD_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
+"""How messages begin that say where something failed, and not why."""
+_APPEND_ONLY = "delta.appendOnly"
+_LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTING_TASKS = 16
 _S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a table is."""
+
+    files: int
+    bytes: int
 
 
 class Ledger:
@@ -94,7 +113,7 @@ class Ledger:
                 self._ensured.add(table.name)
 
     def _create_if_missing(self, table: Table) -> None:
-        if self._exists(table):
+        if self.exists(table):
             return
         properties = {
             "delta.enableDeletionVectors": "false",
@@ -113,10 +132,12 @@ class Ledger:
             builder = builder.property(name, value)
         builder.execute()
 
-    def _exists(self, table: Table) -> bool:
-        if self._in_catalog:
-            return self.spark.catalog.tableExists(self.location(table))
-        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+    def exists(self, table: Table) -> bool:
+        """Whether the table is there; asks, and creates nothing."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            if self._in_catalog:
+                return self.spark.catalog.tableExists(self.location(table))
+            return DeltaTable.isDeltaTable(self.spark, self.location(table))
 
     def _check(self, table: Table) -> None:
         with _errors(f"table {self.location(table)} can't be read"):
@@ -151,6 +172,11 @@ class Ledger:
         return DeltaTable.forPath(self.spark, self.location(table))
 
     # -- writing -----------------------------------------------------------------------------------------------------
+
+    def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
+        """Rows of `table` from Python, without a Python worker; what isn't given is null."""
+        arrow = to_arrow_schema(table.schema, timezone="UTC")
+        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
 
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> None:
         """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing."""
@@ -194,6 +220,93 @@ class Ledger:
             except TableError as error:
                 if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
                     raise
+
+    def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
+
+        `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
+        and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
+        """
+        frame = self.rows(table, rows)
+        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
+        keys = ", ".join(sql_text(str(row[key])) for row in rows)
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                with _errors(f"table {self.location(table)} can't be written"):
+                    merge = (
+                        self._delta(table)
+                        .alias("old")
+                        .merge(frame.alias("new"), f"old.{key} = new.{key} AND old.{key} IN ({keys})")
+                        .whenMatchedUpdate("old.changes = new.changes - 1", values)
+                        .whenNotMatchedInsert("new.changes = 1", values)
+                    )
+                    return int(merge.execute().collect()[0]["num_affected_rows"])
+            except TableError as error:
+                if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
+                    raise
+                time.sleep(random.uniform(0.05, 0.5))
+        raise AssertionError("unreachable")
+
+    # -- maintaining -------------------------------------------------------------------------------------------------
+
+    def size(self, table: Table) -> Size:
+        """How large the latest version is."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            row = self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
+        return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
+
+    def count(self, table: Table, condition: Column) -> int:
+        """How many rows meet `condition`."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            return self.read(table).where(condition).count()
+
+    def delete(self, table: Table, condition: Column) -> int:
+        """Delete rows, in one commit; returns how many it was. A table that is append-only is so again afterwards."""
+        append_only = table.properties.get(_APPEND_ONLY) == "true"
+        rows = self.count(table, condition)
+        if rows == 0:
+            return 0
+        with _errors(f"rows of table {self.location(table)} can't be deleted"):
+            try:
+                if append_only:
+                    self._set_property(table, _APPEND_ONLY, "false")
+                self._delta(table).delete(condition)
+            finally:
+                if append_only:
+                    self._set_property(table, _APPEND_ONLY, "true")
+        return rows
+
+    def _set_property(self, table: Table, name: str, value: str) -> None:
+        told = f"{sql_text(name)} = {sql_text(value)}"
+        self.spark.sql(f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({told})")
+
+    def compact(self, table: Table) -> int:
+        """Rewrite small files as large ones; returns how many files there are then."""
+        with _errors(f"table {self.location(table)} can't be compacted"):
+            self._delta(table).optimize().executeCompaction()
+        return self.size(table).files
+
+    def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
+        """Remove files that no version of the last `hours` has; returns how many it is."""
+        vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
+        with _errors(f"table {self.location(table)} can't be vacuumed"), self._listing_in(_LISTING_TASKS):
+            # It lists folders, too: that of the change data feed every time.
+            name = F.substring_index("path", "/", -1)
+            files = self.spark.sql(f"{vacuum} DRY RUN").where(name.rlike(r"^[^=]*\.(parquet|bin)$")).count()
+            if files and not dry_run:
+                self.spark.sql(vacuum)
+        return files
+
+    @contextmanager
+    def _listing_in(self, tasks: int) -> Iterator[None]:
+        """Within it, folders are listed in so many tasks: VACUUM takes 10,000 by default, however few there are."""
+        before = self.spark.conf.get(_LISTING_PARALLELISM)
+        assert before is not None, "Spark has a default for it"
+        self.spark.conf.set(_LISTING_PARALLELISM, tasks)
+        try:
+            yield
+        finally:
+            self.spark.conf.set(_LISTING_PARALLELISM, before)
 
     def merge_manifests(self, rows: DataFrame, *, replace_clusters: Collection[str]) -> None:
         """Make `manifests` say what `rows` say, in one MERGE that leaves unchanged rows and others' columns alone.
@@ -293,4 +406,8 @@ def first_sentence(error: Exception) -> str:
     if isinstance(error, Py4JError):
         lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
     first = lines[0] if lines else type(error).__name__
-    return re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
+    told = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
+    causes = (
+        _CAUSE.findall(getattr(error, "_stackTrace", None) or text) if told.startswith(_TOLD_BY_THEIR_CAUSE) else []
+    )
+    return f"{told} {causes[-1].strip()}" if causes else told

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -25,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from topicledger.admin import ClusterAdmin
-from topicledger.asking import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
+from topicledger.asking import BATCH_ROWS, UNRESOLVED, Sight, ask_about, record_batch
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.model import GroupUse, LastRecord
 from topicledger.settings import ClusterSettings, KafkaSettings
@@ -52,9 +51,6 @@ LAST_RECORDS = StructType(
     ]
 )
 """What `read_last_records` returns: the fields of LastRecord."""
-
-_UNRESOLVED = StructField("unresolved", BooleanType())
-"""Beside an error: this host can't resolve the cluster's secrets; another may."""
 
 _Question: TypeAlias = Callable[[ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord]]
 
@@ -89,17 +85,8 @@ def _read(
     question: _Question,
     schema: StructType,
 ) -> DataFrame:
-    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
-    answered = StructType([*schema.fields, _UNRESOLVED])
-    answer = partial(_answer, question, answered)
-    told = on_executors(sights, topics.select("cluster", "topic").distinct(), answer, answered)
-    unresolved: dict[str, list[str]] = {}
-    for row in told.where(_UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
-        unresolved.setdefault(row["cluster"], []).append(row["topic"])
-    if unresolved:
-        batches = [batch for name, named in unresolved.items() for batch in answer(sights[name], named)]
-        told = told.where(~F.col("cluster").isin(*unresolved)).unionByName(on_driver(spark, batches, answered))
-    return told.select(*schema.names)
+    asked = topics.select("cluster", "topic").distinct()
+    return ask_about(spark, clusters, kafka, asked, partial(_answer, question), schema)
 
 
 def _answer(question: _Question, schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -109,7 +96,7 @@ def _answer(question: _Question, schema: StructType, sight: Sight, topics: Seque
         with ClusterAdmin(sight.cluster, sight.kafka) as admin:
             rows = [asdict(each) for each in question(admin, topics)]
     except SecretError as error:
-        rows = [{"topic": topic, "error": str(error), _UNRESOLVED.name: True} for topic in topics]
+        rows = [{"topic": topic, "error": str(error), UNRESOLVED.name: True} for topic in topics]
     except TopicLedgerError as error:
         rows = [{"topic": topic, "error": str(error)} for topic in topics]
     for start in range(0, len(rows), BATCH_ROWS):

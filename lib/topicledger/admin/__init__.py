@@ -20,6 +20,7 @@ from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, Descr
 
 from topicledger.admin import groups, offsets
 from topicledger.admin.connection import (
+    INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
     NOT_CONTROLLER,
@@ -34,9 +35,10 @@ from topicledger.admin.connection import (
     RequestLost,
     error_name,
 )
-from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicInfo, TopicResult
+from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 
 __all__ = [
+    "INVALID_REPLICATION_FACTOR",
     "INVALID_REQUEST",
     "NONE",
     "NOT_CONTROLLER",
@@ -139,16 +141,22 @@ class ClusterAdmin(Connection):
 
     def describe_configs(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
         """Every config of the named topics, sensitive values null; topics that may not be described are left out."""
-        found: dict[str, tuple[ConfigEntry, ...]] = {}
+        return {each.topic: each.configs for each in self.topic_configs(topics) if each.configs is not None}
+
+    def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
+        """Every config of the named topics, sensitive values null, or the error of those that it isn't told of."""
         for start in range(0, len(topics), _CONFIGS_BATCH):
             named = topics[start : start + _CONFIGS_BATCH]
             request = DescribeConfigsRequest(
                 resources=[(ConfigResourceType.TOPIC, name, None) for name in named], include_synonyms=False
             )
-            for result in self._run(self._manager.send, request).results:
-                if result.error_code == NONE:
-                    found[result.resource_name] = _entries(result.configs)
-        return found
+            for result in self.ask(request).results:
+                told = result.error_code == NONE
+                yield TopicConfigs(
+                    topic=result.resource_name,
+                    error_code=result.error_code,
+                    configs=_entries(result.configs) if told else None,
+                )
 
     # -- use --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +261,11 @@ def _infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
                     partition.partition_index: tuple(partition.replica_nodes)
                     for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
                 },
-                leaderless=sum(partition.leader_id < 0 for partition in topic.partitions),
+                other_leaders={
+                    partition.partition_index: partition.leader_id
+                    for partition in topic.partitions
+                    if partition.leader_id != next(iter(partition.replica_nodes), None)
+                },
                 authorized_operations=_operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
             )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
@@ -16,17 +19,32 @@ from topicledger.errors import ClusterError
 from topicledger.secrets import redact, resolve_client_options, secret_values
 from topicledger.settings import ClusterSettings, KafkaSettings
 
+_DISCONNECTED = "socket disconnected"
+_TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", _DISCONNECTED)
+"""From the least on; all other words of kafka-python's tell more."""
+
 
 class _LastWords(logging.Handler):
-    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped."""
+    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped.
+
+    A broker that refuses a login says why and closes the connection; which of them kafka-python hears of first is up to
+    chance; and its last try may end for want of time. So no words take the place of others that tell more.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.by_thread: dict[int | None, str] = {}
+        self.by_thread: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "kafka.net.connection":
-            self.by_thread[record.thread] = record.getMessage().rpartition(">: ")[2]
+        if record.name != "kafka.net.connection":
+            return
+        words, thread = record.getMessage().rpartition(">: ")[2], threading.current_thread()
+        if _telling(words) >= _telling(self.by_thread.get(thread, _TELLING_LITTLE[0])):
+            self.by_thread[thread] = words
+
+
+def _telling(words: str) -> int:
+    return next((rank for rank, little in enumerate(_TELLING_LITTLE) if little in words), len(_TELLING_LITTLE))
 
 
 _last_words = _LastWords()
@@ -50,6 +68,7 @@ GROUP_AUTHORIZATION_FAILED = 30
 CLUSTER_AUTHORIZATION_FAILED = 31
 UNSUPPORTED_VERSION = 35
 TOPIC_ALREADY_EXISTS = 36
+INVALID_REPLICATION_FACTOR = 38
 NOT_CONTROLLER = 41
 INVALID_REQUEST = 42
 UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
@@ -63,6 +82,8 @@ OFFSET_NOT_AVAILABLE = 78
 UNKNOWN_TOPIC_ID = 100
 
 _THROTTLE_MARGIN_SECONDS = 0.05
+_ANSWER_SECONDS = 5.0
+"""What an answer may take beside the broker's work on it."""
 
 # Where kafka-python's name for a code isn't Kafka's own (org.apache.kafka.common.protocol.Errors, 4.3.1).
 _KAFKA_NAMES = {
@@ -89,6 +110,15 @@ def error_name(error_code: int) -> str:
     return str(kafka_errors.for_code(error_code).message or f"ERROR_{error_code}")
 
 
+def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
+    """Seconds after which an answer isn't waited for any more: the client option `request_timeout_ms` where it is set.
+
+    Else longer than the broker may take, so that the broker's own answer comes first.
+    """
+    given = cluster.client.get("request_timeout_ms")
+    return float(given) / 1000 if isinstance(given, int | float) else kafka.operation_timeout + _ANSWER_SECONDS
+
+
 class Connection:
     """A connection to one cluster, with the rights of the principal in its settings.
 
@@ -104,9 +134,8 @@ class Connection:
         self._secrets = secret_values(cluster)
         options: dict[str, object] = {
             "client_id": "topicledger",
-            # The client waits longer than it lets the broker take, so that the broker's own answer comes first.
-            "request_timeout_ms": self._operation_timeout_ms + 10_000,
             **resolve_client_options(cluster),
+            "request_timeout_ms": round(request_timeout(cluster, kafka) * 1000),
             "bootstrap_servers": list(cluster.bootstrap_servers),
             "bootstrap_timeout_ms": round(kafka.connect_timeout * 1000),
         }
@@ -136,9 +165,8 @@ class Connection:
         self._manager = self._admin._manager
         self._manager.close()
         network.stop()
-        words = _last_words.by_thread.get(thread.ident if thread else None, str(error))
-        if "socket disconnected" in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
-            # kafka-python shows a refused login so: brokers close the connection without a word it passes on.
+        words = _last_words.by_thread.get(thread, str(error)) if thread else str(error)
+        if _DISCONNECTED in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
             words += "; a wrong user or password looks like this"
         return words
 
@@ -156,6 +184,10 @@ class Connection:
             return self._manager.run(send, *arguments)
         except (kafka_errors.KafkaError, OSError) as error:
             self._admin._controller_id = None
+            if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                # A broker that came after we connected; kafka-python looks around by itself every five minutes.
+                with suppress(kafka_errors.KafkaError, OSError):
+                    self._manager.run(self._manager.cluster.refresh_metadata)
             raise RequestLost(
                 redact(f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {error}", self._secrets)
             ) from None

@@ -4,11 +4,18 @@ Only what the file alone shows is judged here: syntax, names of fields, types. W
 counts above zero, C1 to C3) is decided with all other rows of the `manifests` table.
 
 The three formats become the same few values first (`values`), which one place checks (`entries`), so that a field means
-the same and is refused in the same words wherever it is written.
+the same and is refused in the same words wherever it is written. Files of other tools (`foreign`) become the same rows.
 """
 
-from topicledger.manifest_files.reading import STDIN_NAME, read_manifest_files
-from topicledger.manifest_files.results import FIELDS, FileError, Format, ManifestRow, ParsedManifests
+from topicledger.manifest_files.reading import STDIN_NAME, read_foreign_files, read_manifest_files
+from topicledger.manifest_files.results import (
+    FIELDS,
+    FileError,
+    Format,
+    ManifestRow,
+    NotCarriedOver,
+    ParsedManifests,
+)
 
 __all__ = [
     "FIELDS",
@@ -16,6 +23,8 @@ __all__ = [
     "FileError",
     "Format",
     "ManifestRow",
+    "NotCarriedOver",
     "ParsedManifests",
+    "read_foreign_files",
     "read_manifest_files",
 ]

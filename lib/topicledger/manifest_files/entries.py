@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topicledger.hints import nearest, show
-from topicledger.manifest_files.results import FIELDS, FileError, ManifestRow, ParsedManifests
+from topicledger.manifest_files.results import FIELDS, FileError, ManifestRow, NotCarriedOver, ParsedManifests
 from topicledger.manifest_files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
 
 _INT32 = range(-(2**31), 2**31)
@@ -37,7 +37,7 @@ class Entry:
 
 
 class Report:
-    """Takes the rows and errors of one file; the same error of a shared part is told once."""
+    """Takes what one file gives; the same error of a shared part is told once."""
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
@@ -49,6 +49,20 @@ class Report:
         if error not in self._told:
             self._told.add(error)
             self._result.errors.append(error)
+
+    @property
+    def errors(self) -> int:
+        """How many errors were told."""
+        return len(self._told)
+
+    def leave_out(self, line: int, key: str, what: str) -> None:
+        """List a value of another tool's file that no row has."""
+        self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
+
+    def skip(self, kind: str, count: int = 1) -> None:
+        """Count entries of another tool's file that are no topics to manage."""
+        if count:
+            self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
 
     def row(self, entry: Entry, line: int) -> None:
         self._result.rows.append(
@@ -126,9 +140,9 @@ class Reader:
         if name in ("num_partitions", "replication_factor"):
             return self.integer(f"`{name}`", value, line)
         if name == "assignments":
-            return self._assignments(value, line)
+            return self.assignments(value, line)
         if name in ("configs", "labels"):
-            return self._texts(name, value, line)
+            return self.texts(name, value, line)
         return self.text(name, value, line)
 
     def text(self, name: str, value: Value, line: int) -> str | None:
@@ -152,7 +166,7 @@ class Reader:
             return int(value.text)
         return None
 
-    def _texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
+    def texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
         """configs or labels: numbers and booleans become the text they were written as."""
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
@@ -182,7 +196,7 @@ class Reader:
                 wrong = True
         return None if wrong else texts
 
-    def _assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
+    def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
         if not isinstance(value, Object):
             reason = f"must map partitions to lists of broker ids, not {describe(value)}"
             self.report.error(line, f"`assignments` {reason}")

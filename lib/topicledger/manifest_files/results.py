@@ -6,7 +6,7 @@ Apart from the reading, since every module of the package needs them and they ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from topicledger.hints import show
@@ -72,6 +72,20 @@ class FileError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NotCarriedOver:
+    """What another tool's file says and a manifest has no place for."""
+
+    file: str
+    """The file as it was named, `stdin` for `-`."""
+    line: int
+    """From 1."""
+    key: str
+    """Where it stands in the file, such as `spec.placement.picker`."""
+    what: str
+    """What it is, or why it has no place."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedManifests:
     """All that was read; the rows are complete only if there are no errors."""
 
@@ -79,3 +93,7 @@ class ParsedManifests:
     """In the order of files and lines."""
     errors: list[FileError]
     """Every error of every file, in the order they were met."""
+    not_carried_over: list[NotCarriedOver] = field(default_factory=list)
+    """Of other tools' files: each value that no row has."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Of other tools' files: entries that are no topics to manage, counted by kind."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from topicledger.hints import nearest, show
 from topicledger.manifest_files.entries import Entry, Reader, Report, TooMuchError
@@ -18,13 +19,25 @@ _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
 def read_yaml(text: str, report: Report) -> None:
     """Report the rows and errors of a YAML manifest, all its documents."""
-    source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
-    documents: list[tuple[Value, int]] = []
-    try:
-        parse_yaml(source, documents, report)
-        reader = Reader(report, visits=source.written + _MAX_ALIASED)
+    with measured(report):
+        documents, reader = open_yaml(text, report)
         for value, line in documents:
             _yaml_document(value, line, reader)
+
+
+def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reader]:
+    """The documents of a file with their lines, and a reader of their values; raises TooMuchError."""
+    source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
+    documents: list[tuple[Value, int]] = []
+    parse_yaml(source, documents, report)
+    return documents, Reader(report, visits=source.written + _MAX_ALIASED)
+
+
+@contextmanager
+def measured(report: Report) -> Iterator[None]:
+    """Report a file that stands for too many values, instead of raising TooMuchError."""
+    try:
+        yield
     except TooMuchError:
         report.error(None, f"its aliases, merge keys and defaults stand for more than {_MAX_ALIASED:,} values")
 

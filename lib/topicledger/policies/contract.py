@@ -16,14 +16,15 @@ from topicledger.settings import Mode
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits")
 
-TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "open")
+TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
 
 cluster, cluster_id, topic, topic_id (live); decision: create, delete, or what needs nothing. As declared:
 num_partitions, replication_factor, assignments, configs, owner, labels. As it lives: live, internal,
 live_num_partitions, live_replication_factor. As the broker resolved it by validateOnly: resolved_num_partitions,
 resolved_replication_factor, resolved_configs; null before that, and where it didn't tell (C10, C11); validated tells
-the two apart. open: this create or delete is going to be sent, as far as was judged so far; an open delete is how a
+the two apart. asked: this policy judges the row: an action of its kind that nothing ended before, within its clusters,
+owners and labels. open: this create or delete is going to be sent, as far as was judged so far; an open delete is how a
 topic is marked for deletion (M1).
 """
 
@@ -126,6 +127,11 @@ def replicas() -> Column:
 def config(name: str) -> Column:
     """A config of a create (string): as declared, else as the broker resolved it; null where neither tells."""
     return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
+
+
+def owned() -> Column:
+    """Whether a topic has an owner: one that is blank is none."""
+    return F.coalesce(F.trim("owner") != "", F.lit(False))
 
 
 def not_told(what: str, value: Column) -> Column:

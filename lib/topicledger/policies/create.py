@@ -18,6 +18,7 @@ from topicledger.policies.contract import (
     config,
     listed,
     not_told,
+    owned,
     partitions,
     replicas,
     text,
@@ -322,7 +323,7 @@ def partition_budget(*, max: int) -> SetRule:
 
 
 def replicas_per_broker(*, max: int) -> SetRule:
-    """The brokers of a cluster have at most `max` replicas each, on the average (C20)."""
+    """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20)."""
     _limited(max)
     budget = _budget(
         keys=("cluster",),
@@ -354,7 +355,7 @@ def topics_per_owner(*, max: int) -> SetRule:
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
         need=F.lit(1),
         used=F.lit(1),
-        limit=F.when(F.col("owner").isNotNull(), F.lit(max)),
+        limit=F.when(owned(), F.lit(max)),
     )
 
 
@@ -367,8 +368,8 @@ def partitions_per_owner(*, max: int) -> SetRule:
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
         need=partitions(),
         used=F.col("live_num_partitions"),
-        limit=F.when(F.col("owner").isNotNull(), F.lit(max)),
-        unknown=F.when(F.col("owner").isNotNull(), not_told("num_partitions", partitions())),
+        limit=F.when(owned(), F.lit(max)),
+        unknown=F.when(owned(), not_told("num_partitions", partitions())),
     )
 
 
@@ -397,8 +398,9 @@ def _budget(
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     # A total needs no order, but in the same order Spark sorts once for all of them.
     together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # A planned create that lives already is counted there.
-    create = (F.col("decision") == Action.CREATE.value) & F.col("open") & ~F.col("live")
+    # A planned create that lives already is counted there, and needs nothing more.
+    new = ~F.coalesce(F.col("live"), F.lit(False))
+    create = (F.col("decision") == Action.CREATE.value) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
 
     def total(amount: Column, where: Column, window: WindowSpec = together) -> Column:
@@ -424,7 +426,7 @@ def _budget(
             F.col("_freed"),
             " are freed by deletes, ",
             F.col("_before"),
-            " go to creates before it by name, it asks for ",
+            " are asked for by creates before it by name, it asks for ",
             F.coalesce(F.col("_need").cast("string"), F.lit("an unknown number")),
             "; left are ",
             F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + F.col("_freed") - F.col("_before")),
@@ -432,9 +434,9 @@ def _budget(
         fits = F.col("_wanted") - F.col("_freed") <= F.col("_limit")
         return rows.withColumns(
             {
-                "reason": F.when(~fits, count),
-                "unjudgeable": unknown if unknown is not None else F.lit(None).cast("string"),
-                "needs_freed": fits & (F.col("_wanted") > F.col("_limit")),
+                "reason": F.when(new & ~fits, count),
+                "unjudgeable": F.when(new, unknown if unknown is not None else F.lit(None).cast("string")),
+                "needs_freed": new & fits & (F.col("_wanted") > F.col("_limit")),
                 "inputs": count,
             }
         )

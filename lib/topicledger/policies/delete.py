@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.model import Action
 from topicledger.policies import patterns as re2
-from topicledger.policies.contract import Facts, RowRule, SetRule, listed, text
+from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text
 
 _MAX_DAYS = 36_500
 """A hundred years: a day before the year 1 is no date."""
@@ -70,7 +70,7 @@ def no_consumer_groups() -> SetRule:
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         group = text(F.col("group"), " (", F.col("members"), " members)")
         groups = (
-            facts.consumer_groups(_deletes(topics))
+            facts.consumer_groups(_asked(topics))
             .groupBy("cluster", "topic")
             .agg(
                 F.collect_list(F.when(F.col("group").isNotNull(), group)).alias("_all"),
@@ -106,7 +106,7 @@ def no_recent_records(*, days: int) -> SetRule:
         raise ValueError(f"days must be from 1 to {_MAX_DAYS}")
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        last = facts.last_records(_deletes(topics)).select(
+        last = facts.last_records(_asked(topics)).select(
             "cluster", "topic", F.col("last_record_at").alias("_last"), F.col("error").alias("_error")
         )
         since = F.lit(facts.now - timedelta(days=days))
@@ -114,18 +114,26 @@ def no_recent_records(*, days: int) -> SetRule:
             {
                 "reason": F.when(
                     F.col("_last") > since,
-                    text("its last record is of ", F.col("_last"), f"; delete it when it was quiet for {days} days"),
+                    text(
+                        "its last record is of ", _utc(F.col("_last")), f"; delete it when it was quiet for {days} days"
+                    ),
                 ),
                 "unjudgeable": F.col("_error"),
-                "inputs": text("last record ", F.col("_last")),
+                "inputs": text("last record ", _utc(F.col("_last"))),
             }
         )
 
     return rule
 
 
-def _deletes(topics: DataFrame) -> DataFrame:
-    return topics.where(F.col("open") & (F.col("decision") == Action.DELETE.value)).select("cluster", "topic")
+def _asked(topics: DataFrame) -> DataFrame:
+    """What a policy has to ask clusters about: also what another one refused, to tell all that is wrong (P3)."""
+    return topics.where("asked").select("cluster", "topic")
+
+
+def _utc(moment: Column) -> Column:
+    """A timestamp as text, whatever the session's time zone is."""
+    return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), "yyyy-MM-dd HH:mm:ss 'UTC'")
 
 
 def deletes_per_owner(*, max: int) -> SetRule:
@@ -134,7 +142,7 @@ def deletes_per_owner(*, max: int) -> SetRule:
         raise ValueError(f"max must be from 0 to {2**31 - 1}")
     return _cap(
         keys=("cluster", "owner"),
-        limit=F.when(F.col("owner").isNotNull(), F.lit(max)),
+        limit=F.when(owned(), F.lit(max)),
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
     )
 

@@ -131,7 +131,7 @@ def _answer(
 def _ask_set(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
     rule = policy.rule
     assert callable(rule)
-    answered = rule(rows, facts)
+    answered = rule(rows.withColumn("asked", policy.asked()), facts)
     given = (F.col(f"answered.{name}") if name in answered.columns else None for name in ADDED)
     columns = _answer(number, *given)
     kept = (name for name in rows.columns if name not in columns)
@@ -166,7 +166,7 @@ def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -
     """A rule that isn't ours sees a copy; of its answer only what it may add is used, once it was found complete."""
     noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
     keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull() & ~F.coalesce(noted, F.lit(False))
-    shown = rows.where(keyed).select(*TOPICS)
+    shown = rows.where(keyed).withColumn("asked", policy.asked()).select(*TOPICS)
     with _blamed_on(policy):
         answer = _apply(policy, shown, facts)
     if not isinstance(answer, DataFrame):

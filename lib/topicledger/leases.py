@@ -1,0 +1,343 @@
+"""Leases: one run at a time changes a cluster (DESIGN, A run's life).
+
+Kafka itself can't be fenced. So whoever changes a cluster holds a lease on its cluster id, a row of `leases`, renews it
+while it works, and sends only while the lease outlasts a request by its own monotonic clock: a driver that was stopped
+and woken again finds that it holds nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import functions as F
+
+from topicledger.errors import ClusterError, TopicLedgerError
+from topicledger.schemas import LEASES
+from topicledger.tables import Ledger
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 30.0
+"""How long a lease holds without being renewed, at least."""
+_CLOCK_SKEW_SECONDS = 2.0
+"""By how much the clocks of two drivers may differ."""
+_ASK_AGAIN_SECONDS = 2.0
+_ATTEMPTS = 5
+_COMMITS = 6
+"""How many times as long as a commit a lease holds, at least."""
+_TOLD_AGAIN_SECONDS = 30.0
+
+
+class LeaseHeld(TopicLedgerError):
+    """Another run is changing a cluster: nothing was sent."""
+
+
+class LeaseLost(ClusterError):
+    """This driver's leases ran out, or a later start of its run took them: it sends and records nothing more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who holds a lease, or wants one."""
+
+    run_id: str
+    host: str
+    process: str
+    """Boot id, pid namespace, pid and start time: what tells one process of a host from every other one."""
+
+    @classmethod
+    def here(cls, run_id: str) -> Holder:
+        """This process, for a run."""
+        return cls(run_id=run_id, host=socket.gethostname(), process=" ".join((*_machine(), *_process(os.getpid()))))
+
+    def is_dead(self) -> bool:
+        """Whether it is known to have ended: a process of this host that isn't there any more."""
+        *machine, pid, started = self.process.split(" ")
+        if self.host != socket.gethostname() or tuple(machine) != _machine():
+            return False
+        return _process(int(pid)) != (pid, started)
+
+
+def _machine() -> tuple[str, str]:
+    """What pids count in: the boot, and the pid namespace (containers of one host may share its name)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return boot, str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # not Linux: then nobody is known to have ended
+        return "unknown", str(os.getpid())
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """A process's pid, and its start in clock ticks since the boot; `gone` where it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return str(pid), "gone"
+    return str(pid), "gone" if stat[0] in "ZX" else stat[19]
+
+
+class Leases:
+    """Leases that this run holds on clusters, renewed by a thread of its own until they are released or lost.
+
+    Leaving it as a context releases them; what it lost, it leaves alone.
+    """
+
+    def __init__(
+        self, ledger: Ledger, holder: Holder, clusters: Mapping[str, str], *, request_timeout: float, contended: bool
+    ) -> None:
+        self.contended = contended
+        """Whether another run may have changed one of the clusters since `looked_at`."""
+        self._ledger = ledger
+        self._holder = holder
+        self._clusters = clusters
+        self._request_timeout = request_timeout
+        self._seconds = lease_seconds(request_timeout)
+        self._rows: Sequence[dict[str, Any]] = ()
+        self._until = 0.0
+        self._renew_at = 0.0
+        self._lost: str | None = None
+        self._renewing = False
+        self._changed = threading.Condition()
+        self._over = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let other runs have the clusters; returns when they can."""
+        self.release_soon()
+        self._thread.join()
+
+    def release_soon(self) -> None:
+        """Begin to let other runs have the clusters, beside what this one still does; `release` waits for it."""
+        self._over = True
+        self._wake.set()
+
+    def require(self) -> None:
+        """Raises LeaseLost where this driver may do nothing more: its time ran out, or a later start took over."""
+        with self._changed:
+            # A slow commit isn't a stop: whether anybody took the leases meanwhile is what it will tell.
+            while self._lost is None and time.monotonic() >= self._until and self._renewing:
+                self._changed.wait(1.0)
+            if self._lost is None and time.monotonic() >= self._until:
+                self._lose("its leases ran out while it did nothing: it was stopped, or could not renew them in time")
+        if self._lost is not None:
+            raise LeaseLost(f"run {self._holder.run_id}: {self._lost}; start it again with its id")
+
+    def require_for_request(self) -> None:
+        """Returns when the leases outlast a request sent now; has them renewed where they don't. Raises LeaseLost."""
+        with self._changed:
+            self.require()
+            while time.monotonic() + self._request_timeout >= self._until:
+                self._wake.set()
+                self._changed.wait(timeout=min(1.0, max(0.0, self._until - time.monotonic())))
+                self.require()
+
+    def _lose(self, why: str) -> None:
+        with self._changed:
+            self._lost = why
+            self._changed.notify_all()
+
+    def _write(self, rows: Sequence[dict[str, Any]], *, renewed: bool) -> bool:
+        """Write the next state of rows; whether each of them still was as this driver knew it."""
+        asked_at = time.monotonic()
+        expires_at = datetime.now(UTC) + timedelta(seconds=self._seconds)
+        new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
+        if not renewed:
+            new = [{**row, "released_at": datetime.now(UTC)} for row in new]
+        if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
+            return False
+        with self._changed:
+            self._rows, self._until = new, asked_at + self._seconds
+            # From when it was asked for, not from when it was written: a slow commit takes its time of the lease.
+            self._renew_at = asked_at + self._seconds / 3
+            # Where commits are slow, the next lease has to last longer to be renewed in time.
+            took = time.monotonic() - asked_at
+            self._seconds = max(self._seconds, _COMMITS * took)
+            log.info("leases %s until %s, in %.1f s", "renewed" if renewed else "released", expires_at, took)
+            self._changed.notify_all()
+        return True
+
+    def _renew(self) -> None:
+        """Keeps the leases while they are needed, then releases them."""
+        while True:
+            self._wake.wait(max(0.0, self._renew_at - time.monotonic()))
+            if self._over:
+                break
+            self._wake.clear()
+            try:
+                with self._changed:
+                    self.require()
+                    self._renewing = True
+                if not self._write(self._rows, renewed=True):
+                    self._lose("a later start of it, or another run, took over")
+            except LeaseLost:
+                pass
+            except TopicLedgerError as error:
+                log.warning("leases could not be renewed, and will be tried again: %s", error)
+                self._renew_at = time.monotonic() + _ASK_AGAIN_SECONDS
+            finally:
+                with self._changed:
+                    self._renewing = False
+                    self._changed.notify_all()
+            if self._lost is not None:
+                return
+        if self._lost is None and time.monotonic() < self._until:
+            try:
+                self._write(self._rows, renewed=False)
+            except TopicLedgerError as error:
+                log.warning("leases could not be released, others have to wait until they end: %s", error)
+
+    # -- taking them -------------------------------------------------------------------------------------------------
+
+    def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
+        """Take every cluster's lease as it was `seen`; whether all of them are held now."""
+        known = {row["cluster_id"]: row for row in seen}
+        now = datetime.now(UTC)
+        return self._write(
+            [
+                {
+                    "cluster_id": cluster_id,
+                    "cluster": name,
+                    "run_id": self._holder.run_id,
+                    "host": self._holder.host,
+                    "process": self._holder.process,
+                    "acquired_at": now,
+                    "released_at": None,
+                    "changes": known[cluster_id]["changes"] if cluster_id in known else 0,
+                }
+                for cluster_id, name in self._clusters.items()
+            ],
+            renewed=True,
+        )
+
+    def _make_last(self) -> None:
+        """A first commit is the slowest: renew what it left too little of."""
+        for _ in range(_ATTEMPTS):
+            if time.monotonic() + self._request_timeout + self._seconds / 3 < self._until:
+                return
+            if not self._write(self._rows, renewed=True):
+                break
+        raise LeaseLost(
+            f"run {self._holder.run_id}: leases of {self._seconds:g} s are over before they can be used: commits to "
+            f"{self._ledger.location(LEASES)} take too long; start it again with its id"
+        )
+
+
+def lease_seconds(request_timeout: float) -> float:
+    """How long leases hold: 30 s, or more where a request may take longer, so that a renewed one outlasts it."""
+    return max(LEASE_SECONDS, 2 * request_timeout)
+
+
+def take(
+    ledger: Ledger,
+    run_id: str,
+    clusters: Mapping[str, str],
+    *,
+    looked_at: datetime,
+    request_timeout: float,
+    wait: bool,
+    stop: threading.Event,
+) -> Leases:
+    """Take the leases of clusters (id -> name), all or none; use what it returns as a context.
+
+    `looked_at` is when the run looked at its clusters: where another run held a lease since, what was judged then is to
+    be judged again (`contended`). `request_timeout`: the seconds that a request may be under way.
+
+    A lease is free where it was released, where it expired, or where its holder is an earlier start of the same run
+    that is dead. An earlier start that may be alive is told to stop, and waited out. Raises LeaseHeld where another run
+    holds one, unless `wait`; LeaseLost where `stop` is set while waiting.
+    """
+    ledger.ensure(LEASES)
+    here = Holder.here(run_id)
+    contended = False
+    told_at = -_TOLD_AGAIN_SECONDS
+    while True:
+        rows = _read(ledger, clusters)
+        contended = contended or any(_held_since(row, run_id, looked_at) for row in rows)
+        busy = [row for row in rows if not _free(row, run_id)]
+        if busy:
+            # All or none: two runs that each hold what the other waits for would wait for ever.
+            _give_back(ledger, (row for row in rows if row["process"] == here.process and row["released_at"] is None))
+        others = [row for row in busy if row["run_id"] != run_id]
+        if others and not wait:
+            raise LeaseHeld(
+                f"{_told(others)}. Nothing was sent; start run {run_id} again later, or with --wait to wait for it"
+            )
+        if not busy:
+            leases = Leases(ledger, here, clusters, request_timeout=request_timeout, contended=contended)
+            if leases._take(rows):
+                leases._make_last()
+                return leases
+            # Somebody was faster with one of them: what was taken is ours, what not will be seen now.
+            continue
+        if time.monotonic() - told_at >= _TOLD_AGAIN_SECONDS:
+            told_at = time.monotonic()
+            log.warning("waiting: %s", _told(busy))
+        for row in busy:
+            if row["run_id"] == run_id and row["process"] != here.process and row["host"] is not None:
+                # Its holder's next renewal finds the row changed, and stops.
+                ledger.compare_and_set(LEASES, "cluster_id", [{**row, "host": None, "changes": row["changes"] + 1}])
+        if stop.wait(_ASK_AGAIN_SECONDS):
+            raise LeaseLost(f"run {run_id} was stopped while it waited for a lease; start it again with its id")
+
+
+def _give_back(ledger: Ledger, rows: Iterable[dict[str, Any]]) -> None:
+    given = [{**row, "released_at": datetime.now(UTC), "changes": row["changes"] + 1} for row in rows]
+    if given:
+        ledger.compare_and_set(LEASES, "cluster_id", given)
+
+
+def _read(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
+    rows = ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)).collect()
+    found = [row.asDict() for row in rows]
+    for row in found:
+        for name in ("acquired_at", "expires_at", "released_at"):
+            row[name] = _utc(row[name])
+    return found
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _free(row: Mapping[str, Any], run_id: str) -> bool:
+    if row["released_at"] is not None:
+        return True
+    if datetime.now(UTC) >= row["expires_at"] + timedelta(seconds=_CLOCK_SKEW_SECONDS):
+        return True
+    if row["run_id"] != run_id or row["host"] is None:
+        return False
+    holder = Holder(run_id=row["run_id"], host=row["host"], process=row["process"])
+    return holder.process == Holder.here(run_id).process or holder.is_dead()
+
+
+def _held_since(row: Mapping[str, Any], run_id: str, looked_at: datetime) -> bool:
+    until = row["released_at"] or row["expires_at"]
+    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= looked_at)
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
+        + (f" on host {row['host']}, process {row['process'].split(' ')[-2]}," if row["host"] else ",")
+        + f" since {row['acquired_at']:%Y-%m-%d %H:%M:%S} UTC; its lease holds until {row['expires_at']:%H:%M:%S}"
+        for row in rows
+    )

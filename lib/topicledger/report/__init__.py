@@ -1,0 +1,46 @@
+"""`report`: one HTML file that tells people what a run, an audit or a span of time came to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.report.facts import Kind, Report
+from topicledger.report.gather import gather
+from topicledger.report.page import render
+from topicledger.report.scope import Scope, moment, of_run, span
+
+__all__ = ["Kind", "Report", "Scope", "gather", "moment", "of_run", "render", "require_writable", "span", "write"]
+
+
+def require_writable(path: Path) -> None:
+    """Raises UsageError where a page can't be written to `path`, before anything is read for it."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise UsageError(f"--out {path} is a folder: name the HTML file")
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder} for --out {path}: make it first")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"--out {path}: folder {folder} can't be written to")
+
+
+def write(path: Path, page: str) -> None:
+    """Put the page in its place whole, or leave what was there. Raises TopicLedgerError where it can't be written."""
+    unfinished: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", newline="\n", dir=path.absolute().parent, prefix=".report-", delete=False
+        ) as file:
+            unfinished = Path(file.name)
+            file.write(page)
+        # A temporary file is for its owner only; a report is as readable as any new file.
+        umask = os.umask(0)
+        os.umask(umask)
+        unfinished.chmod(0o666 & ~umask)
+        unfinished.replace(path)
+    except OSError as error:
+        if unfinished is not None:
+            unfinished.unlink(missing_ok=True)
+        raise TopicLedgerError(f"the report can't be written to {path}: {error.strerror}") from None

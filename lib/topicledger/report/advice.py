@@ -1,0 +1,81 @@
+"""What to do about an error or a finding, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topicledger.model import Refusal
+
+_MANIFEST = "Correct the row of manifests and load it again."
+_RULE = "Change what is declared so that it keeps the rule, or the rule in the settings."
+
+OF_ERRORS: Mapping[str, str] = {
+    Refusal.UNKNOWN_CLUSTER: "Name the cluster in the settings, or correct the row of manifests.",
+    Refusal.INVALID_TOPIC: _MANIFEST,
+    Refusal.INVALID_STATE: _MANIFEST,
+    Refusal.INVALID_NUM_PARTITIONS: _MANIFEST,
+    Refusal.INVALID_REPLICATION_FACTOR: "Declare a replication factor of at most the number of live brokers.",
+    Refusal.INVALID_ASSIGNMENTS: _MANIFEST,
+    Refusal.ASSIGNMENTS_AND_COUNTS: "Declare either assignments, or partitions and replication factor.",
+    Refusal.INVALID_CONFIGS: _MANIFEST,
+    Refusal.DUPLICATE_MANIFEST: "Keep one row of manifests for the topic.",
+    Refusal.CLUSTER_UNREACHABLE: "Bring the cluster within reach, then start the run again with the same run id.",
+    Refusal.NOT_PERMITTED: "Allow the principal to describe and change the topic, then run again.",
+    Refusal.NAME_COLLISION: "Choose a name that differs in more than '.' and '_'.",
+    Refusal.POLICY_VIOLATION: _RULE,
+    Refusal.UNJUDGEABLE: "Declare what the policy asks about instead of leaving it to the broker.",
+    Refusal.BUDGET_NOT_FREED: "See why the delete that should have made room did not go through, then run again.",
+    Refusal.CLUSTER_ID_MISMATCH: "Check that the settings point to the right cluster: nothing was sent to this one.",
+    Refusal.MAX_DELETES_EXCEEDED: "If all these deletes are meant, raise guards.max_deletes; none was sent.",
+    Refusal.CHANGED_SINCE_PLAN: "Look at what changed on the cluster, then plan again.",
+    Refusal.RECREATED: "Somebody made the topic anew: check that it may go, then plan again.",
+    Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor: this broker has no defaults.",
+    Refusal.DIFFERS_FROM_PLAN: "Compare the topic with its plan; somebody else may have created it.",
+    "INVALID_PARTITIONS": "Declare another number of partitions.",
+    "INVALID_REPLICA_ASSIGNMENT": "Assign replicas to brokers that are there, each partition to as many.",
+    "INVALID_CONFIG": "Correct the config that the message names.",
+    "INVALID_TOPIC_EXCEPTION": "Choose a name that the cluster takes.",
+    "INVALID_REQUEST": "Compare the broker's version and the manifest: the broker can't do this.",
+    "TOPIC_ALREADY_EXISTS": "Plan again: the topic is there now.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "Plan again: the topic is gone.",
+    "UNKNOWN_TOPIC_ID": "Plan again: the topic is gone, or was made anew.",
+    "TOPIC_AUTHORIZATION_FAILED": "Allow the principal to create or delete the topic, then run again.",
+    "CLUSTER_AUTHORIZATION_FAILED": "Allow the principal to create topics on the cluster, then run again.",
+    "TOPIC_DELETION_DISABLED": "The cluster deletes no topics (delete.topic.enable): it has to be allowed there.",
+    "REASSIGNMENT_IN_PROGRESS": "Wait for the reassignment to end, then run again.",
+    "REQUEST_TIMED_OUT": "Start the run again with the same run id.",
+}
+"""By name of the error: Kafka's or ours."""
+
+OF_DRIFT: Mapping[str, str] = {
+    "missing": "Provision: the topic is declared and not there.",
+    "unmanaged": "Declare the topic, or delete it.",
+    "should_be_absent": "Provision: the topic is declared absent and lives.",
+    "partitions_fewer": "Add partitions, or declare as many as there are.",
+    "partitions_more": "Declare as many as there are: partitions can't be taken away.",
+    "replication_factor": "Reassign replicas, or declare the factor that there is.",
+    "assignment": "Reassign replicas, or declare the assignment that there is.",
+    "config_differs": "Set the config as declared, or declare what it is.",
+    "config_undeclared": "Declare the config, or remove it from the topic.",
+    "broker_default_changed": "Check that the broker's new default suits the topics that leave it to the broker.",
+    "recreated": "Find out who made the topic anew: its records are those since then.",
+    "preferred_leader": "Elect preferred leaders, or see why that broker doesn't lead.",
+    "owner_missing": "Give the topic an owner that there is.",
+    "not_permitted": "Allow the principal to describe the topic: nothing is known of it.",
+}
+"""By kind of a finding."""
+
+OPEN = "Start the run again with the same run id: it goes on from there."
+PENDING = "Acknowledged, and not seen yet when the run looked: the next run looks again."
+PLANNED = "Look through the plan, then apply it with the same run id."
+UNKNOWN = "See the message."
+
+
+def of_error(error: str | None) -> str:
+    """What to do about topics that failed or were refused with `error`."""
+    return OF_ERRORS.get(error or "", UNKNOWN)
+
+
+def of_drift(kind: str) -> str:
+    """What to do about findings of `kind`."""
+    return OF_DRIFT.get(kind, UNKNOWN)

@@ -1,0 +1,63 @@
+"""Charts as numbers: where each piece of a bar lies, for the template to draw as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a bar, in hundredths of the chart's width (or height)."""
+
+    name: str
+    count: int
+    start: float
+    size: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One bar of a chart over time."""
+
+    label: str
+    x: float
+    """Hundredths of the chart's width."""
+    width: float
+    pieces: Sequence[Piece]
+    total: int
+
+
+def bar(counts: Mapping[str, int], order: Sequence[str], whole: int | None = None) -> list[Piece]:
+    """A stacked bar: pieces side by side, in order; as long as its total is of `whole`, the full width without one.
+
+    What there is of something is seen: a piece has at least half a hundredth.
+    """
+    total = sum(counts.values())
+    whole = max(whole or total, total, 1)
+    pieces: list[Piece] = []
+    at = 0.0
+    for name in order:
+        count = counts.get(name, 0)
+        if count:
+            size = min(max(100 * count / whole, 0.5), 100 - at)
+            pieces.append(Piece(name=name, count=count, start=round(at, 3), size=round(size, 3)))
+            at += size
+    return pieces
+
+
+def columns(periods: Sequence[tuple[datetime, Mapping[str, int]]], order: Sequence[str]) -> list[Column]:
+    """A column for each period, stacked from the bottom; the highest takes the whole height."""
+    highest = max((sum(counts.values()) for _, counts in periods), default=0)
+    step = 100 / max(len(periods), 1)
+    return [
+        Column(
+            label=f"{began:%Y-%m-%d}",
+            x=round(number * step + step * 0.1, 3),
+            width=round(step * 0.8, 3),
+            pieces=bar(counts, order, highest),
+            total=sum(counts.values()),
+        )
+        for number, (began, counts) in enumerate(periods)
+    ]

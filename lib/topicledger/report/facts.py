@@ -1,0 +1,253 @@
+"""What a report says, as plain values: counts and bounded lists, whatever the size of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+LISTED_WAITS = 50
+"""Clusters and phases whose waits a report tells of."""
+
+
+class Kind(StrEnum):
+    """What a report is about."""
+
+    RUN = "run"
+    AUDIT = "audit"
+    SPAN = "span"
+
+
+class Shown(StrEnum):
+    """How an action stands, worst first: an outcome of `audit`, or what has none yet."""
+
+    FAILED = "failed"
+    REFUSED = "refused"
+    OPEN = "open"
+    """Planned, and nothing tells what became of it."""
+    PENDING = "pending"
+    PLANNED = "planned"
+    """Validated, and not sent."""
+    SKIPPED = "skipped"
+    OK = "ok"
+
+
+PROBLEMS = (Shown.FAILED, Shown.REFUSED)
+
+
+class Age(StrEnum):
+    """For how long audits have found the same."""
+
+    DAY = "under a day"
+    WEEK = "1 to 7 days"
+    MONTH = "7 to 30 days"
+    OLDER = "over 30 days"
+
+
+class Changed(StrEnum):
+    """What became of a problem since the last time."""
+
+    NEW = "new"
+    OTHER = "other reason"
+    STILL = "still there"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """A row of `runs`."""
+
+    run_id: str
+    command: str
+    state: str
+    started_at: datetime
+    finished_at: datetime | None
+    exit_code: int | None
+    manifest_version: int | None
+    requested_by: str | None
+    principal: str | None
+    clusters: str
+    """The names asked for, separated by commas; empty for all of the settings."""
+    versions: Mapping[str, str]
+    counts: Mapping[str, int]
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    """Topics by how they stand, where the report is about a span of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Actions of one cluster that stand alike, for the same reason."""
+
+    cluster: str | None
+    action: str | None
+    phase: str | None
+    """The one they ended in; None for those that nothing is known of."""
+    outcome: str
+    error: str | None
+    topics: int
+    example: str | None
+    """The first topic by name."""
+    message: str | None
+    """Why, as told of that topic."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyTally:
+    """Topics of one cluster that break the same policy."""
+
+    policy: str
+    mode: str
+    """refuse, or warn where it only reports."""
+    cluster: str | None
+    topics: int
+    example: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One batch of a run's plan, from its first request to its last answer."""
+
+    run_id: str
+    cluster: str
+    action: str | None
+    phase: str
+    batch: int | None
+    topics: int
+    requests: int
+    """Those that told an outcome."""
+    attempts: int
+    """The most requests that one topic was part of."""
+    began_at: datetime
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """How a cluster's time went in one phase: in requests that told an outcome, and between them."""
+
+    cluster: str
+    phase: str
+    topics: int
+    sent_again: int
+    """Topics that were part of more than one request."""
+    requests: int
+    busy_seconds: float
+    between_seconds: float
+    longest_seconds: float
+    """The longest time between two requests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A topic whose problem came, went, stayed or became another."""
+
+    change: str
+    cluster: str | None
+    topic: str | None
+    before: str | None
+    now: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How one action stands."""
+
+    run_id: str
+    cluster: str | None
+    topic: str | None
+    action: str | None
+    phase: str | None
+    outcome: str
+    error: str | None
+    error_message: str | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftTally:
+    """Findings of an audit on one cluster that are alike."""
+
+    cluster: str | None
+    kind: str
+    severity: str | None
+    age: str
+    findings: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """One finding of an audit."""
+
+    cluster: str | None
+    topic: str | None
+    kind: str
+    what: str | None
+    declared: str | None
+    live: str | None
+    severity: str | None
+    message: str | None
+    since: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What changed since the last."""
+
+    last: str
+    """What it is compared with, in words."""
+    counts: Mapping[str, int]
+    """`Changed` -> how many."""
+    rows: Sequence[Change]
+    """The first of them; those that stayed as they were are only counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftReport:
+    """What one audit found."""
+
+    run: RunFacts
+    tallies: Sequence[DriftTally]
+    rows: Sequence[Drift]
+    query: str
+    """SQL for all of them."""
+    compared: Compared | None
+    """None where there is no earlier audit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that a page shows."""
+
+    kind: Kind
+    made_at: datetime
+    clusters: Sequence[str]
+    """The names asked for; empty for all."""
+    span: tuple[datetime, datetime] | None = None
+    """From the first on, before the second; None for a run."""
+    run: RunFacts | None = None
+    """The run that it is about; None for a span."""
+    runs: Sequence[RunFacts] = ()
+    """Of a span: the newest."""
+    run_count: int = 0
+    tallies: Sequence[Tally] = ()
+    policies: Sequence[PolicyTally] = ()
+    periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
+    """Of a span: what ended in each day, week or month that it began."""
+    batches: Sequence[Batch] = ()
+    waiting: Sequence[Waiting] = ()
+    rows: Sequence[Result] = ()
+    query: str = ""
+    """SQL for all of them."""
+    compared: Compared | None = None
+    drift: DriftReport | None = None
+    """None where no audit is in it."""
+
+    def outcomes(self) -> dict[str, int]:
+        """Topics by how they stand, worst first."""
+        return {
+            shown.value: topics
+            for shown in Shown
+            if (topics := sum(each.topics for each in self.tallies if each.outcome == shown))
+        }

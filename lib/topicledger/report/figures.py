@@ -1,0 +1,265 @@
+"""From rows of the tables to a report's figures: DataFrame -> DataFrame, nothing is read or counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.model import OURS, Outcome, Phase
+from topicledger.policies.judging import WARNING
+from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
+from topicledger.summary import last_phases
+
+RESULTS = (
+    "run_id",
+    "cluster",
+    "topic",
+    "action",
+    "phase",
+    "outcome",
+    "error",
+    "error_message",
+    "completed_at",
+)
+_TOPIC = ("run_id", "cluster", "topic")
+_BATCH = ("run_id", "cluster", "action", "phase", "batch")
+_FOUND = ("cluster", "topic", "kind", "what")
+_MESSAGE_CHARACTERS = 2_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> DataFrame:
+    """How each action stands: one row per run and topic, as `RESULTS`.
+
+    In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
+    without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
+    """
+    told = last_phases(audit, "completed_at", by=_TOPIC)
+    validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
+    ended = told.withColumn("outcome", F.when(validated, waits).otherwise(F.col("outcome")))
+    planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
+    nothing = {name: F.lit(None).cast("string") for name in ("phase", "error", "error_message")}
+    unknown = (
+        planned.join(told.where(F.col("phase") != Phase.MANIFEST.value), on=list(_TOPIC), how="left_anti")
+        .withColumns({**nothing, "completed_at": F.lit(None).cast("timestamp")})
+        .withColumn("outcome", F.lit(Shown.OPEN.value))
+    )
+    short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
+    return ended.select(*RESULTS).unionByName(unknown.select(*RESULTS)).withColumn("error_message", short)
+
+
+def tallies(found: DataFrame) -> DataFrame:
+    """Topics that stand alike for the same reason, with the first of them. In: `RESULTS`. Out: `facts.Tally`."""
+    first = F.min_by(F.struct("topic", "error_message"), F.coalesce("topic", F.lit(""))).alias("_first")
+    return (
+        found.groupBy("cluster", "action", "phase", "outcome", "error")
+        .agg(F.count(F.lit(1)).alias("topics"), first)
+        .select(
+            "cluster",
+            "action",
+            "phase",
+            "outcome",
+            "error",
+            "topics",
+            F.col("_first.topic").alias("example"),
+            F.col("_first.error_message").alias("message"),
+        )
+    )
+
+
+def by_policy(audit: DataFrame) -> DataFrame:
+    """Topics that break a policy, by policy and cluster. In: rows of `audit`. Out: `facts.PolicyTally`.
+
+    A topic that breaks it twice in one run, before validation and after it, counts once.
+    """
+    warns = F.startswith(F.col("violation.message"), F.lit(WARNING))
+    message = F.when(warns, F.substring("violation.message", len(WARNING) + 1, _MESSAGE_CHARACTERS)).otherwise(
+        F.substring("violation.message", 1, _MESSAGE_CHARACTERS)
+    )
+    named = F.coalesce("topic", F.lit(""))
+    return (
+        audit.select(*_TOPIC, F.explode("violations").alias("violation"))
+        .select(
+            *_TOPIC,
+            F.col("violation.policy").alias("policy"),
+            F.when(warns, "warn").otherwise("refuse").alias("mode"),
+            message.alias("message"),
+        )
+        .groupBy("policy", "mode", "cluster")
+        .agg(
+            F.count_distinct(F.struct("run_id", named)).alias("topics"),
+            F.min_by(F.struct("topic", "message"), named).alias("_first"),
+        )
+        .select(
+            "policy",
+            "mode",
+            "cluster",
+            "topics",
+            F.col("_first.topic").alias("example"),
+            F.col("_first.message").alias("message"),
+        )
+    )
+
+
+def requests(audit: DataFrame) -> DataFrame:
+    """Requests that told an outcome: one row per batch and `requested_at`. In: rows of `audit`.
+
+    Out: run_id, cluster, action, phase, batch, requested_at, completed_at, topics, sent_again, attempts. What was
+    judged by us alone is no request.
+    """
+    sent = F.col("phase").isin(Phase.VALIDATE.value, Phase.APPLY.value) & (F.col("error_code") != OURS)
+    return (
+        audit.where(sent & F.col("requested_at").isNotNull() & F.col("completed_at").isNotNull())
+        .groupBy(*_BATCH, "requested_at")
+        .agg(
+            F.max("completed_at").alias("completed_at"),
+            F.count(F.lit(1)).alias("topics"),
+            F.count_if(F.col("attempt") > 1).alias("sent_again"),
+            F.max("attempt").alias("attempts"),
+        )
+    )
+
+
+def batches(sent: DataFrame) -> DataFrame:
+    """How long each batch took, in seconds. In: what `requests` returns. Out: `facts.Batch`."""
+    return sent.groupBy(*_BATCH).agg(
+        F.sum("topics").alias("topics"),
+        F.count(F.lit(1)).alias("requests"),
+        F.max("attempts").alias("attempts"),
+        F.min("requested_at").alias("began_at"),
+        _seconds(F.min("requested_at"), F.max("completed_at")).alias("seconds"),
+    )
+
+
+def slowest_first(batches: DataFrame) -> DataFrame:
+    """In: what `batches` returns. Out: the same, the slowest first; of two as slow, the one that began earlier."""
+    return batches.orderBy(F.desc("seconds"), "began_at", *_BATCH)
+
+
+def waiting(sent: DataFrame) -> DataFrame:
+    """How the time of each cluster and phase went, in seconds. In: what `requests` returns. Out: `facts.Waiting`.
+
+    A cluster gets one request at a time: what lies between the end of one and the start of the next is waiting.
+    """
+    in_order = Window.partitionBy("run_id", "cluster", "phase").orderBy("requested_at")
+    until = F.max("completed_at").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    between = F.greatest(F.lit(0.0), _seconds(until, F.col("requested_at")))
+    return (
+        sent.withColumn("_between", F.when(until.isNotNull(), between).otherwise(F.lit(0.0)))
+        .groupBy("cluster", "phase")
+        .agg(
+            F.sum("topics").alias("topics"),
+            F.sum("sent_again").alias("sent_again"),
+            F.count(F.lit(1)).alias("requests"),
+            F.sum(_seconds(F.col("requested_at"), F.col("completed_at"))).alias("busy_seconds"),
+            F.sum("_between").alias("between_seconds"),
+            F.max("_between").alias("longest_seconds"),
+        )
+    )
+
+
+def _seconds(start: Column, end: Column) -> Column:
+    return end.cast("double") - start.cast("double")
+
+
+def worst_first(found: DataFrame) -> DataFrame:
+    """`RESULTS` in the order in which they are listed: problems, what is open, the rest; each by cluster and topic."""
+    order = F.array_position(F.array(*(F.lit(shown.value) for shown in Shown)), F.col("outcome"))
+    return found.orderBy(order, "cluster", "topic", "run_id")
+
+
+def changes(before: DataFrame, now: DataFrame) -> DataFrame:
+    """Which topics' problems came, went, stayed or became others. In: `RESULTS` twice. Out: `facts.Change`.
+
+    Where several runs tell of a topic, the last of them counts. Rows without a topic can't be compared.
+    """
+    problem = F.col("outcome").isin(*(each.value for each in PROBLEMS))
+    stand = F.struct(
+        problem.alias("problem"),
+        F.concat_ws(" ", "phase", "outcome").alias("stands"),
+        F.col("error").alias("error"),
+    )
+    when = F.coalesce("completed_at", F.lit(_LONG_AGO))
+    sides = {"before": before, "now": now}
+    rows = [frame.where("topic IS NOT NULL").withColumn("_side", F.lit(name)) for name, frame in sides.items()]
+    last = [F.max_by(stand, F.when(F.col("_side") == name, when)).alias(f"_{name}") for name in sides]
+    was, is_now = (F.coalesce(F.col(f"_{name}.problem"), F.lit(False)) for name in sides)
+    change = (
+        F.when(~was & is_now, Changed.NEW.value)
+        .when(was & ~is_now, Changed.GONE.value)
+        .when(was & is_now & ~F.col("_before.error").eqNullSafe(F.col("_now.error")), Changed.OTHER.value)
+        .when(was & is_now, Changed.STILL.value)
+    )
+    told = [
+        F.when(F.col(f"_{name}").isNotNull(), F.concat_ws(": ", f"_{name}.stands", f"_{name}.error")).alias(name)
+        for name in sides
+    ]
+    return (
+        reduce(DataFrame.unionByName, rows)
+        .groupBy("cluster", "topic")
+        .agg(*last)
+        .select(change.alias("change"), "cluster", "topic", *told)
+        .where(F.col("change").isNotNull())
+    )
+
+
+def drift_tallies(drift: DataFrame) -> DataFrame:
+    """Findings by cluster, kind, severity and age. In: rows of `drift`. Out: `facts.DriftTally`."""
+    days = _seconds(F.coalesce("since", "observed_at"), F.col("observed_at")) / 86_400
+    age = (
+        F.when(days < 1, Age.DAY.value)
+        .when(days < 7, Age.WEEK.value)
+        .when(days < 30, Age.MONTH.value)
+        .otherwise(Age.OLDER.value)
+    )
+    return (
+        drift.withColumn("age", age)
+        .groupBy("cluster", "kind", "severity", "age")
+        .agg(F.count(F.lit(1)).alias("findings"))
+    )
+
+
+def drift_worst_first(drift: DataFrame) -> DataFrame:
+    """Rows of `drift` in the order in which they are listed: errors, warnings, the rest; the oldest first."""
+    order = F.array_position(F.array(*map(F.lit, ("info", "warning", "error"))), F.col("severity"))
+    return drift.orderBy(F.desc(order), F.asc_nulls_last("since"), *_FOUND)
+
+
+def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) -> DataFrame:
+    """Which findings came, went, stayed or became others. In: rows of `drift` twice. Out: `facts.Change`.
+
+    What was found before on a cluster of `unseen`, which couldn't be looked at now, isn't gone: it is left out.
+    """
+    told = F.concat_ws(
+        "",
+        F.col("kind"),
+        F.concat(F.lit(" "), F.col("what")),
+        F.concat(F.lit(": declared "), F.col("declared")),
+        F.concat(F.lit(", live "), F.col("live")),
+    )
+    known = before.where(~F.coalesce(F.col("cluster").isin(*unseen), F.lit(False)))
+    rows = [
+        frame.select(*_FOUND, told.alias("_told")).withColumn("_side", F.lit(name))
+        for name, frame in {"before": known, "now": now}.items()
+    ]
+    sides = [
+        F.max(F.when(F.col("_side") == name, F.substring("_told", 1, _MESSAGE_CHARACTERS))).alias(name)
+        for name in ("before", "now")
+    ]
+    change = (
+        F.when(F.col("before").isNull(), Changed.NEW.value)
+        .when(F.col("now").isNull(), Changed.GONE.value)
+        .when(F.col("before") != F.col("now"), Changed.OTHER.value)
+        .otherwise(Changed.STILL.value)
+    )
+    return (
+        reduce(DataFrame.unionByName, rows)
+        .groupBy(*_FOUND)
+        .agg(*sides)
+        .select(change.alias("change"), "cluster", "topic", "before", "now")
+    )

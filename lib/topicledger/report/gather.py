@@ -1,0 +1,218 @@
+"""The Spark actions behind a report: few, each on aggregates or on a bounded number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from topicledger.model import Refusal, RunState
+from topicledger.report import figures, scope
+from topicledger.report.facts import (
+    LISTED_WAITS,
+    Batch,
+    Change,
+    Changed,
+    Compared,
+    Drift,
+    DriftReport,
+    DriftTally,
+    Kind,
+    PolicyTally,
+    Report,
+    Result,
+    RunFacts,
+    Tally,
+    Waiting,
+)
+from topicledger.report.scope import Scope, run_facts, utc
+from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS
+from topicledger.tables import Ledger
+
+LISTED_ROWS = 5_000
+LISTED_CHANGES = 500
+LISTED_RUNS = 200
+LISTED_BATCHES = 15
+LISTED_TALLIES = 5_000
+_DAYS_OF_DAYS = 62
+_DAYS_OF_WEEKS = 400
+
+_T = TypeVar("_T")
+
+
+def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LISTED_ROWS) -> Report:
+    """Read everything that the report shows, of single topics and findings the first `listed`.
+
+    `runs`, `plans` and `audit` must be there; `drift` need not.
+    """
+    audit = asked.rows(ledger.read(AUDIT), "completed_at")
+    found = _results(ledger, asked).localCheckpoint()
+    by_size = (F.desc("topics"), "cluster", "action", "phase", "outcome", "error")
+    tallies = _all(Tally, figures.tallies(found).orderBy(*by_size).limit(LISTED_TALLIES))
+    sent = figures.requests(audit).localCheckpoint()
+    runs, run_count = _runs(ledger, asked, found) if asked.run is None else ([], 1)
+    return Report(
+        kind=asked.kind,
+        made_at=made_at,
+        clusters=asked.clusters,
+        span=asked.span,
+        run=asked.run,
+        runs=runs,
+        run_count=run_count,
+        tallies=tallies,
+        policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
+        periods=_periods(asked, found),
+        batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
+        waiting=_all(
+            Waiting,
+            figures.waiting(sent).orderBy(F.desc("between_seconds"), "cluster", F.desc("phase")).limit(LISTED_WAITS),
+        ),
+        rows=_all(Result, figures.worst_first(found).limit(listed)),
+        query=_query(ledger, asked),
+        compared=_compared(ledger, asked, found) if tallies else None,
+        drift=_drift(ledger, asked, tallies, listed),
+    )
+
+
+def _all(kind: Callable[..., _T], rows: DataFrame) -> list[_T]:
+    """The rows as values of a dataclass whose fields are columns."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return [kind(**{name: _value(row, name) for name in names}) for row in rows.collect()]
+
+
+def _value(row: Row, name: str) -> Any:
+    value = row[name]
+    return utc(value) if isinstance(value, datetime) else value
+
+
+def _results(ledger: Ledger, asked: Scope) -> DataFrame:
+    runs = ledger.read(RUNS).where(F.col("state") == RunState.APPLYING.value).select("run_id").collect()
+    return figures.results(
+        asked.rows(ledger.read(AUDIT), "completed_at"),
+        asked.rows(ledger.read(PLANS), "planned_at"),
+        [row["run_id"] for row in runs],
+    )
+
+
+def _query(ledger: Ledger, asked: Scope) -> str:
+    return (
+        "SELECT run_id, cluster, topic, action, phase, outcome, error, error_message\n"
+        f"FROM {ledger.sql_name(AUDIT)}\n"
+        f"WHERE {asked.condition('completed_at')}\n"
+        "ORDER BY cluster, topic, completed_at"
+    )
+
+
+# -- a span's runs ----------------------------------------------------------------------------------------------------
+
+
+def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunFacts], int]:
+    """The newest runs that began in the span or have results in it, and how many there are."""
+    per_run = (
+        found.groupBy("run_id", "outcome")
+        .agg(F.count(F.lit(1)).alias("topics"))
+        .groupBy("run_id")
+        .agg(F.map_from_entries(F.collect_list(F.struct("outcome", "topics"))).alias("outcomes"))
+    )
+    told = (
+        ledger.read(RUNS)
+        .join(per_run, on="run_id", how="left")
+        .where(F.col("outcomes").isNotNull() | asked.spans("started_at"))
+        .localCheckpoint()
+    )
+    rows = told.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
+    return [run_facts(row) for row in rows], len(rows) if len(rows) < LISTED_RUNS else told.count()
+
+
+def _periods(asked: Scope, found: DataFrame) -> Sequence[tuple[datetime, Mapping[str, int]]]:
+    """Results by the day that they ended in; of a long span by week, of a longer one by month."""
+    if asked.span is None:
+        return []
+    since, until = asked.span
+    days = (until - since).days
+    unit = "day" if days <= _DAYS_OF_DAYS else "week" if days <= _DAYS_OF_WEEKS else "month"
+    rows = (
+        found.where("completed_at IS NOT NULL")
+        .groupBy(F.date_trunc(unit, "completed_at").alias("began"), "outcome")
+        .agg(F.count(F.lit(1)).alias("topics"))
+        .orderBy("began")
+        .collect()
+    )
+    periods: dict[datetime, dict[str, int]] = {}
+    for row in rows:
+        periods.setdefault(utc(row["began"]), {})[row["outcome"]] = row["topics"]
+    return list(periods.items())
+
+
+# -- what changed -----------------------------------------------------------------------------------------------------
+
+
+def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None:
+    """With the run before, or the time of the same length before; an audit is compared by its drift."""
+    if asked.span is not None:
+        since, until = asked.span
+        before = replace(asked, span=(since - (until - since), since))
+        words = f"the time of the same length before it, from {since - (until - since):%Y-%m-%d %H:%M} on"
+    elif asked.run is not None and asked.kind is Kind.RUN:
+        last = scope.previous(ledger, asked.run)
+        if last is None:
+            return None
+        before = Scope(run=last, clusters=asked.clusters)
+        words = f"run {last.run_id} ({last.command}, {last.started_at:%Y-%m-%d %H:%M})"
+    else:
+        return None
+    return _told(figures.changes(_results(ledger, before), found), words)
+
+
+def _told(changes: DataFrame, last: str) -> Compared:
+    kept = changes.localCheckpoint()
+    counts = {row["change"]: row["count"] for row in kept.groupBy("change").count().collect()}
+    listed = [Changed.NEW.value, Changed.OTHER.value, Changed.GONE.value]
+    rows: list[Change] = []
+    if any(counts.get(name) for name in listed):
+        order = F.array_position(F.array(*map(F.lit, listed)), F.col("change"))
+        shown = kept.where(F.col("change") != Changed.STILL.value).orderBy(order, "cluster", "topic", "now", "before")
+        rows = _all(Change, shown.limit(LISTED_CHANGES))
+    return Compared(last=last, counts=counts, rows=rows)
+
+
+# -- drift ------------------------------------------------------------------------------------------------------------
+
+
+def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:
+    """What the audit found: the one that the report is about, or the last one of the span."""
+    if asked.span is not None:
+        since, until = asked.span
+        run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)
+    elif asked.run is not None and asked.kind is Kind.AUDIT:
+        run, last = asked.run, scope.previous(ledger, asked.run)
+    else:
+        return None
+    if run is None:
+        return None
+    one = Scope(run=run, clusters=asked.clusters)
+    if not ledger.exists(DRIFT):
+        return DriftReport(run=run, tallies=[], rows=[], query="", compared=None)
+    ledger.ensure(DRIFT)
+    drift = one.rows(ledger.read(DRIFT), "observed_at")
+    unseen = {each.cluster for each in tallies if each.error == Refusal.CLUSTER_UNREACHABLE and each.cluster}
+    compared = None
+    if last is not None:
+        before = Scope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
+        words = f"audit {last.run_id} ({last.started_at:%Y-%m-%d %H:%M})"
+        compared = _told(figures.drift_changes(before, drift, sorted(unseen)), words)
+    return DriftReport(
+        run=run,
+        tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
+        rows=_all(Drift, figures.drift_worst_first(drift).limit(listed)),
+        query=(
+            "SELECT severity, kind, cluster, topic, what, declared, live, message, since\n"
+            f"FROM {ledger.sql_name(DRIFT)}\nWHERE {one.condition('observed_at')}\n"
+            "ORDER BY severity, kind, cluster, topic"
+        ),
+        compared=compared,
+    )

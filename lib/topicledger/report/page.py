@@ -1,0 +1,314 @@
+"""A report as one HTML file that needs nothing beside it: its style and script are in it, pinned by their hashes.
+
+Everything from outside goes through Jinja2's autoescape, after invisible characters were made visible.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from topicledger import __version__
+from topicledger.hints import printable, show
+from topicledger.report import advice, charts, words
+from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
+
+LISTED_CHARACTERS = 3_000_000
+"""Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
+_NAME_CHARACTERS = 300
+_MESSAGE_CHARACTERS = 400
+_CLUSTERS = 40
+_TEMPLATES = ("page.html", "parts.html")
+_NO_CLUSTER = "no cluster"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A cell of a listing."""
+
+    text: str = ""
+    under: str = ""
+    """More of it, in small print below."""
+    outcome: str = ""
+    """Where the text is one: it gets its colour."""
+    wide: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A row of a listing."""
+
+    cells: Sequence[Cell]
+    filters: Sequence[str]
+    """What its filters compare with, in their order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """A choice above a listing."""
+
+    label: str
+    choices: Mapping[str, int]
+    """Value -> rows that have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A table that can be searched and filtered in the page."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    filters: Sequence[Filter]
+    lines: Sequence[Line]
+    total: int
+    query: str
+
+
+def render(report: Report) -> str:
+    """The whole page. The same report gives the same bytes."""
+    style, script = (_text(name) for name in ("page.css", "page.js"))
+    environment = Environment(
+        loader=DictLoader({name: _text(name) for name in _TEMPLATES}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        name=_name,
+        message=_message,
+        sql=printable,
+        number=words.number,
+        time=words.time,
+        duration=words.duration,
+        age=words.age,
+        counted=words.counted,
+        took=words.took,
+        exit_code=words.exit_code,
+    )
+    return environment.get_template("page.html").render(
+        r=report,
+        version=__version__,
+        headline=words.headline(report),
+        done=words.done(report),
+        outcomes=report.outcomes(),
+        reasons=words.reasons(report.tallies),
+        clusters=_by_cluster(report.tallies),
+        policies=_by_policy(report),
+        drift_kinds=_by_kind(report),
+        topics=_topics(report),
+        findings=_findings(report),
+        periods=charts.columns(report.periods, list(Shown)),
+        bar=charts.bar,
+        Shown=list(Shown),
+        Age=list(Age),
+        Changed=list(Changed),
+        LISTED_WAITS=LISTED_WAITS,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+
+
+def _text(name: str) -> str:
+    return (files("topicledger.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """As a Content-Security-Policy names an inline style or script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _name(text: object) -> str:
+    return "" if text is None else show(str(text), _NAME_CHARACTERS)
+
+
+def _message(text: object) -> str:
+    return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
+
+
+# -- by cluster, policy and kind --------------------------------------------------------------------------------------
+
+
+def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
+    """Clusters with their phases, and how the topics that ended there stand; beyond the 40 largest, as one."""
+    sizes: dict[str, int] = {}
+    for each in tallies:
+        sizes[each.cluster or _NO_CLUSTER] = sizes.get(each.cluster or _NO_CLUSTER, 0) + each.topics
+    largest = sorted(sizes, key=lambda cluster: (-sizes[cluster], cluster))[:_CLUSTERS]
+    rest = f"{words.number(len(sizes) - len(largest))} other clusters"
+    found: dict[str, dict[str, dict[str, int]]] = {name: {} for name in sorted(largest)}
+    for each in tallies:
+        name = each.cluster or _NO_CLUSTER
+        phases = found.setdefault(name if name in largest else rest, {})
+        counts = phases.setdefault(each.phase or "none yet", {})
+        counts[each.outcome] = counts.get(each.outcome, 0) + each.topics
+    order = ["none yet", "manifest", "observe", "policy", "guard", "validate", "apply", "verify"]
+    return [
+        {
+            "name": name,
+            "phases": sorted(phases.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1),
+            "counts": _added(phases.values()),
+        }
+        for name, phases in found.items()
+    ]
+
+
+def _added(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for counts in several:
+        for name, count in counts.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _by_policy(report: Report) -> list[dict[str, Any]]:
+    """Policies over all clusters, the one that most topics break first; refusing and warning ones apart."""
+    alike: dict[tuple[str, str], list[Any]] = {}
+    for each in report.policies:
+        alike.setdefault((each.policy, each.mode), []).append(each)
+    found = [
+        {
+            "policy": policy,
+            "mode": mode,
+            "topics": sum(each.topics for each in group),
+            "clusters": [each.cluster or _NO_CLUSTER for each in group],
+            "example": group[0].example,
+            "message": group[0].message,
+        }
+        for (policy, mode), group in alike.items()
+    ]
+    return sorted(found, key=lambda row: (row["mode"], -row["topics"], row["policy"]))
+
+
+def _by_kind(report: Report) -> list[dict[str, Any]]:
+    """Kinds of drift with how old their findings are: errors first, then warnings, then the rest."""
+    if report.drift is None:
+        return []
+    kinds: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in report.drift.tallies:
+        severity = each.severity or ""
+        row = kinds.setdefault(
+            (each.kind, severity), {"kind": each.kind, "severity": severity, "ages": {}, "clusters": {}}
+        )
+        row["ages"][each.age] = row["ages"].get(each.age, 0) + each.findings
+        name = each.cluster or _NO_CLUSTER
+        row["clusters"][name] = row["clusters"].get(name, 0) + each.findings
+    for row in kinds.values():
+        row["findings"] = sum(row["ages"].values())
+        row["advice"] = advice.of_drift(row["kind"])
+        row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
+    order = {"error": 0, "warning": 1, "info": 2}
+    return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))
+
+
+# -- listings ---------------------------------------------------------------------------------------------------------
+
+
+def _topics(report: Report) -> Listing:
+    several = report.run is None
+    lines = [_topic(row, several=several) for row in report.rows]
+    return _listing(
+        "topics",
+        "Every topic",
+        ["Outcome", "Topic", "Reason", "Ended (UTC)"],
+        ["outcome", "cluster", "error"],
+        lines,
+        sum(each.topics for each in report.tallies),
+        report.query,
+    )
+
+
+def _topic(row: Result, *, several: bool) -> Line:
+    cluster = _name(row.cluster) or _NO_CLUSTER
+    ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
+    return Line(
+        cells=[
+            Cell(text=row.outcome, under=ended, outcome=row.outcome),
+            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
+            Cell(text=_name(row.error), under=_message(row.error_message), wide=True),
+            Cell(text=words.time(row.completed_at), under=_name(row.run_id) if several else ""),
+        ],
+        filters=[row.outcome, cluster, _name(row.error) or "none"],
+    )
+
+
+def _findings(report: Report) -> Listing | None:
+    drift = report.drift
+    if drift is None:
+        return None
+    lines = [_finding(row, report) for row in drift.rows]
+    return _listing(
+        "findings",
+        "Every finding",
+        ["Severity", "Topic", "Kind", "Declared, live", "Since (UTC)"],
+        ["severity", "cluster", "kind"],
+        lines,
+        sum(each.findings for each in drift.tallies),
+        drift.query,
+    )
+
+
+def _finding(row: Drift, report: Report) -> Line:
+    cluster = _name(row.cluster) or _NO_CLUSTER
+    severity = row.severity or "none"
+    pair = [f"declared {_name(row.declared)}"] if row.declared is not None else []
+    pair += [f"live {_name(row.live)}"] if row.live is not None else []
+    return Line(
+        cells=[
+            Cell(text=severity, outcome=severity),
+            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
+            Cell(text=row.kind, under=_name(row.what)),
+            Cell(text=", ".join(pair), under=_message(row.message), wide=True),
+            Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
+        ],
+        filters=[severity, cluster, row.kind],
+    )
+
+
+def _listing(
+    name: str,
+    title: str,
+    columns: Sequence[str],
+    labels: Sequence[str],
+    lines: Sequence[Line],
+    total: int,
+    query: str,
+) -> Listing:
+    kept = _within(lines)
+    choices: list[dict[str, int]] = [{} for _ in labels]
+    for line in kept:
+        for counts, value in zip(choices, line.filters, strict=True):
+            counts[value] = counts.get(value, 0) + 1
+    return Listing(
+        name=name,
+        title=title,
+        columns=columns,
+        filters=[
+            Filter(label=label, choices=dict(sorted(counts.items())))
+            for label, counts in zip(labels, choices, strict=True)
+        ],
+        lines=kept,
+        total=max(total, len(kept)),
+        query=query,
+    )
+
+
+def _within(lines: Sequence[Line]) -> Sequence[Line]:
+    """As many lines, from the first, as a page has room for: names and messages may be long, and grow when escaped."""
+    left = LISTED_CHARACTERS
+    for number, line in enumerate(lines):
+        texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
+        left -= sum(len(escape(text)) for text in texts)
+        if left < 0:
+            return lines[:number]
+    return lines

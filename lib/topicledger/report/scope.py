@@ -1,0 +1,134 @@
+"""What a report is about: a run, an audit or a span of time, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from topicledger.errors import UsageError
+from topicledger.model import RunState
+from topicledger.report.facts import Kind, RunFacts
+from topicledger.runs import find
+from topicledger.schemas import RUNS
+from topicledger.tables import Ledger, sql_text
+
+AUDIT_COMMAND = "audit"
+_PROVISIONING = ("plan", "apply", "provision")
+_SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which rows a report is about."""
+
+    clusters: Sequence[str] = ()
+    """Names to restrict it to; empty takes all."""
+    run: RunFacts | None = None
+    """The run that it is about; None for a span."""
+    span: tuple[datetime, datetime] | None = None
+    """From the first on, before the second; None for a run."""
+
+    @property
+    def kind(self) -> Kind:
+        if self.run is None:
+            return Kind.SPAN
+        return Kind.AUDIT if self.run.command == AUDIT_COMMAND else Kind.RUN
+
+    def rows(self, table: DataFrame, time: str) -> DataFrame:
+        """Those rows of `audit`, `plans` or `drift` whose run it is, or whose `time` lies in the span."""
+        found = table.where(self.spans(time)) if self.run is None else table.where(F.col("run_id") == self.run.run_id)
+        return found.where(F.col("cluster").isin(*self.clusters)) if self.clusters else found
+
+    def spans(self, time: str) -> Column:
+        """Whether a timestamp lies in the span; always, where there is none."""
+        if self.span is None:
+            return F.lit(True)
+        since, until = self.span
+        return (F.col(time) >= F.lit(since)) & (F.col(time) < F.lit(until))
+
+    def condition(self, time: str) -> str:
+        """The same as `rows` in SQL; times are UTC whatever the session's time zone."""
+        conditions = [] if self.run is None else [f"run_id = {sql_text(self.run.run_id)}"]
+        for comparison, moment in zip((">=", "<"), self.span or (), strict=False):
+            conditions.append(f"{time} {comparison} TIMESTAMP {sql_text(moment.strftime(_SQL_TIME) + 'Z')}")
+        if self.clusters:
+            conditions.append(f"cluster IN ({', '.join(map(sql_text, self.clusters))})")
+        return " AND ".join(conditions)
+
+
+def moment(text: str, option: str) -> datetime:
+    """A date, or a date and time, of ISO 8601; UTC where it names no offset. Raises UsageError naming the option."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{option} {text} is no time: give a date such as 2026-11-01, or 2026-11-01T08:00 (UTC) "
+            "or 2026-11-01T08:00+01:00"
+        ) from None
+
+
+def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
+    """From `since` on, before `until`. Raises UsageError where that is no time at all."""
+    if since >= until:
+        raise UsageError(f"--since {since:%Y-%m-%d %H:%M:%S} UTC is not before --until {until:%Y-%m-%d %H:%M:%S} UTC")
+    return Scope(span=(since, until), clusters=clusters)
+
+
+def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
+    """One run. Raises UsageError where there is none of that id."""
+    row = find(ledger, run_id)
+    if row is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    return Scope(run=run_facts(row), clusters=clusters)
+
+
+def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
+    """The run before this one that did alike for the same clusters, and got as far as a plan."""
+    alike = _PROVISIONING if run.command in _PROVISIONING else (run.command,)
+    command = F.col("arguments")["command"].isin(*alike)
+    same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters
+    return _newest(ledger, (F.col("started_at") < F.lit(run.started_at)) & command & same_clusters)
+
+
+def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:
+    """The newest audit that began before a moment, and not before `since`."""
+    audits = (F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("started_at") < F.lit(before))
+    return _newest(ledger, audits if since is None else audits & (F.col("started_at") >= F.lit(since)))
+
+
+def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
+    looked = F.col("state").isin(RunState.PLANNED.value, RunState.APPLYING.value, RunState.FINISHED.value)
+    rows = (
+        ledger.read(RUNS).where(condition & looked).orderBy(F.desc("started_at"), F.desc("run_id")).limit(1).collect()
+    )
+    return run_facts(rows[0]) if rows else None
+
+
+def run_facts(row: Row) -> RunFacts:
+    """A row of `runs`, and `outcomes` where the row has that column."""
+    arguments = row["arguments"] or {}
+    return RunFacts(
+        run_id=row["run_id"],
+        command=arguments.get("command", ""),
+        state=row["state"],
+        started_at=utc(row["started_at"]),
+        finished_at=None if row["finished_at"] is None else utc(row["finished_at"]),
+        exit_code=row["exit_code"],
+        manifest_version=row["manifest_version"],
+        requested_by=row["requested_by"],
+        principal=row["principal"],
+        clusters=arguments.get("clusters", ""),
+        versions=row["versions"] or {},
+        counts=row["counts"] or {},
+        outcomes=(row["outcomes"] or {}) if "outcomes" in row else {},
+    )
+
+
+def utc(moment: datetime) -> datetime:
+    """A collected timestamp: PySpark gives it in this process's own time zone, without saying so."""
+    return moment.astimezone(UTC)

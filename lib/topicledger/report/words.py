@@ -1,0 +1,188 @@
+"""A report's first sentence, and how its numbers and times are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from topicledger.errors import ExitCode
+from topicledger.model import Action, Outcome, Phase, RunState
+from topicledger.report import advice
+from topicledger.report.facts import PROBLEMS, Kind, Report, RunFacts, Shown, Tally
+
+_EXIT_CODES = {
+    ExitCode.DONE: "done, or nothing to do",
+    ExitCode.ERROR: "an error, or not finished",
+    ExitCode.USAGE: "usage",
+    ExitCode.CHANGES_PENDING: "changes are pending",
+    ExitCode.TOPICS_FAILED: "some topics failed or were refused",
+    ExitCode.GUARD_STOPPED: "a guard stopped something",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """What happened, in a sentence, and how bad that is."""
+
+    text: str
+    tone: str
+    """good, bad or open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Topics that failed, were refused or are open for the same reason, over all clusters."""
+
+    outcome: str
+    phases: Sequence[str]
+    error: str | None
+    topics: int
+    clusters: Sequence[str]
+    """Those concerned, the one with most topics first."""
+    example: str | None
+    message: str | None
+    advice: str
+
+
+def number(count: int) -> str:
+    """12345 -> 12,345."""
+    return f"{count:,}"
+
+
+def counted(count: int, what: str) -> str:
+    """1 topic, 2 topics."""
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
+
+
+def time(moment: datetime | None) -> str:
+    """To the second, UTC."""
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def duration(seconds: float) -> str:
+    """0.4 -> 0.40 s; 83 -> 1 min 23 s; 7260 -> 2 h 1 min."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def took(run: RunFacts) -> str | None:
+    """How long a finished run took."""
+    return None if run.finished_at is None else duration((run.finished_at - run.started_at).total_seconds())
+
+
+def exit_code(code: int | None) -> str:
+    """A run's exit code in words."""
+    if code is None:
+        return "none yet"
+    return f"{code}: {_EXIT_CODES[ExitCode(code)]}" if code in ExitCode.__members__.values() else str(code)
+
+
+def headline(report: Report) -> Headline:
+    """The answer first."""
+    if report.kind is Kind.AUDIT:
+        return _of_audit(report)
+    outcomes = report.outcomes()
+    total = sum(outcomes.values())
+    problems = sum(outcomes.get(each, 0) for each in PROBLEMS)
+    left = outcomes.get(Shown.OPEN, 0)
+    if report.run is not None and report.run.state == RunState.ABANDONED:
+        before = f"; before that {counted(problems, 'topic')} failed or {_were(problems)} refused" if problems else ""
+        return Headline(text=f"The run was abandoned{before}", tone="bad")
+    if problems:
+        also = f", and {number(left)} {'is' if left == 1 else 'are'} open" if left else ""
+        return Headline(
+            text=f"{number(problems)} of {counted(total, 'topic')} failed or {_were(problems)} refused{also}",
+            tone="bad",
+        )
+    if left:
+        return Headline(text=f"Not finished: {counted(left, 'topic')} {'is' if left == 1 else 'are'} open", tone="open")
+    planned = outcomes.get(Shown.PLANNED, 0)
+    if planned:
+        return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
+    if report.kind is Kind.SPAN and not report.run_count:
+        return Headline(text="No run in this time", tone="open")
+    if not total:
+        return _of_nothing(report)
+    return Headline(text=f"All went through: {counted(total, 'topic')}", tone="good")
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _of_nothing(report: Report) -> Headline:
+    if report.kind is Kind.SPAN:
+        return Headline(text="No run created, deleted or refused anything", tone="good")
+    if report.run is not None and report.run.state != RunState.FINISHED:
+        return Headline(text=f"Nothing has ended yet: the run is {report.run.state}", tone="open")
+    return Headline(text="Nothing to do: every declared topic is there", tone="good")
+
+
+def _of_audit(report: Report) -> Headline:
+    drift = report.drift
+    findings = sum(each.findings for each in drift.tallies) if drift else 0
+    unseen = sum(each.topics for each in report.tallies if each.outcome in PROBLEMS)
+    also = f"; {counted(unseen, 'topic')} could not be looked at" if unseen else ""
+    if report.run is not None and report.run.state != RunState.FINISHED:
+        also += f"; the audit is {report.run.state}"
+    if not findings:
+        return Headline(text=f"No drift{also}", tone="open" if also else "good")
+    errors = sum(each.findings for each in drift.tallies if each.severity == "error") if drift else 0
+    worst = f", {counted(errors, 'error')} among them" if errors else ", no error among them"
+    return Headline(text=f"{counted(findings, 'finding')} of drift{worst}{also}", tone="bad" if errors else "open")
+
+
+def done(report: Report) -> str:
+    """What was created and deleted, in words."""
+    phases = {Phase.APPLY.value, Phase.VERIFY.value}
+    told = []
+    for action, word in ((Action.CREATE, "created"), (Action.DELETE, "deleted")):
+        topics = sum(
+            each.topics
+            for each in report.tallies
+            if each.action == action and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
+        )
+        if topics:
+            told.append(f"{number(topics)} {word}")
+    return ", ".join(told) or "nothing was created or deleted"
+
+
+def reasons(tallies: Sequence[Tally]) -> list[Reason]:
+    """Why topics failed, were refused or are open, with what to do: worst outcomes first, then by topics."""
+    wanted = {Shown.FAILED, Shown.REFUSED, Shown.OPEN, Shown.PENDING, Shown.PLANNED}
+    alike: dict[tuple[str, str | None], list[Tally]] = {}
+    for each in sorted(tallies, key=lambda tally: -tally.topics):
+        if each.outcome in wanted:
+            alike.setdefault((each.outcome, each.error), []).append(each)
+    told = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
+    found = [
+        Reason(
+            outcome=outcome,
+            phases=sorted({each.phase for each in group if each.phase}),
+            error=error,
+            topics=sum(each.topics for each in group),
+            clusters=list(dict.fromkeys(each.cluster or "no cluster" for each in group)),
+            example=group[0].example,
+            message=group[0].message,
+            advice=told.get(Shown(outcome)) or advice.of_error(error),
+        )
+        for (outcome, error), group in alike.items()
+    ]
+    order = list(Shown)
+    return sorted(found, key=lambda reason: (order.index(Shown(reason.outcome)), -reason.topics, reason.error or ""))
+
+
+def age(since: datetime | None, made_at: datetime) -> str:
+    """For how long something has been found."""
+    if since is None:
+        return ""
+    passed = max(made_at - since, timedelta())
+    return f"{passed.days} days" if passed.days > 1 else duration(passed.total_seconds())
