@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measure, policies, report
+from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, report
 from benchmarks.report import Result, Size
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "bench"
@@ -34,12 +34,19 @@ class Benchmark:
 JAVA: Mapping[Size, str] = {
     Size.FULL: "",
     # A short run is over before compiling well would pay.
-    Size.SMALL: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    Size.SMALL: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
 
 SUITE: Mapping[str, Benchmark] = {
+    "creates": Benchmark(run=kafka_part.creates, driver_memory=kafka_part.DRIVER_MEMORY),
+    "whole": Benchmark(run=jobs.whole, driver_memory=jobs.DRIVER_MEMORY),
+    "cold": Benchmark(run=jobs.cold, driver_memory=jobs.DRIVER_MEMORY),
+    "growth": Benchmark(run=growth.run, driver_memory=growth.DRIVER_MEMORY),
+    "observe": Benchmark(run=observing.run, driver_memory=observing.DRIVER_MEMORY),
+    "deletes": Benchmark(run=kafka_part.deletes, driver_memory=kafka_part.DRIVER_MEMORY),
     "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
+    "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
 }
 
 

@@ -11,11 +11,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from benchmarks.report import Process, Sample, Series
 
@@ -34,8 +35,10 @@ class Work:
     name: str
     what: str
     """In a few words, for the report."""
-    do: Callable[[], Mapping[str, int]]
-    """Does it once; returns counts that show that it was done."""
+    do: Callable[[Any], Mapping[str, int]]
+    """Does it once, on what `around` gives; returns counts that show that it was done."""
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What has to be there and isn't measured: a fresh broker, say."""
 
 
 def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Series]:
@@ -47,8 +50,8 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Seri
     counts: dict[str, Mapping[str, int]] = {}
     for number in range(1 - warm_ups, samples + 1):
         for work in works:
-            with _timed() as taken:
-                counts[work.name] = work.do()
+            with work.around() as given, _timed() as taken:
+                counts[work.name] = work.do(given)
             sample = taken[0]
             told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
             print(f"{told}{'' if number > 0 else ' (warm-up)'}", flush=True)
@@ -144,6 +147,9 @@ class MemoryWatch:
                 told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
                 kind = told.get("Name", "").strip().rstrip("0123456789.")
                 if "Pss" not in told or kind not in ("java", "python"):
+                    continue
+                if kind == "java" and "\0kafka." in _read(_PROC / str(pid) / "cmdline"):
+                    # A cluster that is measured on is no part of what is measured.
                     continue
                 together += _bytes(told["Pss"])
                 self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))

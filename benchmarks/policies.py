@@ -24,7 +24,7 @@ from topicledger.plan import planned
 from topicledger.policies import Facts, Policy, from_settings
 from topicledger.policies.contract import text
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
-from topicledger.session import get_session
+from topicledger.session import FEW_ROWS, get_session
 from topicledger.settings import Settings, load_settings
 from topicledger.tables import Ledger
 
@@ -37,15 +37,9 @@ _ESTATES = {
 }
 _SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
 _WARM_UPS = {Size.FULL: 1, Size.SMALL: 0}
-_SESSION: Mapping[Size, Mapping[str, str]] = {
+SESSION: Mapping[Size, Mapping[str, str]] = {
     Size.FULL: {},
-    # For a few rows, compiling queries takes longer than running them.
-    Size.SMALL: {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.sql.shuffle.partitions": "1",
-    },
+    Size.SMALL: {name: few for name, (_, few) in FEW_ROWS.items()},
 }
 
 _TEN = r"""
@@ -110,7 +104,7 @@ def run(size: Size, folder: Path) -> Result:
     estate = _ESTATES[size]
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
-    for name, value in _SESSION[size].items():
+    for name, value in SESSION[size].items():
         spark.conf.set(name, value)
     ledger = Ledger(spark, str(folder / "ledger"))
     data.write(spark, ledger, estate)
@@ -121,24 +115,17 @@ def run(size: Size, folder: Path) -> Result:
         brokers=ledger.read(BROKERS).localCheckpoint(),
         looks={name: Look(cluster_id=f"id of {name}") for name in data.CLUSTERS},
     )
-    # The largest cluster comes to its limits, the others don't.
-    per_cluster = estate.manifests // len(data.CLUSTERS)
-    limits = {
-        "partitions": 32 * per_cluster,
-        "topics": max(1, 5 * per_cluster // data.OWNERS),
-        "creates": max(1, per_cluster // 3),
-    }
     numbers = count()
 
     def work(name: str, what: str, rules: str) -> Work:
-        settings = _settings(folder, name, ledger, estate, rules)
+        settings = settings_with(folder, name, ledger, estate, rules)
         made = from_settings(settings)
-        return Work(name=name, what=what, do=lambda: plan(ledger, settings, made, seen, f"{name} {next(numbers)}"))
+        return Work(name=name, what=what, do=lambda _: plan(ledger, settings, made, seen, f"{name} {next(numbers)}"))
 
     works = [
         work("without", "only what always holds: internal topics, name collisions", ""),
-        work("ten", "and ten configured policies, seven for creates, three for deletes", _fill(_TEN, limits)),
-        work("own", "and one set rule of a user's own, checked as such", _fill(_USERS_OWN, limits)),
+        work("ten", "and ten configured policies, seven for creates, three for deletes", ten_rules(estate)),
+        work("own", "and one set rule of a user's own, checked as such", _fill(_USERS_OWN, estate)),
     ]
     samples, warm_ups = _SAMPLES[size], _WARM_UPS[size]
     without, ten, own = in_turns(works, warm_ups=warm_ups, samples=samples)
@@ -188,11 +175,23 @@ def _nobody(_: DataFrame) -> DataFrame:
     raise AssertionError("no policy of this benchmark asks a cluster")
 
 
-def _fill(rules: str, limits: Mapping[str, int]) -> str:
+def ten_rules(estate: data.Estate) -> str:
+    """Ten configured policies, as settings name them, that find something to refuse in an estate."""
+    return _fill(_TEN, estate)
+
+
+def _fill(rules: str, estate: data.Estate) -> str:
+    # The largest cluster comes to its limits, the others don't.
+    per_cluster = estate.manifests // len(data.CLUSTERS)
+    limits = {
+        "partitions": 32 * per_cluster,
+        "topics": max(1, 5 * per_cluster // data.OWNERS),
+        "creates": max(1, per_cluster // 3),
+    }
     return Template(rules).substitute(limits)
 
 
-def _settings(folder: Path, name: str, ledger: Ledger, estate: data.Estate, rules: str) -> Settings:
+def settings_with(folder: Path, name: str, ledger: Ledger, estate: data.Estate, rules: str) -> Settings:
     """Run settings as a user writes them, for clusters that nobody will ask."""
     clusters = (
         f'[clusters.{cluster}]\nbootstrap_servers = ["broker.example.org:9092"]\ncluster_id = "id of {cluster}"\n'

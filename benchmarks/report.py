@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 GIB = 2**30
+_PROCESSES_TOLD = 6
 
 
 class Size(StrEnum):
@@ -76,7 +77,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """The memory of one process of a benchmark."""
+    """The memory of one process of a benchmark; brokers aren't told."""
 
     kind: str
     """`java` or `python`."""
@@ -151,9 +152,10 @@ def _series(result: Mapping[str, Any]) -> list[str]:
 
 def _memory(result: Mapping[str, Any]) -> list[str]:
     memory = result["memory"]
-    peaks = ", ".join(f"{each['kind']} {each['peak_bytes'] / GIB:.2f}" for each in memory["processes"])
+    largest = memory["processes"][:_PROCESSES_TOLD]
+    peaks = ", ".join(f"{each['kind']} {each['peak_bytes'] / GIB:.2f}" for each in largest)
     return [
         f"Memory, Java heap of at most {memory['java_heap']}: all processes together {memory['peak_bytes'] / GIB:.2f} "
-        f"GiB at most; the peak of each in GiB: {peaks}.",
+        f"GiB at most; the largest peaks in GiB: {peaks}.",
         "",
     ]

@@ -1,0 +1,86 @@
+"""Brokers to measure on: real ones, fresh each time, so that every sample finds the same cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from topicledger.admin import ClusterAdmin
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.execute import Executor
+from topicledger.model import Action, Outcome, Target
+from topicledger.sending import Learned
+from topicledger.settings import ClusterSettings, KafkaSettings
+
+JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
+NAME = "bench"
+CONFIGS = {"retention.ms": "3600000"}
+_VISIBLE_SECONDS = 300.0
+
+
+@contextmanager
+def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
+    """So many clusters of one broker each, all empty."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(EmbeddedKafka(JARS / "kafka")) for _ in range(count)]
+
+
+def names(count: int) -> list[str]:
+    """Names of topics, the same ones each time."""
+    return [f"bench.{number:05}" for number in range(count)]
+
+
+def creates(count: int) -> list[Target]:
+    """Topics of one partition and one config each, to be created."""
+    return [
+        Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=CONFIGS)
+        for name in names(count)
+    ]
+
+
+def cluster_settings(kafka: EmbeddedKafka, name: str = NAME) -> ClusterSettings:
+    """A cluster as run settings name it."""
+    return ClusterSettings(name=name, bootstrap_servers=tuple(kafka.bootstrap_servers))
+
+
+@contextmanager
+def executor(kafka: EmbeddedKafka) -> Iterator[Executor]:
+    """What sends a run's requests to one cluster, and decodes the answers."""
+    settings = KafkaSettings()
+    with ClusterAdmin(cluster_settings(kafka), settings) as admin:
+        learned = Learned(max_batch_records=settings.max_batch_records)
+        yield Executor(cluster=NAME, cluster_id=kafka.cluster_id, admin=admin, learned=learned)
+
+
+def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
+    """Batches of at most so many records each, as the plan makes them (C15)."""
+    batch: list[Target] = []
+    records = 0
+    for target in targets:
+        if batch and records + target.records > most:
+            yield batch
+            batch, records = [], 0
+        batch.append(target)
+        records += target.records
+    yield batch
+
+
+def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
+    """Create topics, wait until they are there and their logs too, and return their deletes (C21)."""
+    with executor(kafka) as sending:
+        targets = creates(count)
+        for batch in batches(targets, sending.learned.max_batch_records):
+            if any(ended.outcome is not Outcome.OK for ended in sending.apply(batch)):
+                raise AssertionError("a topic to measure on could not be created")
+        until = time.monotonic() + _VISIBLE_SECONDS
+        while True:
+            seen = [info for info in sending.admin.list_topics() if not info.internal]
+            if len(seen) == count and not any(info.leaderless for info in seen):
+                break
+            if time.monotonic() > until:
+                raise AssertionError(f"only {len(seen)} of {count} topics can be seen")
+            time.sleep(1.0)
+    return [Target(topic=info.topic, action=Action.DELETE, topic_id=info.topic_id) for info in seen]

@@ -1,0 +1,47 @@
+"""The floor: confluent-kafka's AdminClient (librdkafka), which decodes no configs and writes nothing down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+_SECONDS = 120.0
+
+
+class Floor:
+    """One connection. Every batch is handed over at once: librdkafka has them all under way."""
+
+    def __init__(self, servers: Sequence[str], size: int) -> None:
+        self._client = AdminClient({"bootstrap.servers": ",".join(servers)})
+        self._client.list_topics(timeout=_SECONDS)
+        self._size = size
+
+    def create(self, topics: Sequence[str], configs: Mapping[str, str], *, validate_only: bool) -> int:
+        """CreateTopics for topics of one partition; returns how many were acknowledged."""
+        new = [NewTopic(name, num_partitions=1, replication_factor=1, config=dict(configs)) for name in topics]
+        return self._all(
+            new,
+            lambda batch: self._client.create_topics(
+                batch, validate_only=validate_only, operation_timeout=_SECONDS, request_timeout=_SECONDS
+            ),
+        )
+
+    def delete(self, topics: Sequence[str]) -> int:
+        """DeleteTopics by name; returns how many were acknowledged."""
+        return self._all(
+            list(topics),
+            lambda batch: self._client.delete_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS),
+        )
+
+    def _all(self, things: list[Any], ask: Callable[[list[Any]], Mapping[str, Future[None]]]) -> int:
+        asked = [ask(things[start : start + self._size]) for start in range(0, len(things), self._size)]
+        acknowledged = 0
+        for futures in asked:
+            for future in futures.values():
+                future.result(timeout=_SECONDS)
+                acknowledged += 1
+        return acknowledged

@@ -1,0 +1,218 @@
+"""Whole jobs, B2 to B4: processes as a scheduler starts them, against the plainest that Spark has to offer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks import brokers
+from benchmarks.measure import Work, in_turns
+from benchmarks.report import Ratio, Result, Sample, Series, Size
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import MANIFESTS
+from topicledger.session import get_session
+from topicledger.tables import Ledger, all_tables
+
+DRIVER_MEMORY = "512m"
+"""Of the process that measures: the jobs have Spark's default of 1 GB."""
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+_SUBMIT = _REPOSITORY / "spark-submit.sh"
+_PLAIN = Path(__file__).resolve().parent / "plain"
+_READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ground:
+    """Where a job finds its work."""
+
+    kafka: EmbeddedKafka
+    root: Path
+    settings: Path
+
+
+def whole(size: Size, folder: Path) -> Result:
+    """B2: from session ready to exit, creates."""
+    count = {Size.FULL: 10_000, Size.SMALL: 50}[size]
+    template = _ledger(folder, count)
+
+    @contextmanager
+    def ready() -> Iterator[_Ground]:
+        with brokers.fresh() as (kafka,):
+            yield _ground(folder, template, kafka)
+
+    times: dict[str, list[float]] = {"plain": [], "provision": []}
+
+    def plain(ground: _Ground) -> Mapping[str, int]:
+        given = [str(ground.root / "manifests"), ",".join(ground.kafka.bootstrap_servers), str(ground.root / "plain")]
+        told = _run(_spark_submit(_PLAIN / "create_topics.py", *given))
+        times["plain"].append(_from_ready(told))
+        return {"created": int(told.split("created: ")[1].split()[0])}
+
+    def provision(ground: _Ground) -> Mapping[str, int]:
+        told = _run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
+        times["provision"].append(_from_ready(told))
+        return _outcomes(told)
+
+    works = [
+        Work(
+            name="plain", what="anti-join, create_topics twice in mapInPandas, two Delta tables", do=plain, around=ready
+        ),
+        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready),
+    ]
+    measured = in_turns(works, warm_ups=0, samples={Size.FULL: 5, Size.SMALL: 1}[size])
+    plainest, ours = (_timed_within(series, times[series.name]) for series in measured)
+    return Result(
+        work=f"Create {count:,} topics of one partition and one config, from session ready to exit, fresh broker.",
+        series=[plainest, ours],
+        ratios=[Ratio(of="provision", to="plain", value=ours.median / plainest.median, reach=1.0)],
+        notes=[
+            "Each sample is a process of its own: what a JVM compiles while it is young is in both.",
+            "The plain script checks, records and recovers nothing; it only reads, asks twice and writes down.",
+        ],
+    )
+
+
+def cold(size: Size, folder: Path) -> Result:
+    """B3 and B4: from shell to exit; 1,000 creates, and nothing to do for 20,000 topics."""
+    creates, unchanged = {Size.FULL: (1_000, 20_000), Size.SMALL: (20, 40)}[size]
+    samples = {Size.FULL: 5, Size.SMALL: 1}[size]
+    few = _ledger(folder, creates)
+
+    @contextmanager
+    def ready() -> Iterator[_Ground]:
+        with brokers.fresh() as (kafka,):
+            yield _ground(folder, few, kafka)
+
+    with brokers.fresh() as (full,):
+        brokers.with_topics(full, unchanged)
+        many = _ground(folder, _ledger(folder, unchanged), full)
+
+        @contextmanager
+        def all_there() -> Iterator[_Ground]:
+            yield many
+
+        works = [
+            Work(
+                name="session",
+                what=f"spark-submit of a script that starts a Delta session and reads `manifests` ({creates:,} rows)",
+                do=lambda ground: _read(ground, creates),
+                around=ready,
+            ),
+            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready),
+            Work(name="nothing", what=f"provision, {unchanged:,} topics unchanged", do=_provision, around=all_there),
+        ]
+        session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples)
+    return Result(
+        work=f"From shell to exit: {creates:,} creates, and {unchanged:,} manifests that {unchanged:,} topics meet.",
+        series=[session, some, none],
+        ratios=[
+            Ratio(of="creates", to="session", value=some.median / session.median, reach=2.5),
+            Ratio(of="nothing", to="session", value=none.median / session.median, reach=3.0),
+        ],
+        notes=[
+            "The ledger's tables are there, as they are from the second run on; files are in the page cache.",
+            "The brokers share the cores.",
+        ],
+    )
+
+
+def _ledger(folder: Path, count: int) -> Path:
+    """A ledger with all its tables, `manifests` filled, the rest empty; made in a process's own session."""
+    root = folder / f"ledger-{count}"
+    spark = get_session("bench")
+    spark.sparkContext.setLogLevel("ERROR")
+    ledger = Ledger(spark, str(root))
+    all_tables(ledger)
+    configs = F.create_map(*(F.lit(part) for item in brokers.CONFIGS.items() for part in item))
+    given = {
+        "cluster": F.lit(brokers.NAME),
+        "topic": F.concat(F.lit("bench."), F.lpad(F.col("id").cast("string"), 5, "0")),
+        "state": F.lit("present"),
+        "num_partitions": F.lit(1),
+        "replication_factor": F.lit(1),
+        "configs": configs,
+        "owner": F.lit("bench"),
+    }
+    columns = (given.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in MANIFESTS.schema)
+    ledger.append(MANIFESTS, spark.range(count).select(*columns), app_id="bench", version=0)
+    SparkSession.builder.getOrCreate().stop()
+    return root
+
+
+def _ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> _Ground:
+    root = folder / f"at-{kafka.cluster_id}"
+    shutil.copytree(template, root)
+    settings = folder / f"{kafka.cluster_id}.toml"
+    servers = json.dumps(kafka.bootstrap_servers)
+    settings.write_text(
+        f'[tables]\nroot = "{root}"\n[clusters.{brokers.NAME}]\nbootstrap_servers = {servers}\n', encoding="utf-8"
+    )
+    return _Ground(kafka=kafka, root=root, settings=settings)
+
+
+def _provision(ground: _Ground) -> Mapping[str, int]:
+    told = _run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
+    return _outcomes(told)
+
+
+def _outcomes(told: str) -> Mapping[str, int]:
+    document = json.loads(told[told.index("{") : told.rindex("}") + 1])
+    return {**document["decisions"], **document["outcomes"]}
+
+
+def _read(ground: _Ground, count: int) -> Mapping[str, int]:
+    told = _run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
+    if int(told.split("rows: ")[1]) != count:
+        raise AssertionError(told)
+    return {"rows": count}
+
+
+def _spark_submit(script: Path, *arguments: str) -> list[str]:
+    """As Delta's quick start has it: Spark's own defaults, and the two settings that Delta needs."""
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    jars = ",".join(map(str, sorted((brokers.JARS / "delta").glob("delta-*.jar"))))
+    return [
+        str(Path(spec.submodule_search_locations[0]) / "bin" / "spark-submit"),
+        *("--master", "local[*]", "--jars", jars),
+        *("--conf", "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension"),
+        *("--conf", "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog"),
+        str(script),
+        *arguments,
+    ]
+
+
+def _run(command: Sequence[str]) -> str:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("PYSPARK_SUBMIT_ARGS", None)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=environment, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr[-5_000:]}")
+    return done.stdout
+
+
+def _from_ready(told: str) -> float:
+    found = _READY.search(told)
+    if found is None:
+        raise AssertionError(f"no time in {told}")
+    return float(found[1])
+
+
+def _timed_within(series: Series, seconds: Sequence[float]) -> Series:
+    """A series with the times that its processes took of themselves."""
+    samples = [Sample(seconds=each, others=sample.others) for each, sample in zip(seconds, series.samples, strict=True)]
+    return Series(name=series.name, what=series.what, samples=samples, counts=series.counts)

@@ -1,0 +1,138 @@
+"""The Kafka part of a run, B1 and B7: what validate and apply take, results decoded, against librdkafka alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from benchmarks import brokers
+from benchmarks.floor import Floor
+from benchmarks.measure import Work, in_turns
+from benchmarks.report import Ratio, Result, Size
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.execute import Executor
+from topicledger.model import Ended, Outcome, Target
+
+DRIVER_MEMORY = "512m"
+REACH = 3.0
+
+_CREATES = {Size.FULL: 10_000, Size.SMALL: 200}
+_DELETES = {Size.FULL: 20_000, Size.SMALL: 200}
+_SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
+_FLOOR_SIZES = {Size.FULL: (500, 1_000, 2_000, 3_300), Size.SMALL: (200,)}
+"""Topics in one of the floor's requests; 3,300 topics of one partition and one config are as many as a broker takes."""
+
+
+def creates(size: Size, folder: Path) -> Result:
+    """B1: validate and create new topics on a fresh broker each time."""
+    count = _CREATES[size]
+
+    @contextmanager
+    def empty() -> Iterator[EmbeddedKafka]:
+        with brokers.fresh() as (kafka,):
+            yield kafka
+
+    def floor(kafka: EmbeddedKafka, each: int) -> Mapping[str, int]:
+        client = Floor(kafka.bootstrap_servers, each)
+        names = brokers.names(count)
+        return {
+            "validated": client.create(names, brokers.CONFIGS, validate_only=True),
+            "created": client.create(names, brokers.CONFIGS, validate_only=False),
+        }
+
+    def ours(kafka: EmbeddedKafka) -> Mapping[str, int]:
+        targets = brokers.creates(count)
+        with brokers.executor(kafka) as sending:
+            return {
+                "validated": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                "created": _done(sending, targets, sending.apply),
+            }
+
+    return _compared(
+        size,
+        f"Validate, then create {count:,} topics of one partition and one config on a fresh broker.",
+        f"validate and apply: {count:,} topics, every result with its configs decoded",
+        empty,
+        ours,
+        floor,
+        per_sample=2 * count,
+    )
+
+
+def deletes(size: Size, folder: Path) -> Result:
+    """B7: delete topics that a fresh broker has, each time another broker."""
+    count = _DELETES[size]
+
+    @contextmanager
+    def full() -> Iterator[tuple[EmbeddedKafka, Sequence[Target]]]:
+        with brokers.fresh() as (kafka,):
+            yield kafka, brokers.with_topics(kafka, count)
+
+    def floor(given: tuple[EmbeddedKafka, Sequence[Target]], each: int) -> Mapping[str, int]:
+        kafka, targets = given
+        return {"deleted": Floor(kafka.bootstrap_servers, each).delete([target.topic for target in targets])}
+
+    def ours(given: tuple[EmbeddedKafka, Sequence[Target]]) -> Mapping[str, int]:
+        kafka, targets = given
+        with brokers.executor(kafka) as sending:
+            return {
+                "checked": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                "deleted": _done(sending, targets, sending.apply),
+            }
+
+    return _compared(
+        size,
+        f"Delete {count:,} topics of one partition that a fresh broker has.",
+        f"validate (a fresh look at each topic, D6) and apply: {count:,} deletes by topic id",
+        full,
+        ours,
+        floor,
+        per_sample=count,
+    )
+
+
+def _compared(
+    size: Size,
+    work: str,
+    what: str,
+    around: Callable[[], AbstractContextManager[object]],
+    ours: Callable[..., Mapping[str, int]],
+    floor: Callable[..., Mapping[str, int]],
+    *,
+    per_sample: int,
+) -> Result:
+    """Ours and the floor in turns, the floor with the batch size that is best for it here."""
+    took = {}
+    for each in _FLOOR_SIZES[size]:
+        with around() as given:
+            began = time.monotonic()
+            floor(given, each)
+            took[each] = time.monotonic() - began
+    best = min(took, key=lambda each: took[each])
+    tried = ", ".join(f"{each:,} topics {seconds:.1f} s" for each, seconds in took.items())
+    works = [
+        Work(name="floor", what=f"librdkafka, {best:,} topics a request", do=lambda g: floor(g, best), around=around),
+        Work(name="ours", what=what, do=ours, around=around),
+    ]
+    lowest, measured = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
+    microseconds = measured.median / per_sample * 1e6
+    return Result(
+        work=work,
+        series=[lowest, measured],
+        ratios=[Ratio(of="ours", to="floor", value=measured.median / lowest.median, reach=REACH)],
+        notes=[
+            f"The floor's batch size is the best of those tried first: {tried}.",
+            f"Ours: {microseconds:.0f} microseconds a topic and request. No Spark, no tables.",
+            "It ends with the acknowledgement: the broker makes and removes logs afterwards (C21).",
+        ],
+    )
+
+
+def _done(sending: Executor, targets: Sequence[Target], step: Callable[[Sequence[Target]], Iterator[Ended]]) -> int:
+    ended = [each for batch in brokers.batches(targets, sending.learned.max_batch_records) for each in step(batch)]
+    done = sum(each.outcome is Outcome.OK for each in ended)
+    if done != len(targets):
+        raise AssertionError(f"only {done} of {len(targets)} topics went well")
+    return done
