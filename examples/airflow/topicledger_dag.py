@@ -1,0 +1,150 @@
+"""topicledger in Airflow: plan -> approval -> apply -> audit, each a spark-submit of its own.
+
+A task that is tried again, and a DAG run whose tasks are cleared, come with the same run id: what is done stays done.
+Only exit code 1 (not finished) and a killed driver are tried again; every other code would end the same way.
+
+Needs Airflow 3.3 with the providers apache-spark and standard, spark-submit on the workers' PATH, a connection
+`spark_default`, and in the workers' and the DAG processor's environment:
+
+    TOPICLEDGER_HOME    a checkout of topicledger where `make setup package` was run
+    TOPICLEDGER_CONFIG  the run settings
+    TOPICLEDGER_PYTHON  the Python of drivers and executors (default: that of the checkout)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.python import ShortCircuitOperator
+from airflow.sdk import DAG, Context, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+HOME = os.environ.get("TOPICLEDGER_HOME", "/opt/topicledger")
+CONFIG = os.environ.get("TOPICLEDGER_CONFIG", f"{HOME}/conf/topicledger.toml")
+PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
+
+# Of Spark's own log only warnings go to the task's; `make setup` has archived the classes that a job loads.
+JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
+JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
+
+NOT_FINISHED = 1
+SOME_FAILED, GUARD_STOPPED = 4, 5
+
+
+class TopicledgerOperator(SparkSubmitOperator):
+    """Submits one of topicledger's jobs; what it came to (the result document) is the task's XCom.
+
+    `goes_on_after` are the exit codes, beside 0, with which the task succeeds. Exit code 1, and a driver that left no
+    result, fail this try; any other code fails the task for good.
+    """
+
+    def __init__(self, *, job: str, arguments: list[str], goes_on_after: Collection[int] = (), **more: Any) -> None:
+        super().__init__(
+            application=f"{HOME}/jobs/{job}.py",
+            application_args=["--config", CONFIG, *arguments],
+            py_files=f"{HOME}/dist/topicledger.zip",
+            jars=f"{HOME}/build/jars/delta/*.jar",
+            properties_file=f"{HOME}/conf/spark-defaults.conf",
+            conf={"spark.driver.extraJavaOptions": JAVA},
+            env_vars={"PYSPARK_PYTHON": PYTHON},
+            name=f"topicledger {job}",
+            **more,
+        )
+        self.goes_on_after = frozenset(goes_on_after)
+
+    def execute(self, context: Context) -> Mapping[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="topicledger-") as folder:
+            told = Path(folder, "result.json")
+            self.application_args = [*(self.application_args or []), "--result-file", str(told)]
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                result = _read(told)
+                code = result.get("exit_code", NOT_FINISHED)
+                if code == NOT_FINISHED:
+                    raise
+                if code not in self.goes_on_after:
+                    raise AirflowFailException(f"exit code {code}: {_why(result)}") from error
+                self.log.warning("exit code %s: %s", code, _why(result))
+                return result
+            return _read(told)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A result document; empty where the driver died before it could write one."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return document
+
+
+def _why(result: Mapping[str, Any]) -> str:
+    if "error" in result:
+        return str(result["error"])
+    return f"{result.get('failure_count')} topics failed or were refused; all of them: {result.get('query')}"
+
+
+def changes_are_pending(plan: Mapping[str, Any]) -> bool:
+    """Whether there is anything to approve and to apply."""
+    return bool(plan["pending_changes"])
+
+
+@task(trigger_rule="none_failed", retries=0)
+def outcome(plan: Mapping[str, Any], applied: Mapping[str, Any] | None) -> None:
+    """Fails the DAG run where topics failed or were refused: those tasks let the others, and the audit, go on."""
+    result = applied or plan
+    if result["exit_code"] in (SOME_FAILED, GUARD_STOPPED):
+        raise AirflowFailException(f"run {result['run_id']}: {_why(result)}")
+
+
+with DAG(
+    dag_id="topicledger",
+    description="Kafka topics as declared: plan, approval, apply, audit",
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    # A run waits for the lease of the one before it in any case: better that none starts.
+    max_active_runs=1,
+    default_args={"retries": 3, "retry_delay": timedelta(minutes=1), "retry_exponential_backoff": True},
+) as dag:
+    plan = TopicledgerOperator(
+        task_id="plan",
+        job="plan",
+        arguments=["--run-id", "{{ run_id }}", "--requested-by", "airflow"],
+        goes_on_after=[SOME_FAILED, GUARD_STOPPED],
+    )
+    pending = ShortCircuitOperator(
+        task_id="pending",
+        python_callable=changes_are_pending,
+        op_args=[plan.output],
+        ignore_downstream_trigger_rules=False,
+    )
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Topics are about to be created or deleted",
+        body="{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; each of them: "
+        "`topicledger runs show --run-id '{{ run_id }}'`",
+        response_timeout=timedelta(hours=12),
+    )
+    apply = TopicledgerOperator(
+        task_id="apply",
+        job="apply",
+        arguments=["--run-id", "{{ run_id }}", "--wait"],
+        goes_on_after=[SOME_FAILED, GUARD_STOPPED],
+    )
+    audit = TopicledgerOperator(
+        task_id="audit",
+        job="audit",
+        arguments=["--run-id", "audit-{{ run_id }}", "--requested-by", "airflow"],
+        trigger_rule="none_failed",
+    )
+    plan >> pending >> approve >> apply >> audit >> outcome(plan.output, apply.output)
