@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions
+from tests.certificates import Certificates
+from tests.java import compile_java
+from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"
@@ -55,9 +56,32 @@ def without_deletes() -> EmbeddedKafka:
 
 
 def compile_policy(classes: Path) -> None:
-    """Compile the policy against the broker's own jars; needs a JDK."""
-    javac = shutil.which("javac")
-    assert javac is not None, "these tests need a JDK (javac), e.g. openjdk-17-jdk-headless"
-    # The one jar it needs: javac -cp 'all of them' reads every one.
-    jars = os.pathsep.join(map(str, JARS.glob("kafka-clients-*.jar")))
-    subprocess.run([javac, "-cp", jars, "-d", str(classes), str(POLICY_SOURCE)], check=True)
+    """Compile the policy against the broker's own jars: the one that it needs, since javac reads every one."""
+    compile_java(POLICY_SOURCE, JARS.glob("kafka-clients-*.jar"), classes)
+
+
+def secured(certificates: Certificates) -> EmbeddedKafka:
+    """One broker with a listener for each way to come in, and for each certificate that must not be trusted."""
+
+    def tls(certificate: Path, **more: str) -> Listener:
+        keystore = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
+        return Listener(protocol="SSL", properties={**keystore, **more})
+
+    def sasl(mechanism: str, login: str) -> Listener:
+        """`login` is a login module, from its package on, and its options."""
+        module = f"org.apache.kafka.common.security.{login};"
+        jaas = {"sasl.enabled.mechanisms": mechanism, f"{mechanism.lower()}.sasl.jaas.config": module}
+        return replace(tls(certificates.server, **jaas), protocol="SASL_SSL")
+
+    clients = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.authority)}
+    plain_users = " ".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
+    listeners = {
+        "TLS": tls(certificates.server),
+        "MUTUAL": tls(certificates.server, **{"ssl.client.auth": "required", **clients}),
+        "EXPIRED": tls(certificates.expired),
+        "OTHERNAME": tls(certificates.other_name),
+        "PASSWORD": sasl("PLAIN", f"plain.PlainLoginModule required {plain_users}"),
+        "SCRAM": sasl("SCRAM-SHA-512", "scram.ScramLoginModule required"),
+        "TOKEN": sasl("OAUTHBEARER", "oauthbearer.OAuthBearerLoginModule required"),
+    }
+    return EmbeddedKafka(JARS, KafkaOptions(listeners=listeners))

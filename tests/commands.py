@@ -10,6 +10,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SUBMIT = REPOSITORY / "spark-submit.sh"
+# With its first compiler only, Java would keep 48 MB for code, which a run that generates code can fill.
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Java's options for jobs that are over before compiling well would pay."""
 
 
 def settings_file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,35 +10,41 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests import commands
 from tests.harness import Estate
 from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.session import get_session
+from topicledger.session import for_few_rows, get_session
 
-# Test runs are short and many: a JVM that compiles less is up to speed sooner. Jobs that tests start inherit it.
-_JAVA = '--conf "spark.driver.defaultJavaOptions=-XX:+UseSerialGC"'
-os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{_JAVA} pyspark-shell")
-os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", _JAVA)
+# Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts.
+_SERIAL = "-XX:+UseSerialGC"
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell')
+os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={commands.QUICK_JAVA}"')
 
-_QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
-"""For a few rows, compiling a query takes longer than running it. Jobs that tests start run with the real settings."""
-
-pytest_plugins = ["tests.plugin_kafka"]
+pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka"]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    """For few rows, as most tests have; jobs that tests start run with the real settings."""
     session = get_session("tests")
-    for name, value in _QUICK.items():
-        session.conf.set(name, value)
     session.sparkContext.setLogLevel("ERROR")
-    yield session
+    with for_few_rows(session):
+        yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _log_untouched() -> Iterator[None]:
+    """A command run in this process, by a test or a fixture of its module, sets the package's log up as its own."""
+    _forget_log_settings()
+    yield
+    _forget_log_settings()
+
+
+def _forget_log_settings() -> None:
+    logger = logging.getLogger("topicledger")
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture

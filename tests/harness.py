@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger import phases, runs
-from topicledger.dispatch import Context
+from topicledger import auditing, phases, runs
+from topicledger.dispatch import Context, Stop
+from topicledger.drift_summary import DriftSummary
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.model import RunState
 from topicledger.progress import Progress
@@ -108,14 +108,31 @@ class Estate:
         self.ledger._delta(MANIFESTS).delete()
         self.declare(*rows, cluster=cluster)
 
-    def run(self, command: str = "provision", run_id: str | None = None, **request: Any) -> Summary:
+    def run(
+        self, command: str = "provision", run_id: str | None = None, *, stop: Stop | None = None, **request: Any
+    ) -> Summary:
         """Do what the command of that name does."""
         asked = runs.Request(command=command, run_id=run_id, **request)
         run = runs.start(self.ledger, self.settings, asked)
-        context = Context(progress=Progress(shown=False), stop=threading.Event(), wait_visible=asked.wait_visible)
+        context = Context(
+            progress=Progress(shown=False), stop=stop or Stop(), wait=asked.wait, wait_visible=asked.wait_visible
+        )
         if run.state is RunState.FINISHED:
             raise AssertionError(f"run {run.run_id} is finished")
         return phases.carry_out(run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode)
+
+    def run_audit(
+        self,
+        run_id: str | None = None,
+        *,
+        detailed: bool = False,
+        progress: Progress | None = None,
+        **request: Any,
+    ) -> DriftSummary:
+        """Do what the command audit does."""
+        asked = runs.Request(command=runs.AUDIT_COMMAND, run_id=run_id, **request)
+        run = runs.start(self.ledger, self.settings, asked)
+        return auditing.audit(run, progress or Progress(shown=False), detailed=detailed)
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import clusters
+from tests import certificates, clusters
+from tests.certificates import Certificates
 from topicledger.embedded_kafka import EmbeddedKafka
 
 
@@ -42,4 +43,17 @@ def kafka_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedK
 def kafka_no_delete() -> Iterator[EmbeddedKafka]:
     """One broker that deletes no topics."""
     with clusters.without_deletes() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A certificate authority, and what it issued."""
+    return certificates.issue(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def kafka_secured(authority: Certificates) -> Iterator[EmbeddedKafka]:
+    """One broker with listeners for TLS and for SASL over TLS."""
+    with clusters.secured(authority) as cluster:
         yield cluster

@@ -13,6 +13,7 @@ from topicledger.admin import ClusterAdmin
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.execute import Executor
 from topicledger.model import Action, Target, TopicInfo
+from topicledger.sending import Learned
 from topicledger.settings import ClusterSettings, KafkaSettings
 
 
@@ -31,7 +32,8 @@ def admin_of(kafka: EmbeddedKafka, user: str | None = None, **client: Any) -> Cl
 def executor_of(kafka: EmbeddedKafka, *, max_batch_records: int = 8_000, **client: Any) -> Iterator[Executor]:
     """What a run has for each cluster."""
     with admin_of(kafka, **client) as admin:
-        yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, max_batch_records=max_batch_records)
+        learned = Learned(max_batch_records=max_batch_records)
+        yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, learned=learned)
 
 
 def creates(names: Iterable[str], **fields: Any) -> list[Target]:

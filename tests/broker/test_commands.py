@@ -73,8 +73,18 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert configs["retention.ms"]["config_source"] == "DYNAMIC_TOPIC_CONFIG"
     assert configs["cleanup.policy"]["config_source"] == "DEFAULT_CONFIG"
 
-    applied = invoke("apply", "--config", config, "--run-id", "way", "--wait-visible", "30")
+    metrics_file = tmp_path / "apply.prom"
+    watched = ("--metrics-file", metrics_file, "--log-format", "json", "--verbose")
+    applied = invoke("apply", "--config", config, "--run-id", "way", "--wait-visible", "30", *watched)
     assert applied.exit_code == 4
+    lines = [json.loads(line) for line in applied.stderr.splitlines()]
+    assert {line["run_id"] for line in lines if "leases" in line["message"]} == {"way"}
+    requests = [line for line in lines if line["message"] == "a request for 2 topics is answered"]
+    assert [(line["cluster"], line["batch"], line["attempt"]) for line in requests] == [("main", 0, 1)]
+    metrics = metrics_file.read_text(encoding="utf-8")
+    assert 'topicledger_exit_code{command="apply"} 4\n' in metrics
+    assert 'topicledger_topics{command="apply",cluster="main",outcome="ok"} 2\n' in metrics
+    assert 'topicledger_phase_duration_seconds{command="apply",phase="verify"}' in metrics
     assert "commands.three" in applied.stdout
     assert "INVALID_REPLICATION_FACTOR" in applied.stdout
 
@@ -181,6 +191,17 @@ def test_errors_of_manifest_files_have_file_and_line_and_nothing_is_loaded(confi
     assert "manifest.yaml:5: " in message
     assert "nothing was loaded" in message
     assert load(config).stdout == "3 added, 0 changed, 0 unchanged\n"
+
+
+def test_a_metrics_file_that_can_not_be_written_is_a_usage_error_and_a_failure_is_measured(
+    config: Path, tmp_path: Path
+) -> None:
+    nowhere = invoke("runs", "list", "--config", config, "--metrics-file", tmp_path / "missing" / "runs.prom")
+    assert nowhere.exit_code == 2
+    assert "there is no folder for --metrics-file" in nowhere.stderr
+    file = tmp_path / "show.prom"
+    assert invoke("runs", "show", "--config", config, "--metrics-file", file).exit_code == 2
+    assert 'topicledger_exit_code{command="runs show"} 2\n' in file.read_text(encoding="utf-8")
 
 
 def test_apply_needs_a_run_that_exists(config: Path) -> None:

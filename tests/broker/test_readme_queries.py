@@ -37,6 +37,7 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
     )
     assert estate.run(requested_by="bob").exit_code == 4
     estate.declare({"topic": "payments.planned"}, cluster="orders")
+    estate.run_audit()
     estate.run("plan", run_id="open")
     return estate
 
@@ -109,6 +110,17 @@ def test_the_other_questions_have_answers_of_the_right_shape(ledger: Estate, que
         assert {row.owner for row in rows} == {"payments"}
     if "batch" in question:
         assert all(row.took is not None and row.attempts >= 1 for row in rows)
+
+
+def test_what_has_drifted_for_long(ledger: Estate) -> None:
+    """The ledger is younger than a day."""
+    question = "What has drifted for longer than a day, by the last finished audit of all clusters?"
+    assert ask(ledger, question) == []
+    query = QUERIES[question].replace("/data/ledger", ledger.settings.tables.root)
+    rows = ledger.spark.sql(query.replace("INTERVAL 1 DAY", "INTERVAL 0 DAY")).collect()
+    found = {(row.topic, row.kind, row.severity) for row in rows if row.topic.startswith("payments.")}
+    assert found >= {("payments.planned", "missing", "error"), ("payments.too-many-copies", "missing", "error")}
+    assert "payments.authorised" not in {row.topic for row in rows}
 
 
 def test_which_runs_are_not_finished(ledger: Estate) -> None:

@@ -33,11 +33,11 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
     kafka: EmbeddedKafka, targets: list[Target]
 ) -> None:
     """C15: only validated, or the broker would have to hold them."""
-    with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.execute") as said:
+    with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.sending") as said:
         ended = list(executor.validate(targets, none_of_ours))
     assert [row.topic for row in ended] == [target.topic for target in targets]
     assert {row.outcome for row in ended} == {Outcome.OK}
-    assert executor.max_batch_records <= 10_000
+    assert executor.learned.max_batch_records <= 10_000
     assert len(said) == 1
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, topics
-from tests.waiting import until
+from tests.standalone import standalone_cluster
 from topicledger.embedded_kafka import EmbeddedKafka
 
 WHERE = """
@@ -33,40 +29,11 @@ print("\\n".join(row.file for row in rows))
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a master with two workers of one core each."""
-    folder = tmp_path_factory.mktemp("standalone")
-    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-    port = free_port()
-    deploy = "org.apache.spark.deploy"
-    environment = commands.environment(
-        SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable, SPARK_WORKER_DIR=str(folder / "work")
-    )
-    address = f"spark://127.0.0.1:{port}"
-    master = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
-    worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
-    processes: list[subprocess.Popen[bytes]] = []
-    log = folder / "log"
-    with log.open("wb") as output:
-        try:
-            for arguments in (master, [*worker, address], [*worker, address]):
-                processes.append(
-                    subprocess.Popen([spark_class, *arguments], env=environment, stdout=output, stderr=output)
-                )
-            until(lambda: log.read_text().count("Successfully registered with master") == 2, seconds=60)
-            yield address
-        finally:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.wait(30)
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as address:
+        yield address
 
 
 def test_executors_import_the_package_from_the_zip(standalone: str, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -124,6 +125,21 @@ def policy_facts(
         consumer_groups=lambda topics: told["groups"].join(topics, on=["cluster", "topic"], how="left_semi"),
         last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),
     )
+
+
+def estate_facts(spark: SparkSession, estates: Collection[Any]) -> Facts:
+    """What policies may look at beside topics. Each estate has a cluster, racks, usages, groups and last_records."""
+
+    def of_all(name: str) -> list[dict[str, Any]]:
+        return [{"cluster": estate.cluster, **row} for estate in estates for row in getattr(estate, name)]
+
+    brokers = [
+        {"cluster": estate.cluster, "broker_id": broker, "rack": rack}
+        for estate in estates
+        for broker, rack in estate.racks.items()
+    ]
+    given = {name: of_all(name) for name in ("usages", "groups", "last_records")}
+    return replace(policy_facts(spark, **given), brokers=frame(spark, BROKERS.schema, brokers))
 
 
 def _ddl(text: str) -> StructType:

@@ -12,16 +12,17 @@ import pytest
 
 from topicledger import admin as kafka
 from topicledger.admin import ClusterAdmin, RequestLost, Response
-from topicledger.execute import (
+from topicledger.errors import ClusterError
+from topicledger.execute import Executor, delete_refusal, difference_from_plan, verdict
+from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
+from topicledger.sending import (
+    THROTTLE_MARGIN_SECONDS,
     THROTTLING_QUOTA_EXCEEDED,
-    Executor,
+    Learned,
     OutcomeUnknown,
     Patience,
-    delete_refusal,
-    difference_from_plan,
-    verdict,
+    QuotaWait,
 )
-from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
 
 TOO_LARGE = "Excessively large number of partitions per request."
 LOST = RequestLost("cluster main at h:1 gave no answer: connection reset")
@@ -39,10 +40,39 @@ def admin() -> MagicMock:
     return stand_in
 
 
-def executor_for(admin: MagicMock, sleep: Callable[[float], None], **fields: Any) -> Executor:
-    patience = Patience(attempts=ATTEMPTS, visibility=0.0)
-    usual = {"cluster": "main", "cluster_id": "kafka-main", "max_batch_records": 100, "patience": patience}
+class Clock:
+    """A clock that only waiting moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.waits: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def executor_for(admin: MagicMock, sleep: Callable[[float], None] | None, **fields: Any) -> Executor:
+    usual = {
+        "cluster": "main",
+        "cluster_id": "kafka-main",
+        "learned": Learned(max_batch_records=100),
+        "patience": Patience(attempts=ATTEMPTS, visibility=0.0),
+    }
     return Executor(**{**usual, "admin": admin, "sleep": sleep, **fields})
+
+
+def paced(admin: MagicMock, clock: Clock, **fields: Any) -> Executor:
+    """An executor whose waits take no time and are kept."""
+    return executor_for(admin, clock.sleep, clock=clock, **fields)
 
 
 @pytest.fixture
@@ -181,10 +211,9 @@ def test_waits_between_attempts_grow_and_are_bounded(admin: MagicMock) -> None:
 # -- quotas and sizes -------------------------------------------------------------------------------------------------
 
 
-def test_topics_over_the_quota_are_retried_at_its_pace_for_as_long_as_it_takes(admin: MagicMock) -> None:
+def test_topics_over_the_quota_are_retried_for_as_long_as_it_takes(admin: MagicMock, clock: Clock) -> None:
     """C17"""
-    waits: list[float] = []
-    executor = executor_for(admin, waits.append)
+    executor = paced(admin, clock)
     over = {"b": THROTTLING_QUOTA_EXCEEDED}
     admin.create_topics.side_effect = [
         answers({"a": 0, **over}, throttle_time_ms=1_500),
@@ -193,17 +222,200 @@ def test_topics_over_the_quota_are_retried_at_its_pace_for_as_long_as_it_takes(a
     ]
     ended = list(executor.apply([create("a"), create("b")]))
     assert brief(ended) == [("a", "ok", 0, None), ("b", "ok", 0, None)]
-    assert waits == [1.5, *[0.25] * (3 * ATTEMPTS)]
+    assert [each.attempt for each in ended] == [1, 2 + 3 * ATTEMPTS]
+    assert clock.waits[0] > 1.5 + THROTTLE_MARGIN_SECONDS
+    assert all(0.25 < wait <= 5 for wait in clock.waits[1:])
 
 
-def test_a_quota_whose_wait_the_broker_does_not_tell_is_no_failure_either(admin: MagicMock) -> None:
+def test_a_quota_whose_wait_the_broker_does_not_tell_is_no_failure_either(admin: MagicMock, clock: Clock) -> None:
     """C17"""
-    waits: list[float] = []
-    executor = executor_for(admin, waits.append)
+    executor = paced(admin, clock)
     over = answers({"a": THROTTLING_QUOTA_EXCEEDED}, throttle_time_ms=0)
     admin.create_topics.side_effect = [*[over] * (3 * ATTEMPTS), answers({"a": 0})]
     assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, None)]
-    assert all(wait > 0 for wait in waits)
+    assert len(clock.waits) == 3 * ATTEMPTS
+    assert all(wait > 0 for wait in clock.waits)
+
+
+class QuotaBroker:
+    """A stand-in's answers, with a quota on creates and deletes; validateOnly is charged too."""
+
+    def __init__(self, admin: MagicMock, clock: Clock, rate: float, partitions: int = 1) -> None:
+        self.clock, self.rate, self.partitions = clock, rate, partitions
+        self.level, self.at, self.spent = 11 * rate, clock(), 0
+        self.quiet_until = clock()
+        self.throttled = 0
+        admin.create_topics.side_effect = self.create_topics
+        admin.delete_topics.side_effect = self.spend
+        admin.describe_topics.side_effect = self.describe_topics
+
+    def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        return self.spend(targets)
+
+    def describe_topics(self, topics: Sequence[str]) -> list[TopicInfo]:
+        self.require_patience()
+        return [live(topic, partitions=self.partitions) for topic in topics]
+
+    def require_patience(self) -> None:
+        """kafka-python sends nothing to a throttled broker."""
+        if self.clock() < self.quiet_until:
+            raise AssertionError("sent too early")
+
+    def spend(self, targets: Sequence[Target]) -> Response:
+        self.require_patience()
+        self.level = min(self.level + (self.clock() - self.at) * self.rate, 11 * self.rate)
+        self.at = self.clock()
+        results: dict[str, int | TopicResult] = {}
+        for target in targets:
+            if self.level < 0:
+                results[target.topic] = THROTTLING_QUOTA_EXCEEDED
+                continue
+            partitions = target.num_partitions or self.partitions
+            self.level -= partitions
+            self.spent += partitions
+            results[target.topic] = TopicResult(num_partitions=partitions)
+        over = THROTTLING_QUOTA_EXCEEDED in results.values()
+        self.throttled += over
+        throttle_time_ms = round(-self.level / self.rate * 1000) if over else 0
+        self.quiet_until = self.clock() + throttle_time_ms / 1000
+        return answers(results, throttle_time_ms)
+
+
+def test_a_quota_is_used_up_in_few_requests_and_nothing_is_sent_twice(admin: MagicMock, clock: Clock) -> None:
+    """C17"""
+    broker = QuotaBroker(admin, clock, rate=20.0)
+    learned = Learned(max_batch_records=8_000)
+    targets = [create(f"topic.{number:03}", num_partitions=1) for number in range(400)]
+    began = clock()
+    validated = list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
+    applied = list(paced(admin, clock, learned=learned).apply(targets))
+    assert [each.topic for each in validated] == [each.topic for each in applied] == [each.topic for each in targets]
+    assert {each.outcome for each in (*validated, *applied)} == {Outcome.OK}
+    assert broker.spent == 800
+    assert clock() - began <= 1.25 * (800 - 220) / 20
+    assert admin.create_topics.call_count <= 25
+    assert broker.throttled <= 10
+
+
+def test_counts_left_to_the_broker_cost_what_validate_told(admin: MagicMock, clock: Clock) -> None:
+    """C17"""
+    broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
+    learned = Learned(max_batch_records=8_000)
+    targets = [create(f"topic.{number:02}") for number in range(60)]
+    list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
+    assert set(learned.partitions.values()) == {6}
+    before = admin.create_topics.call_count, broker.throttled
+    list(paced(admin, clock, learned=learned).apply(targets))
+    assert admin.create_topics.call_count - before[0] <= 12
+    assert broker.throttled - before[1] <= 5
+
+
+def test_deletes_cost_as_many_as_the_live_topic_has_partitions(admin: MagicMock, clock: Clock) -> None:
+    """C17, D6"""
+    broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
+    learned = Learned(max_batch_records=8_000)
+    targets = [delete(f"topic.{number:02}") for number in range(100)]
+    list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
+    assert {learned.cost(target) for target in targets} == {6}
+    ended = list(paced(admin, clock, learned=learned).apply(targets))
+    assert (len(ended), {each.outcome for each in ended}, broker.spent) == (100, {Outcome.OK}, 600)
+    assert admin.delete_topics.call_count <= 16
+
+
+def test_a_look_at_topics_waits_until_the_broker_listens_again(admin: MagicMock, clock: Clock) -> None:
+    """C17, C18"""
+    executor = paced(admin, clock)
+    broker = QuotaBroker(admin, clock, rate=1.0)
+    admin.create_topics.side_effect = [answers({"a": kafka.TOPIC_ALREADY_EXISTS}, throttle_time_ms=4_000)]
+    broker.quiet_until = clock() + 4.0
+    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
+    assert clock.waits == [pytest.approx(4.0 + THROTTLE_MARGIN_SECONDS)]
+
+
+def test_two_clusters_have_two_paces(admin: MagicMock, clock: Clock) -> None:
+    """C17"""
+    QuotaBroker(admin, clock, rate=1.0)
+    list(paced(admin, clock).apply([create(f"topic.{number}") for number in range(40)]))
+    admin.create_topics.side_effect = refuse_above(1_000)
+    admin.create_topics.reset_mock()
+    waited = len(clock.waits)
+    list(paced(admin, clock).apply([create(f"topic.{number}") for number in range(40)]))
+    assert (admin.create_topics.call_count, len(clock.waits)) == (1, waited)
+
+
+def test_a_wait_for_the_quota_says_how_fast_it_is_and_what_is_left(admin: MagicMock, clock: Clock) -> None:
+    """C17"""
+    QuotaBroker(admin, clock, rate=10.0)
+    told: list[QuotaWait | None] = []
+    executor = paced(admin, clock, learned=Learned(max_batch_records=8_000), waiting=told.append)
+    executor.expect(1_000)
+    list(executor.apply([create(f"topic.{number:03}", num_partitions=1) for number in range(300)]))
+    first, *later, last = told
+    assert first is not None
+    assert (first.rate, first.eta, last) == (None, None, None)
+    assert 1_000 < first.left < 1_300
+    for each in later:
+        assert each is not None
+        assert each.rate == pytest.approx(10.0, rel=0.2)
+        assert each.eta == pytest.approx(each.left / 10.0, rel=0.2)
+    assert [each.left for each in later if each] == sorted((each.left for each in later if each), reverse=True)
+
+
+def test_a_wait_for_the_quota_ends_when_asked_to_stop(admin: MagicMock) -> None:
+    """C17"""
+    executor = executor_for(admin, sleep=None)
+    admin.create_topics.side_effect = lambda targets, validate_only: (
+        executor.stop.set(),
+        answers({"a": 0, "b": THROTTLING_QUOTA_EXCEEDED}, throttle_time_ms=3_600_000),
+    )[1]
+    assert brief(until_unknown(executor.apply([create("a"), create("b")]))) == [("a", "ok", 0, None)]
+    assert admin.create_topics.call_count == 1
+
+
+# -- whether sending is allowed ---------------------------------------------------------------------------------------
+
+
+class NotAllowedError(ClusterError):
+    """Somebody else changes the cluster now."""
+
+
+def allow(times: int) -> MagicMock:
+    """A hook that lets so many requests go out."""
+    return MagicMock(side_effect=[*[None] * times, NotAllowedError("the lease ran out")])
+
+
+def test_every_request_that_changes_something_asks_first_repeats_included(admin: MagicMock, clock: Clock) -> None:
+    events: list[str] = []
+    executor = paced(admin, clock, may_send=lambda: events.append("asked"))
+
+    def lost_once(targets: Sequence[Target], **_: Any) -> Response:
+        events.append("sent")
+        if len(events) == 2:
+            raise LOST
+        return answers({target.topic: 0 for target in targets})
+
+    admin.create_topics.side_effect = admin.delete_topics.side_effect = lost_once
+    list(executor.apply([create("a"), delete("b")]))
+    assert events == ["asked", "sent"] * 3
+
+
+def test_what_changes_nothing_needs_no_leave(admin: MagicMock, clock: Clock) -> None:
+    """C5"""
+    admin.create_topics.return_value = answers({"a": 0})
+    executor = paced(admin, clock, may_send=allow(0))
+    assert brief(list(executor.validate([create("a")], lambda topics: []))) == [("a", "ok", 0, None)]
+
+
+def test_a_run_that_may_not_send_any_more_tells_what_it_knows_and_leaves_the_rest_open(
+    admin: MagicMock, clock: Clock
+) -> None:
+    executor = paced(admin, clock, may_send=allow(1))
+    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.NOT_CONTROLLER})]
+    told: list[Ended] = []
+    with pytest.raises(NotAllowedError):
+        told.extend(executor.apply([create("a"), create("b")]))
+    assert brief(told) == [("a", "ok", 0, None)]
+    assert admin.create_topics.call_count == 1
 
 
 def refuse_above(records: int, message: str = TOO_LARGE) -> Callable[..., Response]:
@@ -228,12 +440,33 @@ def test_a_batch_that_is_refused_for_its_size_is_halved_and_the_size_kept(
     first = [create(f"first.{number:02}", num_partitions=2) for number in range(16)]
     ended = list(executor.apply(first))
     assert [(each.topic, each.outcome) for each in ended] == [(target.topic, Outcome.OK) for target in first]
-    assert executor.max_batch_records <= 10
+    assert executor.learned.max_batch_records <= 10
     requests = admin.create_topics.call_count
     second = [create(f"second.{number:02}", num_partitions=2) for number in range(16)]
     assert all(each.outcome is Outcome.OK for each in executor.apply(second))
     later = [len(batch) for batch in sent(admin.create_topics)[requests:]]
     assert later == [2] * 8, "no request is refused for its size again"
+
+
+def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
+    admin: MagicMock, no_sleep: Callable[[float], None]
+) -> None:
+    """C15"""
+    learned = Learned(max_batch_records=100)
+    admin.create_topics.side_effect = refuse_above(10)
+    targets = [create(f"topic.{number:02}") for number in range(40)]
+    list(executor_for(admin, no_sleep, learned=learned).validate(targets, lambda topics: []))
+    admin.create_topics.reset_mock()
+    assert {each.attempt for each in executor_for(admin, no_sleep, learned=learned).apply(targets)} == {1}
+    assert sum(len(batch) for batch in sent(admin.create_topics)) == 40, "no request is refused for its size again"
+
+
+def test_what_validate_knows_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
+    """C12, C17: what was validated need not be again."""
+    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT}), *[LOST] * ATTEMPTS]
+    assert brief(until_unknown(executor.validate([create("a"), create("b")], lambda topics: []))) == [
+        ("a", "ok", 0, None)
+    ]
 
 
 def test_a_batch_above_the_limit_is_split_before_it_is_sent(admin: MagicMock, executor: Executor) -> None:
@@ -261,7 +494,7 @@ def test_a_policy_that_refuses_every_topic_is_not_taken_for_a_size(admin: MagicM
     refused = TopicResult(error_code=44, error_message="No.")
     admin.create_topics.return_value = answers({"a": refused, "b": refused})
     assert {each.outcome for each in executor.apply([create("a"), create("b")])} == {Outcome.REFUSED}
-    assert (admin.create_topics.call_count, executor.max_batch_records) == (1, 100)
+    assert (admin.create_topics.call_count, executor.learned.max_batch_records) == (1, 100)
 
 
 # -- creates that had happened, deletes that had happened -------------------------------------------------------------
@@ -401,9 +634,9 @@ def test_a_topic_that_exists_and_that_the_ledger_knows_as_ours_is_unchanged(
     admin.create_topics.return_value = answers({"ours": 36, "theirs": 36, "new": 0})
     ended = list(executor.validate([create("ours"), create("theirs"), create("new")], created_by_us))
     assert brief(ended) == [
+        ("new", "ok", 0, None),
         ("ours", "skipped", 36, "TOPIC_ALREADY_EXISTS"),
         ("theirs", "failed", 36, "TOPIC_ALREADY_EXISTS"),
-        ("new", "ok", 0, None),
     ]
     assert asked == [["ours", "theirs"]]
 
@@ -488,7 +721,12 @@ HIDDEN = TopicInfo(topic="a", permitted=False)
 VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, int, Refusal | None]]] = {
     "created, all there": (CREATE, ANSWER, live("a", partitions=3), (Outcome.OK, 0, None)),
     "created, not listed": (CREATE, ANSWER, None, (Outcome.PENDING, 0, None)),
-    "created, no leader yet": (CREATE, ANSWER, live("a", partitions=3, leaderless=1), (Outcome.PENDING, 0, None)),
+    "created, no leader yet": (
+        CREATE,
+        ANSWER,
+        live("a", partitions=3, other_leaders={0: -1}),
+        (Outcome.PENDING, 0, None),
+    ),
     "created, partitions to come": (CREATE, ANSWER, live("a", partitions=2), (Outcome.PENDING, 0, None)),
     "created, hidden": (CREATE, ANSWER, HIDDEN, (Outcome.SKIPPED, 29, None)),
     "created, then recreated": (

@@ -6,7 +6,7 @@ All are judged in one Spark job, each estate on a cluster of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from tests.unit.frames import NOW, decision_rows, frame, policy_facts
+from tests.unit.frames import NOW, decision_rows, estate_facts, frame
 from topicledger import policies
 from topicledger.model import Action, Refusal
-from topicledger.policies import Facts, Policy, building
-from topicledger.schemas import BROKERS
+from topicledger.policies import Policy, building
 
 EXPECTED = StructType(
     [
@@ -446,7 +445,7 @@ def says_of(of: str, what: str, limit: int) -> Any:
     def says(exist: int, freed: int, before: int, asks: int, left: int) -> str:
         return (
             f"{of} may have {limit} {what}: {exist} exist, {freed} are freed by deletes, "
-            f"{before} go to creates before it by name, it asks for {asks}; left are {left}"
+            f"{before} are asked for by creates before it by name, it asks for {asks}; left are {left}"
         )
 
     return says
@@ -642,7 +641,7 @@ def owner_budgets() -> Iterator[Estate]:
         create(
             "c",
             "owner pay on po2 may have 5 partitions: 4 exist, 0 are freed by deletes, "
-            "1 go to creates before it by name, it asks for 1; left are 0",
+            "1 are asked for by creates before it by name, it asks for 1; left are 0",
             num_partitions=1,
             **pay,
         ),
@@ -750,10 +749,10 @@ def deletes() -> Iterator[Estate]:
         title="topics with recent records are kept",
         topics=[
             delete("fine"),
-            delete("recent", f"its last record is of 2026-11-21 11:00:00{quiet}"),
+            delete("recent", f"its last record is of 2026-11-21 11:00:00 UTC{quiet}"),
             delete("at.the.limit"),
-            delete("just.within", f"its last record is of 2026-11-18 12:00:01{quiet}"),
-            delete("to.come", f"its last record is of 2027-01-01 12:00:00{quiet}"),
+            delete("just.within", f"its last record is of 2026-11-18 12:00:01 UTC{quiet}"),
+            delete("to.come", f"its last record is of 2027-01-01 12:00:00 UTC{quiet}"),
             delete("empty"),
             delete("unknown", "no answer from the leader", error="UNJUDGEABLE"),
             live("used"),
@@ -868,19 +867,6 @@ def rules() -> list[Policy]:
     return [*reversed(made.values()), *elsewhere]
 
 
-def facts(spark: SparkSession) -> Facts:
-    def of_all(name: str) -> list[Row]:
-        return [{"cluster": estate.cluster, **row} for estate in ESTATES for row in getattr(estate, name)]
-
-    brokers = [
-        {"cluster": estate.cluster, "broker_id": broker, "rack": rack}
-        for estate in ESTATES
-        for broker, rack in estate.racks.items()
-    ]
-    given = {name: of_all(name) for name in ("usages", "groups", "last_records")}
-    return replace(policy_facts(spark, **given), brokers=frame(spark, BROKERS.schema, brokers))
-
-
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> DataFrame:
     """cluster, topic, and what the estate's policy came to: reason, error and waits; policies: all that it breaks."""
@@ -898,7 +884,7 @@ def judged(spark: SparkSession) -> DataFrame:
     own = F.when(refused & told.isNotNull(), F.col("error"))
     return (
         decision_rows(spark, *rows)
-        .transform(policies.judge(rules(), facts(spark)))
+        .transform(policies.judge(rules(), estate_facts(spark, ESTATES)))
         .select(
             "cluster",
             "topic",

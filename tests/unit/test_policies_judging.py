@@ -718,12 +718,13 @@ def test_a_policy_of_ones_own_sees_every_topic_once_and_only_what_the_contract_n
     rows.transform(policies.judge([rule("no", Action.CREATE, "topic = 'refused'"), own(looking)], facts)).collect()
     (topics,) = seen
     assert tuple(topics.columns) == TOPICS
-    assert sorted((row["topic"], row["open"]) for row in topics.collect()) == [
-        ("create", True),
-        ("ended", False),
-        ("internal", False),
-        ("refused", False),
-        ("unmanaged", False),
+    # What another policy refused is asked about all the same, so that all that is wrong is told (P3).
+    assert sorted((row["topic"], row["asked"], row["open"]) for row in topics.collect()) == [
+        ("create", True, True),
+        ("ended", False, False),
+        ("internal", False, False),
+        ("refused", True, False),
+        ("unmanaged", False, False),
     ]
 
 

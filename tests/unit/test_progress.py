@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pty
 import subprocess
 import sys
+import threading
+
+import pytest
+
+from topicledger.progress import Progress
+from topicledger.sending import QuotaWait
 
 SCRIPT = """
+import time
 from topicledger.progress import Progress
-with Progress().phase("apply", 3) as bar:
+from topicledger.sending import QuotaWait
+progress = Progress()
+with progress.phase("apply", 3) as bar:
     bar(1)
+    progress.quota("orders", QuotaWait(seconds=1.0, rate=20.0, left=2, eta=65.0))
+    time.sleep(0.5)
+    progress.quota("orders", None)
     bar(2)
 print("done")
 """
@@ -36,8 +49,56 @@ def test_on_a_terminal_a_bar_shows_the_phase_and_how_far_it_is() -> None:
     assert job.returncode == 0
     assert b"apply" in shown
     assert b"3/3" in shown
+    assert b"orders waits for its quota: 20 partitions/s, 2 topics left, about 0:01:05" in shown
 
 
 def test_without_a_terminal_nothing_is_drawn() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"done\n", b"")
+
+
+def quota_wait(left: int, rate: float | None = 20.0) -> QuotaWait:
+    return QuotaWait(seconds=1.0, rate=rate, left=left, eta=None if rate is None else left / rate)
+
+
+def test_without_a_terminal_a_wait_for_a_quota_is_a_line_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """C17"""
+    now = 0.0
+    progress = Progress(shown=False, every=30.0, clock=lambda: now)
+    with caplog.at_level(logging.INFO):
+        progress.quota("main", quota_wait(900, rate=None))
+        for now in range(2, 65, 2):
+            progress.quota("main", quota_wait(900 - now))
+        progress.quota("other", quota_wait(7))
+        progress.quota("main", None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "cluster main waits for its quota: 900 topics left (C17)",
+        "cluster main waits for its quota: 20 partitions/s, 898 topics left, about 0:00:45 (C17)",
+        "cluster main waits for its quota: 20 partitions/s, 868 topics left, about 0:00:43 (C17)",
+        "cluster main waits for its quota: 20 partitions/s, 838 topics left, about 0:00:42 (C17)",
+        "cluster other waits for its quota: 20 partitions/s, 7 topics left, about 0:00:00 (C17)",
+    ]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_clusters_side_by_side_may_tell_of_their_waits_at_once(shown: bool) -> None:
+    progress = Progress(shown=shown)
+    failed: list[BaseException] = []
+
+    def cluster(name: str) -> None:
+        try:
+            for left in range(200, 0, -1):
+                progress.quota(name, quota_wait(left))
+                if left % 10 == 0:
+                    progress.quota(name, None)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=cluster, args=(f"cluster-{number}",)) for number in range(8)]
+    with progress.phase("apply", 8) as bar:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+            bar(1)
+    assert failed == []

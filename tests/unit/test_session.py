@@ -2,14 +2,92 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
-from topicledger.session import DEFAULTS
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
 
-CONF = Path(__file__).parents[2] / "conf" / "spark-defaults.conf"
+from tests import commands
+from topicledger.session import DEFAULTS, FEW_ROWS, for_few_rows, workers_python
+
+CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 
 
 def test_spark_defaults_conf_says_what_the_package_says() -> None:
     lines = [line.split(maxsplit=1) for line in CONF.read_text().splitlines() if line and not line.startswith("#")]
     said = {key: value.strip() for key, value in lines}
     assert {key: said.get(key) for key in DEFAULTS} == dict(DEFAULTS)
+
+
+def test_queries_are_for_few_rows_within_and_for_many_again_when_asked(spark: SparkSession) -> None:
+    session = spark.newSession()
+    before = {name: session.conf.get(name) for name in FEW_ROWS}
+    with for_few_rows(session) as for_many:
+        within = {name: session.conf.get(name) for name in FEW_ROWS}
+        for_many()
+        large = {name: session.conf.get(name) for name in FEW_ROWS}
+    assert before == {name: default for name, (default, _) in FEW_ROWS.items()}
+    assert within == {name: few for name, (_, few) in FEW_ROWS.items()}
+    assert large == before
+    with for_few_rows(session):
+        pass
+    assert {name: session.conf.get(name) for name in FEW_ROWS} == before
+
+
+def test_a_setting_that_somebody_chose_stays(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "64")
+    with for_few_rows(session) as for_many:
+        assert session.conf.get("spark.sql.shuffle.partitions") == "64"
+        assert session.conf.get("spark.sql.adaptive.enabled") == "false"
+        for_many()
+    assert session.conf.get("spark.sql.shuffle.partitions") == "64"
+
+
+def _path_of(python_path: str) -> list[str]:
+    """Where `scripts/python.sh` looks for modules, and where it finds pyspark, with that PYTHONPATH."""
+    script = commands.REPOSITORY / "scripts" / "python.sh"
+    say = "import os, pyspark; print(os.environ['PYTHONPATH']); print(pyspark.__file__)"
+    environment = {**os.environ, "TOPICLEDGER_PYTHON": sys.executable, "PYTHONPATH": python_path}
+    done = subprocess.run([script, "-c", say], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_pyspark_is_imported_as_installed_and_not_from_sparks_zip() -> None:
+    installed = Path(pyspark.__file__)
+    archives = sorted(map(str, (installed.parent / "python" / "lib").glob("*.zip")))
+    assert archives
+    assert _path_of(":".join([*archives, "/some/where", "/else where"])) == ["/some/where:/else where", str(installed)]
+    assert _path_of(":".join(archives)) == ["", str(installed)]
+
+
+def test_the_zip_of_another_spark_stays(tmp_path: Path) -> None:
+    archive = tmp_path / "python" / "lib" / "pyspark.zip"
+    archive.parent.mkdir(parents=True)
+    with zipfile.ZipFile(archive, "w") as other:
+        other.writestr("pyspark/__init__.py", "")
+    assert _path_of(str(archive)) == [str(archive), f"{archive}/pyspark/__init__.py"]
+
+
+def test_what_a_session_starts_workers_with_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process starts itself chooses anew; what somebody chose stays."""
+    for name in ("PYSPARK_PYTHON", "TOPICLEDGER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
+    with workers_python():
+        assert os.environ["PYSPARK_PYTHON"].endswith("scripts/python.sh")
+        assert os.environ["TOPICLEDGER_PYTHON"] == sys.executable
+    assert dict(os.environ) == before
+    monkeypatch.setenv("TOPICLEDGER_PYTHON", "/some/python")
+    with workers_python():
+        assert os.environ["TOPICLEDGER_PYTHON"] == sys.executable
+    assert os.environ["TOPICLEDGER_PYTHON"] == "/some/python"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/some/python")
+    with workers_python():
+        assert os.environ["PYSPARK_PYTHON"] == "/some/python"
+    assert os.environ["PYSPARK_PYTHON"] == "/some/python"

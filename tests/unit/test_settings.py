@@ -11,8 +11,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
 from topicledger.hints import nearest, show
+from topicledger.model import Kind, Severity
 from topicledger.secrets import redact, resolve_client_options, secret_values
-from topicledger.settings import ClusterSettings, Settings, load_settings
+from topicledger.settings import AuditSettings, ClusterSettings, Settings, load_settings
 
 MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
 EXAMPLE = Path(__file__).parents[2] / "conf" / "topicledger.toml"
@@ -62,7 +63,7 @@ def failing_provider() -> object:
 def test_the_example_in_conf_is_valid_and_says_the_defaults() -> None:
     settings = load_settings(EXAMPLE)
     defaults = load_settings_defaults()
-    assert (settings.kafka, settings.guards) == (defaults.kafka, defaults.guards)
+    assert (settings.kafka, settings.guards, settings.audit) == (defaults.kafka, defaults.guards, defaults.audit)
 
 
 def load_settings_defaults() -> Settings:
@@ -74,7 +75,7 @@ def test_what_is_left_out_gets_its_default(load: Load) -> None:
     settings = load(MINIMAL)
     assert settings.tables.root == "data/ledger"
     assert settings.clusters["orders"] == client()
-    assert (settings.kafka.connect_timeout, settings.kafka.operation_timeout) == (30.0, 30.0)
+    assert (settings.kafka.connect_timeout, settings.kafka.operation_timeout) == (30.0, 10.0)
     assert settings.kafka.max_batch_records == 8000
     assert settings.guards.max_deletes == 0
     assert settings.policies.create == settings.policies.delete == ()
@@ -120,6 +121,27 @@ def test_every_setting_is_read(load: Load) -> None:
     assert settings.policies.create[1].options == {"most": 3}
 
 
+def test_each_kind_of_drift_has_the_severity_it_is_given_or_none(load: Load) -> None:
+    assert load(MINIMAL).audit == AuditSettings()
+    assert set(load(MINIMAL).audit.severity) == set(Kind)
+    text = '[audit]\nrequire_owner = true\nowners = ["a"]\n[audit.severity]\nmissing = "info"\nunmanaged = "ignore"\n'
+    audit = load(MINIMAL + text).audit
+    assert (audit.require_owner, audit.owners) == (True, ("a",))
+    assert audit.severity[Kind.MISSING] is Severity.INFO
+    assert set(Kind) - set(audit.severity) == {Kind.UNMANAGED}
+    assert audit.severity[Kind.ASSIGNMENT] is Severity.WARNING
+
+
+def test_audits_have_a_digest_of_their_own(load: Load) -> None:
+    """Neither kind of run minds what bears on the other only."""
+    plain, severe = load(MINIMAL), load(MINIMAL + '[audit.severity]\nmissing = "info"\n')
+    guarded = load(MINIMAL + "[guards]\nmax_deletes = 1\n")
+    assert plain.audit_digest() != severe.audit_digest()
+    assert plain.digest() == severe.digest()
+    assert plain.audit_digest() == guarded.audit_digest()
+    assert plain.audit_digest() != load(MINIMAL.replace("orders", "others")).audit_digest()
+
+
 def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
     found = problems_of(
         """
@@ -142,6 +164,7 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
 @pytest.mark.parametrize(
     ("addition", "problem"),
     [
+        ("[guards]\nmax_plan_age = 0", "`guards.max_plan_age` must be above 0 (from 0.001 to"),
         ("[guards]\nmax_deletes = true", "`guards.max_deletes` must be an integer, not a boolean"),
         ("[guards]\nmax_deletes = 1.0", "`guards.max_deletes` must be an integer, not a float"),
         ("[guards]\nmax_deletes = -1", "`guards.max_deletes` must be between 0 and 2147483647"),
@@ -155,6 +178,15 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[policies.create]\nuse = 'x'", "must be a list of tables: write [[policies.create]] above each policy"),
         ("[[policies.create]]\nmode = 'warn'", "`policies.create[1].use` is missing"),
         ("[[policies.delete]]\nuse = 'x'\nmode = 'ignore'", '`policies.delete[1].mode` must be "refuse" or "warn"'),
+        ("[audit]\nowner = 'x'", "unknown key `audit.owner`; did you mean `owners`?"),
+        ("[audit]\nrequire_owner = 'x'", "`audit.require_owner` must be true or false, not a string"),
+        ("[audit]\nowners = 'x'", "`audit.owners` must be a list of strings, at least one"),
+        ("[audit.severity]\nmising = 'info'", "unknown key `audit.severity.mising`; did you mean `missing`?"),
+        (
+            "[audit.severity]\nmissing = 'fatal'",
+            '`audit.severity.missing` must be one of error, warning, info, ignore, not "fatal"',
+        ),
+        ("[audit.severity]\nmissing = 1", "`audit.severity.missing` must be a string, not an integer"),
         ("[[policies.created]]\nuse = 'x'", "unknown key `policies.created`; did you mean `create`?"),
         ("[clusters.b]\nbootstrap_servers = 'a:1'", "`clusters.b.bootstrap_servers` is a string: must be a list"),
         ("[clusters.b]\nbootstrap_servers = ['a']", '"a" is not "host:port"'),

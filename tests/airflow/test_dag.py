@@ -1,0 +1,129 @@
+"""The example DAG, run by Airflow against a real broker: green, nothing to do, refused, killed and tried again."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests import commands
+from tests.airflow.conftest import EFFORT, Airflow
+from tests.fault.another_client import AnotherClient
+from tests.fault.processes import command_line, family, send
+from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
+from tests.harness import Estate, topics
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import AUDIT, DRIFT, RUNS
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def prepared(
+    spark: SparkSession, kafka: EmbeddedKafka, folder: Path, *names: str, proxy: FaultProxy | None = None
+) -> tuple[Estate, Path]:
+    """A ledger that declares topics, and settings for it."""
+    estate = Estate(spark, folder / "ledger", {"main": kafka})
+    estate.declare(*topics(names, num_partitions=2))
+    servers = (proxy or kafka).bootstrap_servers
+    return estate, commands.settings_file(folder, {"main": servers}, root=estate.ledger.root)
+
+
+def states(told: Mapping[str, Any]) -> dict[str, str]:
+    return {name: each["state"] for name, each in told["tasks"].items()}
+
+
+def tries(told: Mapping[str, Any]) -> dict[str, int]:
+    return {name: each["tries"] for name, each in told["tasks"].items()}
+
+
+def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothing_is_left(
+    spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
+) -> None:
+    names = ["airflow-green.a", "airflow-green.b"]
+    estate, config = prepared(spark, kafka, tmp_path, *names)
+    told = airflow.run(config)
+    assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
+    assert (told["state"], set(tries(told).values())) == ("success", {1})
+    assert set(names) <= AnotherClient(kafka).names("airflow-")
+    runs = {row["run_id"]: row.asDict() for row in estate.ledger.read(RUNS).collect()}
+    assert set(runs) == {told["run_id"], f"audit-{told['run_id']}"}
+    assert {(row["state"], row["exit_code"], row["requested_by"]) for row in runs.values()} == {
+        ("finished", 0, "airflow")
+    }
+    assert estate.ledger.read(DRIFT).where(F.col("topic").isin(names)).count() == 0
+
+    again = airflow.run(config)
+    assert again["state"] == "success"
+    assert states(again) == {
+        "plan": "success",
+        "pending": "success",
+        "approve": "skipped",
+        "apply": "skipped",
+        "audit": "success",
+        "outcome": "success",
+    }
+
+
+@pytest.mark.skipif(EFFORT != "all", reason="takes minutes: make test-airflow")
+def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
+    spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
+) -> None:
+    estate, config = prepared(spark, kafka, tmp_path, "airflow-refused.good")
+    estate.declare(*topics(["airflow-refused.copies"], replication_factor=3))
+    told = airflow.run(config)
+    assert states(told) == {
+        "plan": "success",
+        "pending": "success",
+        "approve": "success",
+        "apply": "success",
+        "audit": "success",
+        "outcome": "failed",
+    }, told["log"][-20_000:]
+    assert (told["state"], set(tries(told).values())) == ("failed", {1})
+    assert "1 topics failed or were refused" in told["log"]
+    found = AnotherClient(kafka).names("airflow-refused.")
+    assert "airflow-refused.good" in found
+    assert "airflow-refused.copies" not in found
+
+
+def test_what_would_fail_again_is_not_tried_again(airflow: Airflow, tmp_path: Path) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text("[tables]\nrot = 'ledger'\n", encoding="utf-8")
+    told = airflow.run(config)
+    assert (told["state"], states(told)["plan"], tries(told)["plan"]) == ("failed", "failed", 1)
+    assert "exit code 2" in told["log"]
+
+
+def test_a_killed_driver_is_tried_again_and_loses_nothing(
+    spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
+) -> None:
+    """C18: killed when the answer to its creates is on the way."""
+    names = [f"airflow-killed.{number}" for number in range(5)]
+    with FaultProxy(kafka) as proxy:
+        estate, config = prepared(spark, kafka, tmp_path, *names, proxy=proxy)
+        with airflow.start(config) as run:
+            killed: list[str] = []
+
+            def kill(frame: Frame) -> None:
+                if frame.validate_only or killed:
+                    return
+                driver = {pid: line for pid in family(run.process.pid) if "apply.py" in (line := command_line(pid))}
+                killed.extend(driver.values())
+                send(driver, signal.SIGKILL)
+
+            proxy.on(CREATE_TOPICS, "response", times=None, do=kill)
+            told = run.wait()
+    assert any("SparkSubmit" in each for each in killed), killed
+    assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
+    assert tries(told) == {"plan": 1, "pending": 1, "approve": 1, "apply": 2, "audit": 1, "outcome": 1}
+    applied = (
+        estate.ledger.read(AUDIT).where((F.col("phase") == "apply") & (F.col("run_id") == told["run_id"])).collect()
+    )
+    assert sorted(row["topic"] for row in applied) == names
+    assert {row["outcome"] for row in applied} == {"ok"}
+    assert set(names) <= AnotherClient(kafka).names("airflow-")

@@ -1,0 +1,317 @@
+"""An audit of live clusters that somebody else changed: each kind of drift is found, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+from kafka.admin import ACLOperation, ACLResourcePatternType
+from pyspark.sql import SparkSession
+
+from tests import clusters, commands
+from tests.broker.another_hand import AnotherHand
+from tests.broker.direct import admin_of, make, settings_for
+from tests.broker.test_commands import invoke
+from tests.broker.test_provisioning import allow
+from tests.harness import UNREACHABLE, Estate, cluster_settings
+from topicledger.drift_summary import DriftSummary
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.errors import UsageError
+from topicledger.model import Kind, Severity
+from topicledger.progress import Progress
+from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
+from topicledger.settings import AuditSettings, KafkaSettings
+
+AUDIT = AuditSettings(owners=("tests",))
+AS_TOML = '[audit]\nowners = ["tests"]\n'
+DELAY = "file.delete.delay.ms"
+
+DECLARED: list[dict[str, Any]] = [
+    {"topic": "kinds.fine", "num_partitions": 2, "replication_factor": 2, "configs": {"retention.ms": "86400000"}},
+    {"topic": "kinds.missing"},
+    {"topic": "kinds.partitions", "num_partitions": 2},
+    {"topic": "kinds.replicas", "replication_factor": 2},
+    {"topic": "kinds.assigned", "assignments": {0: [1, 2], 1: [2, 3]}},
+    {"topic": "kinds.leader", "replication_factor": 2},
+    {"topic": "kinds.recreated"},
+    {"topic": "kinds.differs", "configs": {"retention.ms": "1000", "cleanup.policy": "compact"}},
+    {"topic": "kinds.undeclared", "configs": {"retention.ms": "1000"}},
+    {"topic": "kinds.absent", "state": "absent"},
+]
+LATER: list[dict[str, Any]] = [
+    {"topic": "kinds.fewer", "num_partitions": 3, "owner": "tests"},
+    {"topic": "kinds.owner", "owner": "tets"},
+    {"topic": "kinds wrong", "owner": "tests"},
+]
+DEFAULT = {"topic": "kinds.default", "configs": {DELAY: "60000"}}
+
+Found = tuple[str, str, str | None, str | None, str | None]
+EXPECTED: set[Found] = {
+    ("kinds.missing", "missing", None, "present", None),
+    ("kinds.stranger", "unmanaged", None, None, None),
+    ("kinds.absent", "should_be_absent", None, "absent", None),
+    ("kinds.fewer", "partitions_fewer", None, "3", "2"),
+    ("kinds.partitions", "partitions_more", None, "2", "3"),
+    ("kinds.replicas", "replication_factor", None, "2", "1"),
+    ("kinds.assigned", "assignment", "1", "2,3", "3,1"),
+    ("kinds.differs", "config_differs", "retention.ms", "1000", "2000"),
+    ("kinds.undeclared", "config_undeclared", "segment.ms", None, "3600000"),
+    ("kinds.default", "config_differs", DELAY, "60000", "30000"),
+    ("kinds.owner", "owner_missing", None, "tets", None),
+}
+"""Beside these, what depends on ids and brokers."""
+
+INHERITING = ["fine", "partitions", "replicas", "assigned", "leader", "recreated", "differs", "undeclared"]
+"""Topics that have the default that changed, and had it at the audit before."""
+
+
+SOME = (Kind.MISSING, Kind.BROKER_DEFAULT_CHANGED)
+
+
+class InterruptedWhenAllIsSeen(Progress):
+    """Somebody presses Ctrl-C then."""
+
+    @contextmanager
+    def phase(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        if name == "drift":
+            raise KeyboardInterrupt
+        with super().phase(name, total) as advance:
+            yield advance
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A cluster audited before and after somebody else changed it, and once more."""
+
+    estate: Estate
+    before: DriftSummary
+    after: DriftSummary
+    again: DriftSummary
+    ids: dict[str, tuple[str, str]]
+    """Of the topic that was made anew: its id as created, and now."""
+    leader: tuple[int, int]
+    """Of the topic whose leader isn't the preferred replica: the preferred one, and the leader."""
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[EmbeddedKafka]:
+    """Three brokers of our own: `nothing else` must be true of the whole cluster."""
+    with clusters.three_brokers() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    estate = Estate(spark, tmp_path_factory.mktemp("audit") / "ledger", {"main": own})
+    estate.settings = replace(estate.settings, audit=AUDIT)
+    hand = AnotherHand(own)
+    # Nothing is set on it: what is declared is the default.
+    hand.create(NewTopic("kinds.default", 1, 1))
+    estate.declare(*({"owner": "tests", **row} for row in [*DECLARED, DEFAULT]))
+    assert estate.run(wait_visible=60.0).exit_code == 0
+    before = estate.run_audit("before", detailed=True)
+
+    hand.delete("kinds.missing", "kinds.recreated")
+    hand.create(
+        NewTopic("kinds.recreated", 1, 1),
+        NewTopic("kinds.stranger", 1, 1, config={"retention.ms": "5"}),
+        NewTopic("kinds.absent", 1, 1),
+        NewTopic("kinds.fewer", 2, 1),
+        NewTopic("kinds.owner", 1, 1),
+    )
+    hand.add_partitions("kinds.partitions", 3)
+    hand.reassign("kinds.replicas", {0: hand.replicas("kinds.replicas")[0][:1]})
+    hand.reassign("kinds.assigned", {0: [1, 2], 1: [3, 1]})
+    leader, other = hand.replicas("kinds.leader")[0]
+    hand.reassign("kinds.leader", {0: [other, leader]})
+    hand.set_configs("kinds.differs", {"retention.ms": "2000"})
+    hand.set_configs("kinds.undeclared", {"segment.ms": "3600000"})
+    hand.set_default("log.segment.delete.delay.ms", "30000", of_topics=DELAY, topic="kinds.fine")
+    estate.declare(*LATER)
+    ids = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
+    after = estate.run_audit("after", detailed=True)
+    now = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
+    again = estate.run_audit("again")
+    recreated = {"kinds.recreated": (ids["kinds.recreated"], now["kinds.recreated"])}
+    return Audited(estate, before, after, again, recreated, (other, leader))
+
+
+def found(audited: Audited, run_id: str) -> dict[Found, dict[str, Any]]:
+    rows = audited.estate.rows(DRIFT, run_id)
+    by_key = {(row["topic"], row["kind"], row["what"], row["declared"], row["live"]): row for row in rows}
+    assert len(by_key) == len(rows)
+    return by_key
+
+
+def lasting(audited: Audited) -> set[Found]:
+    """What stays until somebody mends it."""
+    preferred, leader = audited.leader
+    old, new = audited.ids["kinds.recreated"]
+    return EXPECTED | {
+        ("kinds.recreated", "recreated", None, old, new),
+        ("kinds.leader", "preferred_leader", "0", str(preferred), str(leader)),
+    }
+
+
+def test_a_cluster_that_is_as_declared_has_no_drift(audited: Audited) -> None:
+    assert (audited.before.exit_code, audited.before.state, audited.before.drift_count) == (0, "finished", 0)
+    assert found(audited, "before") == {}
+
+
+def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
+    changed = {(f"kinds.{name}", "broker_default_changed", DELAY, None, "30000") for name in INHERITING}
+    assert set(found(audited, "after")) == lasting(audited) | changed
+    kinds = {key[1] for key in found(audited, "after")}
+    assert kinds == {kind.value for kind in Kind} - {"not_permitted"}
+    assert (audited.after.exit_code, audited.after.state) == (3, "finished")
+    assert (audited.after.drift_count, audited.after.manifests_refused) == (21, 1)
+    assert audited.after.severities == {"error": 7, "warning": 5, "info": 9}
+
+
+def test_drift_that_stays_is_since_it_was_first_found_and_a_changed_default_is_told_once(audited: Audited) -> None:
+    first, later = found(audited, "after"), found(audited, "again")
+    assert set(later) == lasting(audited)
+    assert audited.again.exit_code == 0
+    for key, row in later.items():
+        assert row["since"] == first[key]["since"] == first[key]["observed_at"] < row["observed_at"]
+
+
+def test_what_was_seen_is_kept_with_the_source_of_each_config(audited: Audited) -> None:
+    estate = audited.estate
+    rows = {row["topic"]: row for row in estate.rows(OBSERVED_CONFIGS)}
+    assert {row["run_id"] for row in rows.values()} == {"again"}
+    configs = {each["name"]: each for each in rows["kinds.differs"]["configs"]}
+    assert len(configs) > 25
+    assert (configs["retention.ms"]["value"], configs["retention.ms"]["config_source"]) == (
+        "2000",
+        "DYNAMIC_TOPIC_CONFIG",
+    )
+    assert configs[DELAY]["config_source"] == "DYNAMIC_BROKER_CONFIG"
+    assert (rows["kinds.differs"]["config_error_code"], rows["kinds.differs"]["config_error"]) == (0, None)
+    assert {row["topic"] for row in estate.rows(OBSERVED)} == set(rows)
+    assert {row["rack"] for row in estate.rows(BROKERS)} == {"a", "b", "c"}
+    version = estate.ledger.latest_version(OBSERVED_CONFIGS) - 2
+    earlier = estate.ledger.read(OBSERVED_CONFIGS, version).where("topic = 'kinds.differs'").collect()[0]
+    assert {each["name"]: each["value"] for each in earlier["configs"]}["retention.ms"] == "1000"
+
+
+def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited, tmp_path: Path) -> None:
+    root = audited.estate.settings.tables.root
+    servers = list(audited.estate.settings.clusters["main"].bootstrap_servers)
+    config = commands.settings_file(tmp_path, {"main": servers}, root=root, more=AS_TOML)
+    (run,) = audited.estate.rows(RUNS, "after")
+    assert (run["state"], run["exit_code"], run["arguments"]["command"]) == ("finished", 3, "audit")
+    assert run["counts"] == {**audited.after.kinds, "manifests_refused": 1}
+
+    result = tmp_path / "result.json"
+    shown = invoke("audit", "--config", config, "--run-id", "after", "--format", "json", "--result-file", result)
+    assert shown.exit_code == 3
+    document = json.loads(shown.stdout)
+    assert document == json.loads(result.read_text())
+    assert (document["format_version"], document["run_id"], document["drift_count"]) == (1, "after", 21)
+    assert [each["severity"] for each in document["drift"]][:8] == ["error"] * 7 + ["warning"]
+    first = {row["since"].astimezone(UTC) for row in audited.estate.rows(DRIFT, "after")}
+    assert {datetime.fromisoformat(each["since"]) for each in document["drift"]} == {
+        each.replace(microsecond=0) for each in first
+    }
+
+    table = invoke("audit", "--config", config, "--run-id", "after")
+    assert table.exit_code == 3
+    assert "broker_default_changed" in table.stdout
+    assert "the first 20 of 21" in table.stdout
+    assert "not compared: 1 manifest rows" in table.stdout
+    query = table.stdout[table.stdout.index("SELECT") :].splitlines()[0]
+    assert audited.estate.spark.sql(query).count() == 21
+
+    for command in ("plan", "provision", "apply"):
+        refused = invoke(command, "--config", config, "--run-id", "after")
+        assert (refused.exit_code, "is of the command audit" in refused.stderr) == (2, True), refused.stderr
+    config.write_text(config.read_text().replace('["tests"]', '["others"]'))
+    assert invoke("audit", "--config", config, "--run-id", "after").exit_code == 2
+
+
+def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_on_with_it(
+    spark: SparkSession, own: EmbeddedKafka, audited: Audited, tmp_path: Path
+) -> None:
+    """What an interrupted start has kept is not what the next one compares with."""
+    assert audited.again.state == "finished"
+    estate = Estate(spark, tmp_path / "ledger", {"main": own, "dark": own, "other": own})
+    estate.settings = replace(
+        estate.settings,
+        kafka=KafkaSettings(connect_timeout=5.0),
+        audit=AuditSettings(severity=dict.fromkeys(SOME, Severity.WARNING)),
+        clusters={**estate.settings.clusters, "other": cluster_settings("other", own, own.cluster_id)},
+    )
+    for cluster in estate.settings.clusters:
+        estate.declare({"topic": "nowhere"}, cluster=cluster)
+    estate.declare({"topic": "kinds.fine"})
+    assert estate.run_audit(detailed=True).exit_code == 3
+    good = estate.settings
+    seen = {row["cluster"]: row["run_id"] for row in estate.rows(BROKERS)}
+
+    bad = {**good.clusters, "dark": cluster_settings("dark", UNREACHABLE)}
+    estate.settings = replace(good, clusters=bad)
+    AnotherHand(own).set_default("log.segment.delete.delay.ms", "20000", of_topics=DELAY, topic="kinds.fine")
+    with pytest.raises(KeyboardInterrupt):
+        estate.run_audit("partly", progress=InterruptedWhenAllIsSeen(shown=False))
+    assert estate.rows(DRIFT, "partly") == []
+    partly = estate.run_audit("partly", detailed=True)
+    assert (partly.exit_code, partly.state, partly.kinds) == (
+        1,
+        "planning",
+        {"missing": 2, "broker_default_changed": 1},
+    )
+    assert ["dark" in problem for problem in partly.problems] == [True]
+    now = {row["cluster"]: row["run_id"] for row in estate.rows(BROKERS)}
+    assert now == {"main": "partly", "other": "partly", "dark": seen["dark"]}
+    assert {row["cluster"] for row in estate.rows(OBSERVED_CONFIGS)} == {"main", "dark", "other"}
+
+    estate.settings = good
+    whole = estate.run_audit("partly", detailed=True)
+    assert (whole.exit_code, whole.state, whole.kinds) == (3, "finished", {"missing": 3, "broker_default_changed": 1})
+    rows = [row for row in estate.rows(DRIFT, "partly") if row["kind"] == "missing"]
+    assert sorted(row["cluster"] for row in rows) == ["dark", "main", "other"]
+    assert all(row["since"] < row["observed_at"] for row in rows)
+
+    expected = {**good.clusters, "other": cluster_settings("other", own, "another-id")}
+    estate.settings = replace(good, clusters=expected)
+    with pytest.raises(UsageError, match="other things"):
+        estate.run_audit("partly")
+    mistaken = estate.run_audit(clusters=("other",))
+    assert mistaken.exit_code == 1
+    assert own.cluster_id in mistaken.problems[0]
+
+
+def test_what_may_not_be_described_is_not_permitted_and_never_missing(
+    spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """M3; the rights to describe a topic and to describe its configs are two."""
+    make(kafka_sasl, "audited.hidden", "audited.seen")
+    allowed = allow("describer", ACLOperation.DESCRIBE, "audited.seen", ACLResourcePatternType.LITERAL)
+    with admin_of(kafka_sasl) as admin:
+        admin._admin.create_acls([allowed])
+    estate = Estate(spark, tmp_path / "ledger", {"main": settings_for("main", kafka_sasl, "describer")})
+    configs = {"retention.ms": "1"}
+    estate.declare({"topic": "audited.hidden"}, {"topic": "audited.seen", "configs": configs})
+    estate.declare({"topic": "audited.gone", "state": "absent"})
+    estate.run_audit("rights")
+    rows = {row["topic"]: row for row in estate.rows(DRIFT, "rights") if row["topic"].startswith("audited.")}
+    assert {topic: row["kind"] for topic, row in rows.items()} == {
+        "audited.hidden": "not_permitted",
+        "audited.seen": "not_permitted",
+        "audited.gone": "not_permitted",
+    }
+    assert "DescribeConfigs" in rows["audited.seen"]["message"]
+    kept = {row["topic"]: row for row in estate.rows(OBSERVED_CONFIGS)}["audited.seen"]
+    assert (kept["configs"], kept["config_error_code"], kept["config_error"]) == (
+        None,
+        29,
+        "TOPIC_AUTHORIZATION_FAILED",
+    )

@@ -1,0 +1,84 @@
+"""`tables.root = "catalog.schema"`: every command, with Spark's own session catalog and with a second, named one."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.clusters import JARS
+from tests.java import compile_java
+from topicledger import cli
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, RUNS
+from topicledger.tables import Ledger
+
+SOURCE = commands.REPOSITORY / "tests" / "second_catalog" / "SecondCatalog.java"
+
+
+@pytest.fixture(scope="module")
+def second(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a catalog that isn't the session's own."""
+    folder = tmp_path_factory.mktemp("second-catalog")
+    jars = (Path(pyspark.__file__).parent / "jars", JARS.parent / "delta")
+    compiled = compile_java(SOURCE, [each / "*" for each in jars], folder)
+    jar = folder / "second.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.write(compiled, compiled.name)
+    # Where Delta's own jars are: Java's first class loader, that of a class path, doesn't know them.
+    spark.sql(f"ADD JAR {jar}")
+    spark.conf.set("spark.sql.catalog.second", SOURCE.stem)
+    return "second"
+
+
+@pytest.fixture(params=["session", "second"])
+def root(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """An empty schema."""
+    catalog = "spark_catalog" if request.param == "session" else request.getfixturevalue("second")
+    schema = f"{catalog}.ledger_{request.param}"
+    spark.sql(f"CREATE DATABASE {schema} LOCATION '{tmp_path / 'schema'}'")
+    yield schema
+    spark.sql(f"DROP DATABASE {schema} CASCADE")
+
+
+def test_every_command_works_with_tables_in_a_schema(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, root: str
+) -> None:
+    config = commands.settings_file(tmp_path, {"main": list(kafka.bootstrap_servers)}, root=root)
+    topic = f"catalogs.{root}"
+    manifest = tmp_path / "topics.yaml"
+    manifest.write_text(f"cluster: main\ntopics:\n  - {{topic: {topic}, num_partitions: 2}}\n", encoding="utf-8")
+    page, exported = tmp_path / "report.html", tmp_path / "exported.yaml"
+
+    def done(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(cli.main, [*arguments, "--config", str(config)])
+        assert result.exit_code == code, result.output + repr(result.exception)
+        return result.output
+
+    done("load_manifests", str(manifest))
+    done("plan", "--run-id", "saved", "--detailed-exitcode", code=3)
+    done("apply", "--run-id", "saved")
+    done("provision", "--run-id", "again")
+    done("audit", "--run-id", "looked")
+    done("report", "--run-id", "saved", "--out", str(page))
+    done("export", "--cluster", "main", "--to", str(exported))
+    runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))}
+    assert runs == dict.fromkeys(("saved", "again", "looked"), "finished")
+    assert topic in page.read_text(encoding="utf-8")
+    assert topic in exported.read_text(encoding="utf-8")
+
+    ledger = Ledger(spark, root)
+    assert [row["topic"] for row in ledger.read(MANIFESTS).collect()] == [topic]
+    phases = {row["phase"]: row["outcome"] for row in ledger.read(AUDIT).where("run_id = 'saved'").collect()}
+    assert phases == {"validate": "ok", "apply": "ok", "verify": "ok"}
+    assert ledger.read(RUNS).count() == 3
+    assert ledger.read(DRIFT).where(f"topic = '{topic}'").count() == 0
+    names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
+    assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names

@@ -1,0 +1,74 @@
+"""What Kafka's own `kafka-topics --describe` prints is read back as the topics that are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests import clusters, commands
+from tests.broker import direct
+from tests.broker.test_commands import error_of, invoke
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import MANIFESTS
+from topicledger.tables import Ledger
+
+TOOLS = clusters.JARS.with_name("kafka-tools")
+
+
+def describe(kafka: EmbeddedKafka, pattern: str) -> str:
+    """What the tool prints on stdout of topics whose names match."""
+    assert any(TOOLS.glob("kafka-tools-*.jar")), f"{TOOLS} has no kafka-tools jar: run `make setup`"
+    classpath = os.pathsep.join([f"{clusters.JARS}/*", f"{TOOLS}/*"])
+    tool = ["java", "-cp", classpath, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", pattern]
+    done = subprocess.run(
+        [*tool, "--bootstrap-server", kafka.bootstrap_servers[0]],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_topics_that_the_tool_describes_are_loaded_as_they_are(
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    configs = {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "3600000",
+        "leader.replication.throttled.replicas": "0:1,1:1",
+    }
+    direct.make(kafka, "described.one", num_partitions=3, configs=configs)
+    direct.make(kafka, "described.two")
+    file = tmp_path / "described.txt"
+    file.write_text(describe(kafka, r"described\..*"))
+    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
+    options = (file, "--config", config, "--from", "kafka-topics")
+
+    assert "--from kafka-topics needs --cluster NAME" in error_of(invoke("load_manifests", *options), 2)
+    twice = ("--cluster", "main", "--cluster", "main")
+    assert "takes one --cluster" in error_of(invoke("load_manifests", *options, *twice), 2)
+
+    result_file = tmp_path / "result.json"
+    loaded = invoke("load_manifests", *options, "--cluster", "main", "--result-file", result_file)
+    assert loaded.exit_code == 0, loaded.output
+    assert loaded.stdout == "2 added, 0 changed, 0 unchanged\n"
+    assert "not carried over: `Configs` (whether a config is the topic's own or the brokers'" in loaded.stderr
+    document = json.loads(result_file.read_text())
+    kept = [(each["file"], each["line"], each["key"]) for each in document["not_carried_over"]]
+    assert kept == [(str(file), 1, "TopicId, Leader, Replicas, Isr, Elr"), (str(file), 1, "Configs")]
+    assert (document["added"], document["skipped"]) == (2, {})
+
+    one, two = Ledger(spark, str(tmp_path / "ledger")).read(MANIFESTS).orderBy("topic").collect()
+    assert (one["num_partitions"], one["replication_factor"], one["assignments"]) == (3, 1, None)
+    assert {name: one["configs"][name] for name in configs} == configs
+    assert (two["num_partitions"], two["replication_factor"]) == (1, 1)
+
+    planned = invoke("plan", "--config", config, "--run-id", "described", "--detailed-exitcode")
+    assert planned.exit_code == 0, planned.output

@@ -1,0 +1,181 @@
+"""A live cluster exported, loaded and audited: what an existing estate starts from says exactly what it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+from kafka.admin import ACLOperation, ACLResourcePatternType
+from pyspark.sql import SparkSession
+
+from tests import clusters, commands
+from tests.broker.another_hand import AnotherHand
+from tests.broker.direct import admin_of, make
+from tests.broker.test_commands import invoke
+from tests.broker.test_provisioning import allow
+from tests.harness import UNREACHABLE, Estate
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import DRIFT, MANIFESTS
+
+TOPICS = 2_000
+OVERRIDES: list[dict[str, str]] = [
+    {},
+    {"retention.ms": "604800000"},
+    {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.25", "segment.ms": "3600000"},
+    {"retention.bytes": "-1", "compression.type": "zstd", "preallocate": "true"},
+    {"message.timestamp.type": "LogAppendTime", "max.message.bytes": " 2000000 "},
+    {"leader.replication.throttled.replicas": "0:1", "unclean.leader.election.enable": "TRUE"},
+    {"follower.replication.throttled.replicas": "*", "cleanup.policy": "compact, delete"},
+]
+ODD_NAMES = ["no", "1e3", "0777", "null", "2026-11-21", "-", "_", "1_000", "x" * 249]
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[EmbeddedKafka]:
+    """A broker of our own, so that all of its topics are ours."""
+    with clusters.plain() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def live(own: EmbeddedKafka) -> dict[str, NewTopic]:
+    names = [*ODD_NAMES, *(f"export.{number:04}" for number in range(TOPICS - len(ODD_NAMES)))]
+    topics = [
+        NewTopic(name, 1 + number % 3, 1, config=OVERRIDES[number % len(OVERRIDES)])
+        for number, name in enumerate(names)
+    ]
+    AnotherHand(own).create(*topics)
+    return {topic.topic: topic for topic in topics}
+
+
+@pytest.fixture
+def config(own: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
+    assert spark is not None
+    return commands.settings_file(tmp_path, {"main": own.bootstrap_servers, "dark": [UNREACHABLE]})
+
+
+def audit(config: Path, *more: str) -> dict[str, Any]:
+    result = invoke("audit", "--config", config, "--cluster", "main", "--format", "json", "--detailed-exitcode", *more)
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == document["exit_code"]
+    return document
+
+
+def test_export_then_load_then_audit_is_empty_and_the_table_is_the_same_by_either_way(
+    config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "main.yaml"
+    exported = invoke("export", "--config", config, "--cluster", "main", "--to", file)
+    assert exported.exit_code == 0, exported.output
+    assert f"{TOPICS}" in exported.stdout
+    loaded = invoke("load_manifests", file, "--config", config)
+    assert loaded.stdout == f"{TOPICS} added, 0 changed, 0 unchanged\n"
+    estate = Estate(spark, tmp_path / "ledger", {"main": own})
+    declared = {row["topic"]: row for row in estate.rows(MANIFESTS)}
+    assert set(declared) == set(live)
+    for topic, row in declared.items():
+        assert row["num_partitions"] == live[topic].num_partitions
+        assert set(row["configs"] or {}) == set(live[topic].config)
+    assert audit(config)["drift_count"] == 0
+
+    again = invoke("export", "--config", config, "--cluster", "main", "--into-table")
+    assert again.exit_code == 0
+    assert f"0 added, 0 changed, {TOPICS} unchanged" in again.stdout
+    AnotherHand(own).set_configs("export.0001", {"retention.ms": "1"})
+    found = audit(config)
+    assert (found["exit_code"], [(each["topic"], each["what"]) for each in found["drift"]]) == (
+        3,
+        [("export.0001", "retention.ms")],
+    )
+    assert [row["kind"] for row in estate.rows(DRIFT)] == [found["drift"][0]["kind"]]
+
+
+def test_a_selection_goes_where_it_is_asked_to_and_a_cluster_out_of_reach_is_told(
+    config: Path, live: dict[str, NewTopic], tmp_path: Path
+) -> None:
+    config.write_text(config.read_text() + "[kafka]\nconnect_timeout = 2\n")
+    folder = tmp_path / "exported"
+    chosen = ("--pattern", "^export[.]000", "--exclude", "[2-9]$")
+    arguments = ("export", "--config", config, "--cluster", "main", "--cluster", "dark", "--to", folder, *chosen)
+    result = invoke(*arguments, "--owner", "payments", "--with-assignments", "--format", "json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    file = folder / "main.yaml"
+    assert document["clusters"] == [{"cluster": "main", "topics": 2, "file": str(file)}]
+    assert "dark" in document["problems"][0]
+    text = file.read_text()
+    assert text.count("\n  - topic: ") == 2
+    assert 'owner: "payments"' in text
+    assert "assignments: {0: [1]" in text
+    assert "num_partitions" not in text
+
+    refused = invoke(*arguments)
+    assert (refused.exit_code, "--overwrite" in refused.stderr) == (2, True)
+    assert file.read_text() == text
+
+
+def test_owners_and_labels_in_the_table_outlast_an_export_into_it(
+    config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": own})
+    kept = {"owner": "payments", "labels": {"tier": "gold"}}
+    estate.declare({"topic": "export.0000", "num_partitions": 99, **kept}, {"topic": "export.gone"})
+    result = invoke("export", "--config", config, "--cluster", "main", "--into-table", "--pattern", "^export[.]0000$")
+    assert "0 added, 1 changed, 0 unchanged" in result.stdout
+    rows = {row["topic"]: row for row in estate.rows(MANIFESTS)}
+    assert set(rows) == {"export.0000", "export.gone"}
+    assert {name: rows["export.0000"][name] for name in kept} == kept
+    assert rows["export.0000"]["num_partitions"] == live["export.0000"].num_partitions
+
+
+def test_topics_that_can_not_be_described_are_listed_and_not_exported(
+    kafka_sasl: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    make(kafka_sasl, "exported.seen", "exported.half", "exported.hidden")
+    with admin_of(kafka_sasl) as admin:
+        admin._admin.create_acls(
+            [
+                allow("creator", ACLOperation.DESCRIBE, "exported.half", ACLResourcePatternType.LITERAL),
+                allow("creator", ACLOperation.DESCRIBE, "exported.seen", ACLResourcePatternType.LITERAL),
+                allow("creator", ACLOperation.DESCRIBE_CONFIGS, "exported.seen", ACLResourcePatternType.LITERAL),
+            ]
+        )
+    client = """
+[clusters.main.client]
+security_protocol = "SASL_PLAINTEXT"
+sasl_mechanism = "PLAIN"
+sasl_plain_username = "creator"
+sasl_plain_password = "file:PASSWORD"
+"""
+    secret = tmp_path / "password"
+    secret.write_text(clusters.SASL_USERS["creator"])
+    more = client.replace("PASSWORD", str(secret))
+    config = commands.settings_file(tmp_path, {"main": kafka_sasl.bootstrap_servers}, more=more)
+    file = tmp_path / "out.json"
+    result = invoke(
+        "export", "--config", config, "--cluster", "main", "--to", file, "--pattern", "^exported[.]", "--format", "json"
+    )
+    assert result.exit_code == 4, result.output
+    document = json.loads(result.stdout)
+    assert [each["topic"] for each in document["not_exported"]] == ["exported.half"]
+    assert [each["topic"] for each in json.loads(file.read_text())] == ["exported.seen"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "x.yaml"), "needs --cluster"),
+        (("--cluster", "main"), "one of --to and --into-table"),
+        (("--cluster", "main", "--to", "x.yaml", "--into-table"), "one of --to and --into-table"),
+        (("--cluster", "main", "--to", "x.csv"), "must end in"),
+        (("--cluster", "main", "--cluster", "dark", "--to", "x.yaml"), "need a folder"),
+        (("--cluster", "main", "--to", "x.yaml", "--pattern", "("), "RE2"),
+    ],
+)
+def test_what_is_asked_wrongly_is_exit_2(config: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = invoke("export", "--config", config, *arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output

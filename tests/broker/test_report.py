@@ -1,0 +1,34 @@
+"""A report about runs that really happened."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.harness import Estate, policy, topics
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.report import gather, of_run, render
+from topicledger.settings import PolicySettings
+
+
+def test_a_run_on_a_broker_is_told_with_its_reasons_batches_and_changes(estate: Estate, kafka: EmbeddedKafka) -> None:
+    rules = PolicySettings(create=(policy("num_partitions", max=4),))
+    judged = Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}, policies=rules)
+    judged.declare(*topics(["report.one", "report.copies"], replication_factor=3))
+    judged.run("provision", "first")
+    judged.declare_anew(
+        *topics(["report.one", "report.two"], replication_factor=1),
+        *topics(["report.copies"], replication_factor=3),
+        *topics(["report.wide"], num_partitions=9),
+    )
+    judged.run("provision", "second", wait_visible=30.0)
+    found = gather(judged.ledger, of_run(judged.ledger, "second", ()), datetime.now(UTC))
+    assert found.outcomes() == {"failed": 1, "refused": 1, "ok": 2}
+    assert [(each.policy, each.topics) for each in found.policies] == [("num_partitions", 1)]
+    assert {each.phase for each in found.batches} == {"validate", "apply"}
+    assert all(each.seconds > 0 and each.topics for each in found.batches)
+    assert found.compared is not None
+    assert found.compared.counts == {"new": 1, "still there": 1, "gone": 1}
+    page = render(found)
+    assert "2 of 4 topics failed or were refused" in page
+    assert "Declare a replication factor of at most the number of live brokers." in page

@@ -1,0 +1,153 @@
+"""TLS and SASL against a real broker, with an authority of the test's own: who comes in, and what others are told."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from pyspark.sql import SparkSession
+
+from tests import tokens
+from tests.certificates import Certificates
+from tests.clusters import SASL_USERS
+from tests.harness import Estate, cluster_settings, topics
+from topicledger.admin.connection import Connection
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.errors import ClusterError
+from topicledger.settings import ClusterSettings, KafkaSettings
+
+USER = "creator"
+PASSWORD = SASL_USERS[USER]
+IN_TIME = 4.0
+"""Seconds that are given to a connection that must fail."""
+
+Options = Mapping[str, str]
+
+
+def tls(trusted: Path) -> Options:
+    return {"security_protocol": "SSL", "ssl_cafile": str(trusted)}
+
+
+def mutual(certificates: Certificates) -> Options:
+    return {**tls(certificates.authority), "ssl_certfile": str(certificates.client)}
+
+
+def password(certificates: Certificates, mechanism: str, given: str = PASSWORD) -> Options:
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(certificates.authority),
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": USER,
+        "sasl_plain_password": given,
+    }
+
+
+def token(certificates: Certificates, provider: str = "valid") -> Options:
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(certificates.authority),
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": f"{tokens.__name__}:{provider}",
+    }
+
+
+@pytest.fixture(scope="module")
+def secured(kafka_secured: EmbeddedKafka) -> EmbeddedKafka:
+    """The broker, once it knows a user's SCRAM password (KIP-554)."""
+    client = AdminClient({"bootstrap.servers": ",".join(kafka_secured.bootstrap_servers)})
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    for done in client.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion(USER, credential, PASSWORD.encode())]
+    ).values():
+        done.result(30)
+    return kafka_secured
+
+
+def cluster(kafka: EmbeddedKafka, listener: str, options: Options) -> ClusterSettings:
+    (address,) = kafka.addresses(listener)
+    return cluster_settings("main", address, **options)
+
+
+@pytest.mark.parametrize(
+    ("listener", "options"),
+    [
+        ("TLS", lambda certificates: tls(certificates.authority)),
+        ("MUTUAL", mutual),
+        ("PASSWORD", lambda certificates: password(certificates, "PLAIN")),
+        ("SCRAM", lambda certificates: password(certificates, "SCRAM-SHA-512")),
+        ("TOKEN", token),
+    ],
+)
+def test_topics_are_provisioned_through_each_way_in(
+    spark: SparkSession,
+    secured: EmbeddedKafka,
+    authority: Certificates,
+    tmp_path: Path,
+    listener: str,
+    options: Callable[[Certificates], Options],
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": cluster(secured, listener, options(authority))})
+    name = f"security.{listener.lower()}"
+    estate.declare(*topics([name]))
+    assert estate.run(run_id="secure").exit_code == 0
+    assert estate.audit("secure")[name, "apply"]["outcome"] == "ok"
+
+
+UNHEARD = "a wrong user or password looks like this"
+"""The broker's words and its closing the connection come together, and kafka-python may hear of the latter only."""
+
+REFUSED: list[Any] = [
+    pytest.param("TLS", lambda made: tls(made.stranger), "unable to get local issuer certificate", id="unknown CA"),
+    pytest.param("TLS", lambda made: {}, "socket disconnected|Invalid frame length", id="no TLS"),
+    pytest.param("EXPIRED", lambda made: tls(made.authority), "certificate has expired", id="expired"),
+    pytest.param(
+        "OTHERNAME",
+        lambda made: tls(made.authority),
+        "certificate is not valid for '127\\.0\\.0\\.1'",
+        id="wrong host name",
+    ),
+    pytest.param("MUTUAL", lambda made: tls(made.authority), "alert bad certificate", id="no client certificate"),
+    pytest.param(
+        "PASSWORD",
+        lambda made: password(made, "PLAIN", "not-the-password"),
+        f"Invalid username or password|{UNHEARD}",
+        id="wrong password",
+    ),
+    pytest.param(
+        "SCRAM",
+        lambda made: password(made, "SCRAM-SHA-512", "not-the-password"),
+        f"invalid credentials|{UNHEARD}",
+        id="wrong SCRAM password",
+    ),
+    pytest.param(
+        "PASSWORD",
+        lambda made: password(made, "SCRAM-SHA-512"),
+        f"UnsupportedSaslMechanismError|{UNHEARD}",
+        id="wrong mechanism",
+    ),
+    pytest.param("TOKEN", lambda made: token(made, "expired"), f"invalid_token|{UNHEARD}", id="expired token"),
+]
+
+
+@pytest.mark.parametrize(("listener", "options", "told"), REFUSED)
+def test_who_is_not_let_in_is_told_why_in_time(
+    secured: EmbeddedKafka,
+    authority: Certificates,
+    listener: str,
+    options: Callable[[Certificates], Options],
+    told: str,
+) -> None:
+    settings = cluster(secured, listener, options(authority))
+    began = time.monotonic()
+    with pytest.raises(ClusterError) as error:
+        Connection(settings, KafkaSettings(connect_timeout=IN_TIME))
+    assert time.monotonic() - began < IN_TIME + 5
+    (address,) = settings.bootstrap_servers
+    assert f"cluster main can't be reached at {address} within {IN_TIME:g} s" in str(error.value)
+    assert re.search(told, str(error.value))
+    assert "not-the-password" not in str(error.value)

@@ -1,0 +1,129 @@
+"""Reports in a headless Chromium: Debian's, driven by Selenium, without a network.
+
+Where there is no browser these tests are skipped, unless TOPICLEDGER_BROWSER=required says that there must be one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+
+from tests.commands import REPOSITORY
+from topicledger.report import Report, render
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+AXE = REPOSITORY / "build" / "browser" / "axe_playwright_python" / "axe.min.js"
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Page:
+    """A report that is open in the browser."""
+
+    def __init__(self, driver: Any, folder: Path) -> None:
+        self.driver = driver
+        self._folder = folder
+
+    def open(self, report: Report, *, dark: bool = False, width: int = 1280, media: str = "screen") -> None:
+        """Write the report and open it from its file, in a new document of that width."""
+        path = self._folder / "report.html"
+        path.write_text(render(report), encoding="utf-8")
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [scheme]})
+        for kind in ("browser", "performance"):
+            self.driver.get_log(kind)
+        self.driver.get(path.as_uri())
+
+    def run(self, script: str, *arguments: object) -> Any:
+        """What a function body returns, run in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    def all(self, selector: str) -> list[Any]:
+        """Elements by CSS selector."""
+        return list(self.driver.find_elements("css selector", selector))
+
+    def one(self, selector: str) -> Any:
+        """The only element of a CSS selector."""
+        (element,) = self.all(selector)
+        return element
+
+    def requested(self) -> list[str]:
+        """Addresses that were asked for since the page was opened."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [
+            message["params"]["request"]["url"]
+            for message in messages
+            if message["method"] == "Network.requestWillBeSent"
+        ]
+
+    def complaints(self) -> list[str]:
+        """What the browser's console has, refusals by the page's Content-Security-Policy included."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def violations(self) -> list[str]:
+        """What axe finds that is serious or critical, and where."""
+        self.run(AXE.read_text(encoding="utf-8"))
+        found = self.driver.execute_async_script(
+            "const done = arguments[0];"
+            "axe.run(document, {resultTypes: ['violations']}).then(done, e => done({error: String(e)}))"
+        )
+        assert "violations" in found, found
+        assert found["passes"], "axe looked at nothing"
+        return [
+            f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]} and {len(each['nodes']) - 1} more"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+
+
+def _missing() -> str | None:
+    if not (CHROMIUM.exists() and DRIVER.exists()):
+        return f"there is no browser at {CHROMIUM} with its driver at {DRIVER}: `make setup-browser` installs them"
+    return None if AXE.exists() else f"there is no {AXE.relative_to(REPOSITORY)}: `make setup-browser` puts it there"
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    missing = _missing()
+    if missing is not None:
+        if os.environ.get("TOPICLEDGER_BROWSER") == "required":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))
+    started.set_script_timeout(120)
+    yield started
+    started.quit()
+
+
+@pytest.fixture
+def page(driver: Any, tmp_path: Path) -> Page:
+    """A browser that shows reports."""
+    return Page(driver, tmp_path)
+
+
+@pytest.fixture
+def shown_rows(page: Page) -> Callable[[], int]:
+    """How many rows of the first listing can be seen."""
+    return lambda: int(page.run("return document.querySelectorAll('.listing tbody tr:not([hidden])').length"))

@@ -1,0 +1,202 @@
+"""What people see of a report, and whether it works: on paper, on a phone, in the dark, with hostile words in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests import reports
+from tests.browser.conftest import Page
+from topicledger.hints import show
+from topicledger.report import Report
+
+SAMPLES = [reports.run, reports.hostile, reports.audit, reports.span]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for the page to follow what was typed."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "the page did not follow"
+        time.sleep(0.05)
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    """Choose a value of the first listing's filter of that label."""
+    page.run(
+        "const s = document.querySelector(`.listing select[data-label=${arguments[0]}]`);"
+        "s.value = arguments[1]; s.dispatchEvent(new Event('change', {bubbles: true}))",
+        label,
+        value,
+    )
+
+
+def colour(page: Page, selector: str, name: str) -> str:
+    return str(page.run(f"return getComputedStyle(document.querySelector('{selector}'))['{name}']"))
+
+
+# -- alone ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_page_asks_for_nothing_and_complains_of_nothing(page: Page, sample: Callable[[], Report]) -> None:
+    page.open(sample())
+    page.run("return document.querySelector('h1').textContent")
+    (asked_for,) = page.requested()
+    assert asked_for.startswith("file://")
+    assert asked_for.endswith("/report.html")
+    assert page.complaints() == []
+
+
+def test_the_browser_would_tell_of_a_request_and_of_a_refused_script(page: Page) -> None:
+    """What the test above relies on."""
+    page.open(reports.run())
+    page.run("const i = new Image(); i.src = 'x.png'; document.body.append(i); i.setAttribute('onclick', '1')")
+    eventually(lambda: any("Content Security Policy" in each for each in page.complaints()))
+
+
+# -- hostile words ----------------------------------------------------------------------------------------------------
+
+
+def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None:
+    page.open(reports.hostile())
+    assert page.run("return window.taken") is None
+    assert page.driver.title.startswith("7 of 7 topics failed")
+    names = [cell.text for cell in page.all(".listing td:nth-child(2) > bdi")][: len(reports.HOSTILE)]
+    assert names == [" ".join(show(text, 300).split()) for text in reports.HOSTILE]
+    assert page.run("return document.scripts.length") == 1
+    assert page.all("img") == []
+    assert page.one(".about").text.endswith(reports.CLOSING)
+
+
+def test_each_hostile_word_can_be_filtered_by(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.hostile())
+    for text in reports.HOSTILE:
+        choose(page, "cluster", show(text, 300))
+        assert shown_rows() == 1, text
+
+
+def test_marks_that_turn_the_direction_of_text_turn_none(page: Page) -> None:
+    page.open(reports.hostile())
+    body = page.run("return document.documentElement.textContent")
+    assert not set(body) & set("\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200b\x00\x07\x1b")
+    assert "orders.\\u202egpj.exe" in body
+
+
+# -- search and filters -----------------------------------------------------------------------------------------------
+
+
+def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    assert shown_rows() == 200
+    page.one(".listing input[type=search]").send_keys("AUTHORISED-0012 policy")
+    eventually(lambda: shown_rows() == 1)
+    assert page.one(".listing .status").text == "1 of 230 rows"
+    page.one(".listing button[type=reset]").click()
+    eventually(lambda: shown_rows() == 200)
+
+
+def test_a_search_that_finds_nothing_says_so(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    page.one(".listing input[type=search]").send_keys("no such topic")
+    eventually(lambda: shown_rows() == 0)
+    assert page.one(".listing .status").text.startswith("No row fits")
+
+
+def test_filters_narrow_each_other(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    choose(page, "outcome", "refused")
+    assert shown_rows() == 38
+    choose(page, "cluster", "payments")
+    assert shown_rows() == 7
+    choose(page, "outcome", "failed")
+    assert shown_rows() == 0
+
+
+def test_a_reason_leads_to_its_topics(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    page.all(".reasons a")[0].click()
+    assert shown_rows() == 9
+    assert page.run("return document.activeElement.id") == "topics"
+
+
+def test_a_kind_of_drift_leads_to_its_findings(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.audit())
+    page.one("a[data-kind=missing]").click()
+    assert shown_rows() == 6
+
+
+def test_a_large_page_shows_more_when_asked(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.large())
+    assert shown_rows() == 200
+    page.one("[data-more='200']").click()
+    assert shown_rows() == 400
+    page.one("[data-more=all]").click()
+    assert shown_rows() == 5000
+    assert "995,000 more are in the table" in page.one(".listing").text
+
+
+def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.open(reports.run())
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert shown_rows() == 230
+
+
+# -- light, dark, phone, paper ----------------------------------------------------------------------------------------
+
+
+def test_it_is_dark_where_that_is_preferred(page: Page) -> None:
+    page.open(reports.run())
+    light = colour(page, "body", "backgroundColor"), colour(page, "body", "color")
+    page.open(reports.run(), dark=True)
+    dark = colour(page, "body", "backgroundColor"), colour(page, "body", "color")
+    assert light == ("rgb(244, 245, 246)", "rgb(27, 33, 38)")
+    assert dark == ("rgb(20, 24, 28)", "rgb(230, 233, 236)")
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_scrolls_no_page_sideways(page: Page, sample: Callable[[], Report], width: int) -> None:
+    page.open(sample(), width=width)
+    assert page.run("return document.documentElement.scrollWidth") == width
+    wider = page.run(
+        "return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .unseen, thead')"
+        " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"
+    )
+    assert wider == []
+
+
+def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
+    page.open(reports.run(), dark=True, media="print")
+    assert colour(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.one(".listing form").is_displayed()
+    assert page.one(".listing table").is_displayed()
+    printed = page.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
+    assert len(printed["data"]) > 10_000
+
+
+# -- for everybody ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_axe_finds_nothing_serious(page: Page, sample: Callable[[], Report], dark: bool) -> None:
+    page.open(sample(), dark=dark)
+    assert page.violations() == []
+
+
+def test_axe_finds_nothing_serious_on_a_phone(page: Page) -> None:
+    page.open(reports.run(), width=390)
+    assert page.violations() == []
+
+
+def test_axe_would_find_text_that_is_hard_to_read(page: Page) -> None:
+    """What the tests above rely on."""
+    page.open(reports.run())
+    page.run("document.querySelector('.lead').style.color = 'rgb(230, 230, 230)'")
+    assert [each.split(":")[0] for each in page.violations()] == ["color-contrast"]

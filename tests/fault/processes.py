@@ -1,0 +1,48 @@
+"""Signals to a process and all that it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def family(root: int) -> list[int]:
+    """A process and its descendants, the eldest first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:  # it has ended
+                continue
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those that are still there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def kill_all(root: int) -> None:
+    """SIGKILL a process and everything below it: stopped first, so that nobody tidies up after another."""
+    pids = family(root)
+    send(pids, signal.SIGSTOP)
+    send(pids, signal.SIGKILL)
+
+
+def command_line(pid: int) -> str:
+    """A process's arguments; empty where it has ended."""
+    try:
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,28 @@
+"""Who leads a cluster's quorum of controllers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from tests.waiting import until
+from topicledger.embedded_kafka import HOST, EmbeddedKafka
+
+
+def active_controller(kafka: EmbeddedKafka) -> int:
+    """The node that leads the quorum; metadata names just any broker."""
+    up = [f"{HOST}:{broker.port}" for broker in kafka.brokers if broker.pid is not None]
+    with closing(KafkaAdminClient(bootstrap_servers=up)) as admin:
+
+        def leader() -> int:
+            try:
+                quorum = admin.describe_metadata_quorum()
+            except KafkaError:
+                # It asks a broker that is listed still.
+                return -1
+            return int(quorum["topics"][0]["partitions"][0]["leader_id"])
+
+        until(lambda: leader() >= 0, seconds=20)
+        return leader()

@@ -1,0 +1,50 @@
+"""An audit that is told to stop: it ends, says how to go on, and the same run id does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.fault.proxy import METADATA, Fault, FaultProxy, Frame, hold
+from tests.harness import Estate
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.schemas import DRIFT, RUNS
+
+
+def test_sigterm_ends_an_audit_that_waits_for_a_broker_and_the_same_id_goes_on(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def keep_waiting(frame: Frame) -> Fault:
+        asked.set()
+        return hold(answers)
+
+    with FaultProxy(kafka) as proxy:
+        estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+        estate.declare({"topic": "audit-stopped.missing"})
+        config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, root=estate.ledger.root)
+        audit = commands.command("audit", "--config", str(config), "--run-id", "stopped", "--detailed-exitcode")
+        proxy.on(METADATA, "request", times=None, do=keep_waiting)
+        with subprocess.Popen(audit, env=commands.environment(), stderr=subprocess.PIPE, text=True) as running:
+            assert asked.wait(timeout=200)
+            running.send_signal(signal.SIGTERM)
+            _, told = running.communicate(timeout=180)
+        assert running.returncode == 1, told
+        assert "run stopped is not finished; --run-id stopped takes it up again" in told
+        assert "error: interrupted" in told
+        assert "Traceback" not in told
+        assert [(row["state"], row["exit_code"]) for row in estate.rows(RUNS, "stopped")] == [("planning", None)]
+
+        proxy.clear()
+        answers.set()
+        again = commands.run(audit)
+    assert again.returncode == 3, again.stderr
+    assert [row["state"] for row in estate.rows(RUNS, "stopped")] == ["finished"]
+    found = {(row["topic"], row["kind"]) for row in estate.rows(DRIFT, "stopped")}
+    assert ("audit-stopped.missing", "missing") in found

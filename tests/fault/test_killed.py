@@ -1,0 +1,201 @@
+"""Drivers killed at every point of a run: the same run id finishes what is open, and nothing is done twice.
+
+A chain: the driver is killed at its first event, started again, killed at its second event, and so on until it
+finishes. Events are what goes to the brokers to change them, what comes back, and commits to the ledger. How many
+kills: TOPICLEDGER_KILLS, a few where it isn't set (`make test-faults` sets it).
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.fault import told
+from tests.fault.effort import KILLS, SEED, THOROUGH, thorough
+from tests.fault.processes import kill_all
+from tests.fault.proxy import CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
+from tests.fault.told import FAULTS, Fault
+from tests.harness import Estate, topics
+from tests.waiting import until
+from topicledger.admin import ClusterAdmin
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.model import Action, Target
+from topicledger.schemas import AUDIT, LEASES, OBSERVED, PLANS, RUNS
+from topicledger.settings import KafkaSettings
+
+WATCHED = (RUNS, OBSERVED, PLANS, AUDIT, LEASES)
+
+
+class Doomed:
+    """A submitted job that is killed, with all that belongs to it, at its n-th event."""
+
+    def __init__(self, config: Path, run_id: str, root: Path, kill_at: int) -> None:
+        self.events: list[str] = []
+        self.killed_at: str | None = None
+        self._kill_at = kill_at
+        self._root = root
+        self._commits = self._committed()
+        self._lock = threading.Lock()
+        arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", run_id]
+        self.process = subprocess.Popen(
+            arguments,
+            cwd=commands.REPOSITORY,
+            env=commands.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def on_frame(self, frame: Frame) -> None:
+        """Called by the proxy before a frame goes on."""
+        validate = " validateOnly" if frame.validate_only else ""
+        self._happened(f"{'create' if frame.api_key == CREATE_TOPICS else 'delete'}{validate} {frame.direction}")
+
+    def wait(self) -> int | None:
+        """Until it was killed (None) or has ended by itself (its exit code); watches the ledger meanwhile."""
+        output: list[str] = []
+        assert self.process.stdout is not None
+        reader = threading.Thread(target=lambda: output.append(self.process.stdout.read()), daemon=True)  # type: ignore[union-attr]
+        reader.start()
+        while self.process.poll() is None:
+            for commit in sorted(self._committed() - self._commits):
+                self._commits.add(commit)
+                self._happened(f"commit to {commit[0]}")
+            time.sleep(0.005)
+        reader.join()
+        if self.killed_at is not None:
+            return None
+        assert self.process.returncode in (0, 4, 5), f"exit {self.process.returncode}: {output}"
+        return self.process.returncode
+
+    def _happened(self, event: str) -> None:
+        with self._lock:
+            if self.killed_at is not None:
+                return
+            self.events.append(event)
+            if len(self.events) == self._kill_at:
+                self.killed_at = event
+                kill_all(self.process.pid)
+
+    def _committed(self) -> set[tuple[str, str]]:
+        logs = ((table.name, self._root / table.name / "_delta_log") for table in WATCHED)
+        return {(name, each.name) for name, log in logs if log.is_dir() for each in log.glob("*.json")}
+
+
+@pytest.fixture
+def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka) as made:
+        yield made
+
+
+def prepared(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, folder: Path, prefix: str, creates: int, deletes: int
+) -> tuple[Path, Path, dict[str, bool]]:
+    """A ledger that declares topics, and a cluster that has those to go. Returns settings, root, what is due."""
+    new = [f"{prefix}new-{number:04}" for number in range(creates)]
+    old = [f"{prefix}old-{number:04}" for number in range(deletes)]
+    estate = Estate(spark, folder / "ledger", {"main": kafka})
+    estate.declare(*topics(new, num_partitions=2, configs={"retention.ms": "1000"}))
+    if old:
+        estate.declare(*topics(old, state="absent"))
+        with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
+            response = admin.create_topics([target(name) for name in old], validate_only=False)
+            assert {each.error_code for each in response.results.values()} == {0}
+            until(lambda: set(old) <= {info.topic for info in admin.list_topics()}, seconds=60)
+    # Small batches, so that there is something between them.
+    more = f"[kafka]\nmax_batch_records = {max(8, creates)}\n[guards]\nmax_deletes = {deletes}\n"
+    config = commands.settings_file(folder, {"main": proxy.bootstrap_servers}, more=more)
+    return config, folder / "ledger", dict.fromkeys(new, True) | dict.fromkeys(old, False)
+
+
+def target(name: str) -> Target:
+    return Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+
+
+def chain(
+    proxy: FaultProxy, config: Path, root: Path, run_id: str, fault: Fault, kill_points: Iterator[int]
+) -> Sequence[str]:
+    """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
+    killed: list[str] = []
+    while True:
+        job = Doomed(config, run_id, root, next(kill_points))
+
+        def hook(frame: Frame, on_frame: Callable[[Frame], None] = job.on_frame) -> None:
+            on_frame(frame)
+
+        for api_key in (CREATE_TOPICS, DELETE_TOPICS):
+            for direction in ("request", "response"):
+                proxy.on(api_key, direction, times=None, do=hook)  # type: ignore[arg-type]
+        code = job.wait()
+        proxy.clear()
+        if killed:
+            fault.resumed += 1
+        if code is not None:
+            assert code == 0
+            return killed
+        killed.append(str(job.killed_at))
+        fault.tried += 1
+        fault.doubled += told.doubled(root, run_id)
+
+
+def check(fault: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: dict[str, bool]) -> None:
+    fault.lost += told.lost(root, run_id)
+    fault.doubled += told.doubled(root, run_id)
+    wrong = told.wrong(root, run_id, kafka, prefix, declared)
+    fault.wrong += len(wrong)
+    assert (fault.lost, fault.doubled, wrong) == (0, 0, set())
+
+
+def every(first: int, step: int, most: int) -> Iterator[int]:
+    """Each next start gets further; after `most` kills none is killed any more."""
+    yield from (first + step * number for number in range(most))
+    while True:
+        yield 10**9
+
+
+@pytest.mark.timeout(60 + 120 * KILLS)
+def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """C18, D7: a small run, every request, response and commit of it."""
+    fault = Fault(name="driver killed at each event in turn")
+    FAULTS.append(fault)
+    prefix = "killed-each."
+    config, root, declared = prepared(spark, kafka, proxy, tmp_path, prefix, creates=6, deletes=3)
+    # A few kills must do with some of the events, spread over the run.
+    step = 1 if THOROUGH else 8
+    killed = chain(proxy, config, root, "each", fault, every(2 if THOROUGH else 9, step, KILLS))
+    check(fault, root, "each", kafka, prefix, declared)
+    assert fault.tried == len(killed) >= min(KILLS, 2), killed
+
+
+@thorough
+@pytest.mark.timeout(60 + 120 * KILLS)
+@pytest.mark.parametrize("number", range(3))
+def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, number: int
+) -> None:
+    """C18, D7: 600 creates and 200 deletes; the seed is TOPICLEDGER_SEED."""
+    fault = Fault(name=f"driver killed at random, seed {SEED + number}")
+    FAULTS.append(fault)
+    prefix = f"killed-random-{number}."
+    rng = random.Random(SEED + number)
+    config, root, declared = prepared(spark, kafka, proxy, tmp_path, prefix, creates=600, deletes=200)
+
+    def points() -> Iterator[int]:
+        yield from (rng.randint(1, 24) for _ in range(KILLS // 4))
+        while True:
+            yield 10**9
+
+    chain(proxy, config, root, "random", fault, points())
+    check(fault, root, "random", kafka, prefix, declared)
+    assert fault.tried > 3

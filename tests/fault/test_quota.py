@@ -1,0 +1,121 @@
+"""A quota on controller mutations, as a real controller keeps it (KIP-599, C17)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import AlterClientQuotasRequest
+
+from tests import clusters
+from tests.broker.direct import admin_of, creates, deletes
+from tests.fault.effort import THOROUGH
+from topicledger.admin import ClusterAdmin, Response
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.execute import Executor
+from topicledger.model import Ended, Outcome, Phase, Target
+from topicledger.sending import THROTTLING_QUOTA_EXCEEDED, Learned
+
+RATE = 20.0
+BURST_SECONDS = 11
+"""controller.quota.window.num, by default."""
+TOPICS = 400 if THOROUGH else 150
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """A broker of our own: its quota is everybody's."""
+    with clusters.plain() as cluster:
+        yield cluster
+
+
+def set_quota(admin: ClusterAdmin, rate: float | None) -> None:
+    """Limit every user who has no quota of his own; None takes the limit away."""
+    entry = AlterClientQuotasRequest.EntryData
+    response = admin.ask(
+        AlterClientQuotasRequest(
+            entries=[
+                entry(
+                    entity=[entry.EntityData(entity_type="user", entity_name=None)],
+                    ops=[entry.OpData(key="controller_mutation_rate", value=rate or 0.0, remove=rate is None)],
+                )
+            ],
+            validate_only=False,
+        )
+    )
+    assert [each.error_code for each in response.entries] == [0]
+
+
+@pytest.fixture
+def admin(kafka: EmbeddedKafka) -> Iterator[ClusterAdmin]:
+    """A connection to a cluster that lets us make or delete 20 partitions a second."""
+    with admin_of(kafka) as admin:
+        set_quota(admin, RATE)
+        # The controller learns of it a moment after it was acknowledged.
+        time.sleep(1.0)
+        try:
+            yield admin
+        finally:
+            set_quota(admin, None)
+
+
+class Counted:
+    """Keeps what each request for changes was answered."""
+
+    def __init__(self, request: Callable[..., Response]) -> None:
+        self.request = request
+        self.codes: list[dict[str, int]] = []
+
+    def __call__(self, targets: Sequence[Target], **how: Any) -> Response:
+        response = self.request(targets, **how)
+        self.codes.append({topic: result.error_code for topic, result in response.results.items()})
+        return response
+
+    @property
+    def requests(self) -> int:
+        return len(self.codes)
+
+    @property
+    def throttled(self) -> int:
+        return sum(THROTTLING_QUOTA_EXCEEDED in codes.values() for codes in self.codes)
+
+    def accepted(self) -> list[str]:
+        return [topic for codes in self.codes for topic, code in codes.items() if code == 0]
+
+
+def test_a_quota_is_paced_and_never_a_failure(
+    kafka: EmbeddedKafka, admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C17, C5, D7: validated, created and deleted, each topic once, in about as many seconds as it must take."""
+    learned = Learned(max_batch_records=8_000)
+    targets = creates([f"quota.{number:03}" for number in range(TOPICS)], num_partitions=1, replication_factor=1)
+
+    def do(step: Callable[[Executor], Iterator[Ended]], request: str) -> tuple[list[Ended], Counted]:
+        # Each phase has an executor of its own; what is learnt of the cluster is handed on.
+        counted = Counted(getattr(ClusterAdmin, request).__get__(admin))
+        monkeypatch.setattr(admin, request, counted)
+        executor = Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, learned=learned)
+        ended = list(step(executor))
+        assert {each.outcome for each in ended} == {Outcome.OK}
+        assert sorted(each.topic for each in ended) == [target.topic for target in targets]
+        assert sorted(counted.accepted()) == [target.topic for target in targets], "each topic went through once"
+        return ended, counted
+
+    began = time.monotonic()
+    _, validated = do(lambda executor: executor.validate(targets, lambda topics: []), "create_topics")
+    created, applied = do(lambda executor: executor.apply(targets), "create_topics")
+    # What fits into the burst, then a request every two seconds; twice that is allowed for.
+    assert validated.requests + applied.requests <= 40
+    assert validated.throttled + applied.throttled <= 25
+    ids = {each.topic: str(each.topic_id) for each in created if each.phase is Phase.APPLY}
+    _, deleted = do(lambda executor: executor.apply(deletes(ids)), "delete_topics")
+    assert deleted.requests <= 25
+    assert deleted.throttled <= 15
+    assert validated.throttled + applied.throttled + deleted.throttled >= 2, "the quota was in force"
+    assert learned.pace.rate is not None
+    assert RATE / 2 < learned.pace.rate < RATE * 2
+
+    least = (3 * TOPICS - BURST_SECONDS * RATE) / RATE
+    assert least - 2 <= time.monotonic() - began <= 2 * least + 30

@@ -1,0 +1,339 @@
+"""Requests and answers that are lost on the way: sent again, each topic ends once, as the cluster then has it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from tests.broker.direct import creates, deletes, make, remove
+from tests.fault.another_client import AnotherClient, Live
+from tests.fault.proxy import (
+    CREATE_TOPICS,
+    CUT,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DROP,
+    METADATA,
+    Direction,
+    Fault,
+    FaultProxy,
+    Frame,
+    delay,
+    hold,
+    refuse,
+)
+from tests.harness import cluster_settings
+from tests.waiting import until
+from topicledger.admin import ClusterAdmin
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.execute import Executor
+from topicledger.model import Ended, Outcome, Refusal
+from topicledger.sending import Learned, OutcomeUnknown, Patience
+from topicledger.settings import KafkaSettings
+
+REQUEST_TIMEOUT = 1.5
+"""Seconds that the client waits for an answer; it lets the broker take 1."""
+PATIENT = Patience(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
+HASTY = Patience(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
+
+UNDONE = [
+    pytest.param("request", DROP, id="request_dropped"),
+    pytest.param("request", CUT, id="cut_before_the_request_arrived"),
+    pytest.param("request", refuse(1.0), id="connections_refused_for_a_while"),
+]
+"""What happens to a request before the broker can act on it."""
+DONE = [
+    pytest.param("response", DROP, id="answer_dropped"),
+    pytest.param("response", CUT, id="cut_before_the_answer_arrived"),
+    pytest.param("response", delay(4 * REQUEST_TIMEOUT), id="answer_too_late"),
+    pytest.param("response", refuse(1.0), id="cut_and_connections_refused_for_a_while"),
+]
+"""What happens to an answer, when the broker has acted."""
+MATRIX = pytest.mark.parametrize(("direction", "fault"), [*UNDONE, *DONE])
+
+
+@pytest.fixture
+def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: EmbeddedKafka) -> AnotherClient:
+    return AnotherClient(kafka)
+
+
+@contextmanager
+def executor_of(
+    kafka: FaultProxy | EmbeddedKafka, patience: Patience = PATIENT, max_batch_records: int = 8_000
+) -> Iterator[Executor]:
+    """An executor that waits for no answer longer than a second and a half."""
+    server = cluster_settings("main", kafka, request_timeout_ms=round(REQUEST_TIMEOUT * 1000))
+    with ClusterAdmin(server, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
+        yield Executor(
+            cluster="main",
+            cluster_id=kafka.cluster_id,
+            admin=admin,
+            learned=Learned(max_batch_records=max_batch_records),
+            patience=patience,
+        )
+
+
+def none_of_ours(topics: object) -> frozenset[str]:
+    return frozenset()
+
+
+def names_of(prefix: str, request: pytest.FixtureRequest, count: int = 3) -> list[str]:
+    """Names for this case of a test alone."""
+    case = request.node.callspec.id if hasattr(request.node, "callspec") else "one"
+    return [f"{prefix}.{case}.{number}" for number in range(count)]
+
+
+def told(rows: Iterable[Ended]) -> set[tuple[Outcome, int, str | None]]:
+    """The ways in which rows ended."""
+    return {(row.outcome, row.error_code, row.error) for row in rows}
+
+
+def as_live(rows: Sequence[Ended]) -> dict[str, Live]:
+    """What the cluster must have if the rows are true."""
+    assert all(row.topic_id and row.num_partitions and row.replication_factor for row in rows)
+    return {row.topic: Live(row.num_partitions, row.replication_factor, row.topic_id) for row in rows}
+
+
+# -- one is lost ------------------------------------------------------------------------------------------------------
+
+
+@MATRIX
+def test_a_create_that_is_lost_is_sent_again_and_ends_once(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """C18, C12: what was done already is RECOVERED; the rows say what the cluster has, ids included."""
+    names = names_of("lost.create", request)
+    rule = proxy.on(CREATE_TOPICS, direction, do=fault)
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(creates(names, num_partitions=2, configs={"retention.ms": "7000"})))
+    assert rule.fired == 1
+    assert sorted(row.topic for row in rows) == names
+    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    assert {row.attempt > 1 for row in rows} == {True}
+    cluster.await_topics(f"{names[0][:-1]}", as_live(rows))
+    assert set(cluster.config("retention.ms", set(names)).values()) == {"7000"}
+    assert all(next(e.value for e in row.configs or () if e.name == "retention.ms") == "7000" for row in rows)
+
+
+@MATRIX
+def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """C5: one answer is as good as another."""
+    names = names_of("lost.validate", request)
+    rule = proxy.on(CREATE_TOPICS, direction, validate_only=True, do=fault)
+    with executor_of(proxy) as executor:
+        rows = list(executor.validate(creates(names, num_partitions=2), none_of_ours))
+    assert rule.fired == 1
+    assert [row.topic for row in rows] == names
+    assert told(rows) == {(Outcome.OK, 0, None)}
+    assert proxy.count(CREATE_TOPICS, "request", validate_only=False) == 0
+    assert not cluster.names("lost.validate.")
+
+
+@MATRIX
+def test_a_delete_that_is_lost_is_sent_again_and_ends_once(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """D3, D5, D7: a planned id that is gone was deleted by the lost request; a neighbour stays."""
+    *names, neighbour = names_of("lost.delete", request, 4)
+    ids = make(kafka, *names, neighbour)
+    rule = proxy.on(DELETE_TOPICS, direction, do=fault)
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(deletes({name: ids[name] for name in names})))
+    assert rule.fired == 1
+    assert sorted(row.topic for row in rows) == names
+    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    cluster.await_topics(f"{names[0][:-1]}", {neighbour: Live(1, 1, ids[neighbour])})
+
+
+def test_a_create_that_arrives_after_its_repeat_changes_nothing(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """C18: the repeat created them, so nothing was recovered."""
+    arrives = threading.Event()
+    proxy.on(CREATE_TOPICS, "request", do=hold(arrives))
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(creates(["late.create.a", "late.create.b"])))
+    assert told(rows) == {(Outcome.OK, 0, None)}
+    arrives.set()
+    until(lambda: proxy.count(CREATE_TOPICS, "response") == 2, seconds=20)
+    cluster.await_topics("late.create.", as_live(rows))
+
+
+def test_a_delete_that_arrives_after_its_repeat_spares_the_topic_made_anew(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """D7: it names the id that its repeat deleted."""
+    planned = make(kafka, "late.phoenix")
+    arrives = threading.Event()
+    proxy.on(DELETE_TOPICS, "request", do=hold(arrives))
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(deletes(planned)))
+    assert told(rows) == {(Outcome.OK, 0, None)}
+    cluster.await_names("late.phoenix", set())
+    anew = make(kafka, "late.phoenix")
+    arrives.set()
+    until(lambda: proxy.count(DELETE_TOPICS, "response") == 2, seconds=20)
+    cluster.await_topics("late.phoenix", {"late.phoenix": Live(1, 1, anew["late.phoenix"])})
+
+
+def test_what_recovery_asks_may_be_lost_too(kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy) -> None:
+    """C18: the descriptions that tell whether a live topic is as planned are asked again."""
+
+    def then_lose_the_descriptions(frame: Frame) -> None:
+        proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, do=CUT)
+        proxy.on(DESCRIBE_CONFIGS, "response", do=DROP)
+
+    proxy.on(CREATE_TOPICS, "response", do=CUT)
+    proxy.on(CREATE_TOPICS, "response", nth=2, do=then_lose_the_descriptions)
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(creates(["lost.descriptions"], configs={"retention.ms": "7000"})))
+    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED)}
+    assert proxy.count(DESCRIBE_CONFIGS, "response") == 2
+    cluster.await_topics("lost.descriptions", as_live(rows))
+
+
+def test_a_topic_that_somebody_made_otherwise_before_the_repeat_is_not_taken_for_ours(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """C18: the lost request never arrived; the batch's other topic is created."""
+
+    def be_faster(frame: Frame) -> Fault:
+        make(kafka, "lost.race.theirs", num_partitions=5)
+        return CUT
+
+    proxy.on(CREATE_TOPICS, "request", do=be_faster)
+    with executor_of(proxy) as executor:
+        targets = creates(["lost.race.theirs", "lost.race.ours"], num_partitions=2)
+        rows = {row.topic: row for row in executor.apply(targets)}
+    assert told([rows["lost.race.ours"]]) == {(Outcome.OK, 0, None)}
+    assert told([rows["lost.race.theirs"]]) == {(Outcome.FAILED, 36, "TOPIC_ALREADY_EXISTS")}
+    assert "num_partitions is 5, planned 2" in str(rows["lost.race.theirs"].error_message)
+    cluster.await_topics("lost.race.", as_live(list(rows.values())))
+
+
+# -- all are lost -----------------------------------------------------------------------------------------------------
+
+
+def end_in_doubt(rows: Iterator[Ended]) -> list[Ended]:
+    """What is told until the executor gives up, which it does in time."""
+    known: list[Ended] = []
+    latest = time.monotonic() + HASTY.attempts * (REQUEST_TIMEOUT + HASTY.longest_backoff) + 5
+
+    def listen() -> None:
+        for row in rows:
+            known.append(row)
+
+    with pytest.raises(OutcomeUnknown, match="start the run again"):
+        listen()
+    assert time.monotonic() < latest
+    return known
+
+
+@pytest.mark.parametrize(("direction", "fault"), [("response", DROP), ("response", CUT), ("request", CUT)])
+def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next_start(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """C18: RECOVERED if the broker acted, created now if no request ever arrived."""
+    names = names_of(f"never.create.{direction}.{fault.name}", request)
+    targets = creates(names, num_partitions=2)
+    proxy.on(CREATE_TOPICS, direction, times=None, do=fault)
+    with executor_of(proxy, HASTY) as executor:
+        assert end_in_doubt(executor.apply(targets)) == []
+    assert proxy.count(CREATE_TOPICS, "request") == HASTY.attempts
+    proxy.clear()
+    with executor_of(proxy) as executor:
+        rows = list(executor.apply(targets))
+    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    cluster.await_topics(f"never.create.{direction}.{fault.name}.", as_live(rows))
+
+
+def test_deletes_without_any_answer_are_told_nothing_about_and_found_done_by_the_next_start(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """D3"""
+    ids = make(kafka, "never.delete.a", "never.delete.b")
+    proxy.on(DELETE_TOPICS, "response", times=None, do=DROP)
+    with executor_of(proxy, HASTY) as executor:
+        assert end_in_doubt(executor.apply(deletes(ids))) == []
+    proxy.clear()
+    with executor_of(proxy) as executor:
+        assert told(executor.apply(deletes(ids))) == {(Outcome.OK, 0, Refusal.RECOVERED)}
+    cluster.await_names("never.delete.", set())
+
+
+def test_validations_without_any_answer_are_told_nothing_about(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """C5"""
+    proxy.on(CREATE_TOPICS, "response", times=None, do=CUT)
+    with executor_of(proxy, HASTY) as executor:
+        assert end_in_doubt(executor.validate(creates(["never.validate"]), none_of_ours)) == []
+    assert not cluster.names("never.validate")
+
+
+def test_what_was_known_before_the_answers_stopped_is_told_and_only_that(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """C18: two of four requests were answered; the third was acted on, the fourth never sent."""
+    names = [f"never.half.{number}" for number in range(8)]
+    targets = creates(names, num_partitions=1)
+    proxy.on(CREATE_TOPICS, "response", nth=3, times=None, do=CUT)
+    with executor_of(proxy, HASTY, max_batch_records=4) as executor:
+        known = end_in_doubt(executor.apply(targets))
+    assert told(known) == {(Outcome.OK, 0, None)}
+    assert {row.topic for row in known} == set(names[:4])
+    cluster.await_names("never.half.", set(names[:6]))
+    proxy.clear()
+    left = [target for target in targets if target.topic in names[4:]]
+    with executor_of(proxy, max_batch_records=4) as executor:
+        rows = {row.topic: row for row in executor.apply(left)}
+    assert {name: row.error for name, row in rows.items()} == {
+        names[4]: Refusal.RECOVERED,
+        names[5]: Refusal.RECOVERED,
+        names[6]: None,
+        names[7]: None,
+    }
+    cluster.await_topics("never.half.", as_live([*known, *rows.values()]))
+
+
+def test_a_description_without_any_answer_ends_the_same_way(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """D6: deletes are looked at before they are validated; a look that never comes leaves them open."""
+    ids = make(kafka, "never.look")
+    with executor_of(proxy, HASTY) as executor:
+        proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, times=None, do=CUT)
+        assert end_in_doubt(executor.validate(deletes(ids), none_of_ours)) == []
+    remove(kafka, ids)

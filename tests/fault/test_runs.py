@@ -1,0 +1,312 @@
+"""Runs that are hindered: by lost answers, by another run, by a deadline, by being stopped and woken again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.fault import told
+from tests.fault.effort import THOROUGH, thorough
+from tests.fault.processes import command_line, family, send
+from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, DROP, METADATA, FaultProxy, Frame, delay, refuse
+from tests.fault.told import FAULTS, Fault
+from tests.harness import Estate, topics
+from tests.standalone import standalone_cluster
+from tests.waiting import until
+from topicledger import leases
+from topicledger.admin import ClusterAdmin
+from topicledger.dispatch import Stop, Stopped
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.errors import GuardStopped, TableError
+from topicledger.leases import LeaseHeld, Leases
+from topicledger.model import Action, Target
+from topicledger.schemas import AUDIT, RUNS
+from topicledger.settings import GuardSettings, KafkaSettings
+
+
+@pytest.fixture
+def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka) as made:
+        yield made
+
+
+def with_topics(kafka: EmbeddedKafka, estate: Estate, prefix: str, creates: int, deletes: int) -> dict[str, bool]:
+    """Declares new topics, and the end of others that the cluster has; returns what is due."""
+    new = [f"{prefix}new-{number:03}" for number in range(creates)]
+    old = [f"{prefix}old-{number:03}" for number in range(deletes)]
+    estate.declare(
+        *topics(new, num_partitions=2, configs={"retention.ms": "1000"}), *topics(old, state="absent", configs=None)
+    )
+    targets = [Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1) for name in old]
+    with ClusterAdmin(
+        Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}).settings.clusters["main"], KafkaSettings()
+    ) as admin:
+        if targets:
+            admin.create_topics(targets, validate_only=False)
+            until(lambda: set(old) <= {info.topic for info in admin.list_topics()}, seconds=60)
+    return dict.fromkeys(new, True) | dict.fromkeys(old, False)
+
+
+_ANSWERS = {
+    "the answer to a create never comes": (CREATE_TOPICS, "response", DROP),
+    "the answer to a delete never comes": (DELETE_TOPICS, "response", DROP),
+    "a create is cut off before it arrives": (CREATE_TOPICS, "request", CUT),
+    "a delete is cut off after it was done": (DELETE_TOPICS, "response", CUT),
+    "the answer to a create comes too late": (CREATE_TOPICS, "response", delay(4.0)),
+    "brokers refuse everybody for a while": (CREATE_TOPICS, "response", refuse(2.0)),
+}
+
+
+@pytest.mark.parametrize("name", _ANSWERS if THOROUGH else list(_ANSWERS)[:1])
+def test_a_run_whose_answers_are_lost_finishes_as_if_nothing_had_been(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, name: str
+) -> None:
+    """C12, C18, D3, D7: every second batch of a run; what stays open after all is taken up by the same run id."""
+    api_key, direction, fault = _ANSWERS[name]
+    prefix = f"answers-{list(_ANSWERS).index(name)}."
+    patient = KafkaSettings(connect_timeout=20.0, operation_timeout=1.0, max_batch_records=20)
+    estate = Estate(spark, tmp_path / "ledger", {"main": proxy.bootstrap_servers[0]}, max_deletes=50, kafka=patient)
+    due = with_topics(kafka, estate, prefix, creates=15, deletes=8)
+    line = Fault(name=name)
+    FAULTS.append(line)
+    only = False if api_key == CREATE_TOPICS else None
+    rules = [proxy.on(api_key, direction, nth=nth, validate_only=only, do=fault) for nth in (1, 3)]  # type: ignore[arg-type]
+    summary = estate.run(run_id="hindered")
+    line.tried = sum(rule.fired for rule in rules)
+    proxy.clear()
+    if summary.exit_code == 1:
+        line.resumed += 1
+        summary = estate.run(run_id="hindered")
+    assert line.tried >= 1
+    assert summary.exit_code == 0
+    root = tmp_path / "ledger"
+    line.lost, line.doubled = told.lost(root, "hindered"), told.doubled(root, "hindered")
+    line.wrong = len(told.wrong(root, "hindered", kafka, prefix, due))
+    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+
+
+def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
+    return leases.take(
+        estate.ledger,
+        "another",
+        {kafka.cluster_id: "main"},
+        looked_at=datetime.now(UTC),
+        request_timeout=1.0,
+        wait=False,
+        stop=threading.Event(),
+    )
+
+
+def create(estate: Estate, name: str) -> None:
+    """What the other run does meanwhile."""
+    with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
+        target = Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+        admin.create_topics([target], validate_only=False)
+        until(lambda: name in {info.topic for info in admin.list_topics()}, seconds=60)
+
+
+def test_a_cluster_that_another_run_is_changing_is_left_alone_and_judged_again_afterwards(
+    spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
+) -> None:
+    """The plan stays as it is; what the other run made meanwhile is a stranger's, not ours (C18)."""
+    estate.declare(*topics(["leased.a", "leased.b"], num_partitions=1))
+    with leases_of_another_run(estate, kafka):
+        with pytest.raises(LeaseHeld, match=r"cluster main .* is being changed by run another .*--wait"):
+            estate.run(run_id="second")
+        (run,) = estate.rows(RUNS, "second")
+        assert run["state"] == "planned"
+        assert {phase for _, phase in estate.audit("second")} == {"validate"}
+        create(estate, "leased.a")
+    summary = estate.run(run_id="second")
+    assert summary.exit_code == 4
+    assert estate.last("second") == {
+        "leased.a": ("apply", "refused", "CHANGED_SINCE_PLAN"),
+        "leased.b": ("verify", "ok", None),
+    }
+
+
+def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
+    spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
+) -> None:
+    """In one start, with --wait: the other run created a topic that this one had found missing."""
+    estate.declare(*topics(["waited.a", "waited.b"], num_partitions=1))
+    with leases_of_another_run(estate, kafka) as held:
+
+        def other_run() -> None:
+            until(lambda: bool(estate.rows(AUDIT, "waits")), seconds=120)
+            create(estate, "waited.a")
+            held.release()
+
+        other = threading.Thread(target=other_run)
+        other.start()
+        summary = estate.run(run_id="waits", wait=True)
+        other.join()
+    assert summary.exit_code == 4
+    assert estate.last("waits")["waited.a"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
+    assert estate.last("waits")["waited.b"] == ("verify", "ok", None)
+
+
+def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate) -> None:
+    """C17: no row tells of what wasn't sent."""
+    estate.declare(*topics(["deadline.a"], num_partitions=1))
+    stop = Stop()
+    with stop.after(0.001):
+        assert stop.wait(10)
+        with pytest.raises(Stopped, match=r"came to its deadline of 0\.001 s; start it again with its id"):
+            estate.run(run_id="late", stop=stop)
+    assert estate.audit("late") == {}
+    assert estate.run(run_id="late").exit_code == 0
+    estate.check_invariant("late")
+
+
+def test_a_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate) -> None:
+    estate.declare(*topics(["aged.a"], num_partitions=1))
+    assert estate.run("plan", run_id="aged").exit_code == 0
+    fresh = estate.settings
+    estate.settings = replace(fresh, guards=GuardSettings(max_plan_age=0.001))
+    assert estate.settings.digest() == fresh.digest()
+    with pytest.raises(GuardStopped, match=r"the plan of run aged is \d+ s old .* nothing was sent; plan again"):
+        estate.run("apply", run_id="aged")
+    assert {phase for _, phase in estate.audit("aged")} == {"validate"}
+    estate.settings = fresh
+    assert estate.run("apply", run_id="aged").exit_code == 0
+
+
+@thorough
+def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_records_nothing(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """SIGSTOP when the first create was answered; another start of the run waits for the lease, and finishes."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    due = with_topics(kafka, estate, "stopped.", creates=40, deletes=0)
+    config = commands.settings_file(
+        tmp_path, {"main": proxy.bootstrap_servers}, more="[kafka]\nmax_batch_records = 40\n"
+    )
+    arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", "stopped"]
+    line = Fault(name="driver stopped past its lease and woken")
+    FAULTS.append(line)
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            arguments,
+            cwd=commands.REPOSITORY,
+            env=commands.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    first = start()
+    asleep = threading.Event()
+
+    def stop(frame: Frame) -> None:
+        if not asleep.is_set():
+            send(family(first.pid), signal.SIGSTOP)
+            asleep.set()
+
+    proxy.on(CREATE_TOPICS, "response", validate_only=False, do=stop)
+    try:
+        assert asleep.wait(300)
+        line.tried = 1
+        second = start()
+        output, _ = second.communicate(timeout=400)
+        assert second.returncode == 0, output
+        line.resumed = 1
+        before = Counts(proxy, told.rows(tmp_path / "ledger", "audit", "stopped"))
+    finally:
+        send(family(first.pid), signal.SIGCONT)
+    output, _ = first.communicate(timeout=300)
+    assert first.returncode == 1, output
+    after = Counts(proxy, told.rows(tmp_path / "ledger", "audit", "stopped"))
+    assert (after.sent, after.rows) == (before.sent, before.rows), output
+    root = tmp_path / "ledger"
+    line.lost, line.doubled = told.lost(root, "stopped"), told.doubled(root, "stopped")
+    line.wrong = len(told.wrong(root, "stopped", kafka, "stopped.", due))
+    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+
+
+@thorough
+def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """What executors do can be repeated: Spark does it again on another one."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    due = with_topics(kafka, estate, "executor.", creates=20, deletes=0)
+    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers})
+    arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", "executor"]
+    line = Fault(name="executor killed while it observes")
+    FAULTS.append(line)
+
+    def kill(frame: Frame) -> None:
+        executors = [pid for pid in family(os.getpid()) if "CoarseGrainedExecutorBackend" in command_line(pid)]
+        # The driver asks nothing before the executors do.
+        line.tried += bool(executors)
+        for pid in executors[:1]:
+            send(family(pid), signal.SIGKILL)
+
+    proxy.on(METADATA, "request", do=kill)
+    with standalone_cluster(tmp_path) as master:
+        done = commands.run(arguments, SPARK_MASTER=master, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert line.tried == 1
+    root = tmp_path / "ledger"
+    line.lost, line.doubled = told.lost(root, "executor"), told.doubled(root, "executor")
+    line.wrong = len(told.wrong(root, "executor", kafka, "executor.", due))
+    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+
+
+@thorough
+def test_a_full_disk_under_the_tables_loses_nothing(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """It fills up when the first create goes out; with room again, the same run id finds what was done (C18)."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("a disk of one's own needs the right to mount it")
+    try:
+        estate = Estate(spark, disk / "ledger", {"main": proxy.bootstrap_servers[0]})
+        due = with_topics(kafka, estate, "disk.", creates=30, deletes=0)
+        line = Fault(name="disk full under the tables")
+        FAULTS.append(line)
+        filler = disk / "filler"
+
+        def fill(frame: Frame) -> None:
+            line.tried += 1
+            with filler.open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(b"0" * 4096)
+
+        proxy.on(CREATE_TOPICS, "request", validate_only=False, do=fill)
+        with pytest.raises(TableError, match="No space left"):
+            estate.run(run_id="disk")
+        filler.unlink()
+        assert estate.run(run_id="disk").exit_code == 0
+        line.resumed = 1
+        assert "RECOVERED" in {row["error"] for row in estate.audit("disk").values()}
+        line.lost, line.doubled = told.lost(disk / "ledger", "disk"), told.doubled(disk / "ledger", "disk")
+        line.wrong = len(told.wrong(disk / "ledger", "disk", kafka, "disk.", due))
+        assert (line.tried, line.lost, line.doubled, line.wrong) == (1, 0, 0, 0)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+class Counts:
+    """What was sent to change the cluster, and what was recorded, so far."""
+
+    def __init__(self, proxy: FaultProxy, rows: list[Mapping[str, object]]) -> None:
+        self.sent = proxy.count(CREATE_TOPICS, "request", validate_only=False)
+        self.rows = len(rows)

@@ -1,0 +1,113 @@
+"""What a run's tables say after faults, against what its cluster has: the invariant of DESIGN.md, row by row.
+
+Read by delta-rs and librdkafka: neither is what the job writes and asks with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tests.fault.another_client import AnotherClient, Live
+from tests.waiting import until
+from topicledger.embedded_kafka import EmbeddedKafka
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """A line of the table that `make test-faults` prints."""
+
+    name: str
+    tried: int = 0
+    """How often it was done to a run."""
+    resumed: int = 0
+    """How often the same run id then went on."""
+    lost: int = 0
+    """Planned actions that no row of `audit` ends."""
+    doubled: int = 0
+    """Rows beyond the one of an action and phase, and beyond the one that ends an action."""
+    wrong: int = 0
+    """Topics that aren't as declared, or of which an `ok` row isn't true."""
+
+
+FAULTS: list[Fault] = []
+"""Those that this test run tried."""
+
+
+def table(faults: Sequence[Fault]) -> Iterator[str]:
+    """The lines of the table."""
+    width = max(len(fault.name) for fault in faults)
+    titles = ("tried", "resumed", "rows lost", "rows doubled", "topics wrong")
+    yield f"{'fault':<{width}}  {'  '.join(titles)}"
+    for fault in faults:
+        numbers = (fault.tried, fault.resumed, fault.lost, fault.doubled, fault.wrong)
+        yield f"{fault.name:<{width}}  {'  '.join(f'{n:>{len(t)}}' for n, t in zip(numbers, titles, strict=True))}"
+
+
+def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
+    """A run's rows of a table."""
+    if not (root / table / "_delta_log").exists():
+        return []
+    found: list[dict[str, Any]] = DeltaTable(str(root / table)).to_pyarrow_table().to_pylist()
+    return [row for row in found if row["run_id"] == run_id]
+
+
+def doubled(root: Path, run_id: str) -> int:
+    """Rows of `audit` beyond the one of each action and phase, and beyond the one that ends each action; so far."""
+    audit = rows(root, "audit", run_id)
+    each = Counter((row["cluster"], row["topic"], row["action"], row["phase"]) for row in audit)
+    ends = Counter(_action(row) for row in audit if _ends(row))
+    plans = Counter(_action(row) for row in rows(root, "plans", run_id) if row["action"] is not None)
+    return sum(count - 1 for counts in (each, ends, plans) for count in counts.values())
+
+
+def lost(root: Path, run_id: str) -> int:
+    """Planned actions of a finished run that no row of `audit` ends."""
+    (run,) = rows(root, "runs", run_id)
+    assert run["state"] == "finished", run
+    ended = {_action(row) for row in rows(root, "audit", run_id) if _ends(row)}
+    return len({_action(row) for row in rows(root, "plans", run_id) if row["action"] is not None} - ended)
+
+
+def wrong(root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: Mapping[str, bool]) -> set[str]:
+    """Topics under a prefix that aren't as declared (name -> present), or of which an `ok` row isn't true."""
+    client = AnotherClient(kafka)
+    present = {name for name, state in declared.items() if state}
+
+    def as_declared() -> bool:
+        return client.names(prefix) == present
+
+    try:
+        # Acknowledged is not listed yet (C21).
+        until(as_declared, seconds=60)
+    except AssertionError:
+        return client.names(prefix) ^ present
+    live = client.topics(prefix)
+    applied = [row for row in rows(root, "audit", run_id) if (row["phase"], row["outcome"]) == ("apply", "ok")]
+    return {row["topic"] for row in applied if not _true(row, live.get(row["topic"]))}
+
+
+def _true(row: Mapping[str, Any], live: Live | None) -> bool:
+    if row["action"] == "delete":
+        return live is None or live.topic_id != row["topic_id"]
+    return live is not None and (live.num_partitions, live.replication_factor, live.topic_id) == (
+        row["num_partitions"],
+        row["replication_factor"],
+        row["topic_id"],
+    )
+
+
+def _action(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["cluster"], row["topic"], row["action"]
+
+
+def _ends(row: Mapping[str, Any]) -> bool:
+    """Whether a row ends an action: its apply, or what refused it before."""
+    return row["action"] is not None and (
+        row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] not in ("ok", "skipped"))
+    )

@@ -1,0 +1,261 @@
+"""The command `report` on a ledger with runs, audits and drift of two days."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests import commands
+from tests.harness import UNREACHABLE
+from tests.unit.frames import frame
+from topicledger import cli
+from topicledger.report import Kind, Report, gather, moment, of_run, span
+from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS, Table
+from topicledger.tables import Ledger
+
+MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
+TUESDAY = MONDAY + timedelta(days=1)
+NOW = TUESDAY + timedelta(hours=6)
+
+
+def put(ledger: Ledger, table: Table, usual: Mapping[str, Any], *rows: Mapping[str, Any]) -> None:
+    complete = frame(ledger.spark, table.schema, ({**usual, **row} for row in rows))
+    complete.write.format("delta").mode("append").save(ledger.location(table))
+
+
+def copy(ledger: Ledger, root: Path) -> Ledger:
+    shutil.copytree(ledger.root, root)
+    return Ledger(ledger.spark, str(root))
+
+
+@pytest.fixture(scope="module")
+def told(pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """Monday: a run and an audit. Tuesday: a run that applied one of two topics, and an audit. To look at only."""
+    ledger = copy(pristine, tmp_path_factory.mktemp("told") / "ledger")
+
+    def run(run_id: str, command: str, started_at: datetime, **more: Any) -> dict[str, Any]:
+        arguments = {"command": command, "clusters": ""}
+        return {"run_id": run_id, "started_at": started_at, "arguments": arguments, "state": "finished", **more}
+
+    put(
+        ledger,
+        RUNS,
+        {"manifest_version": 3, "requested_by": "alice", "exit_code": 0},
+        run("monday", "provision", MONDAY, finished_at=MONDAY + timedelta(seconds=90), exit_code=4),
+        run("audit-1", "audit", MONDAY + timedelta(hours=1)),
+        run("given-up", "plan", MONDAY + timedelta(hours=2), state="abandoned", exit_code=None),
+        run("tidied", "maintain", MONDAY + timedelta(hours=3)),
+        run("tuesday", "provision", TUESDAY, state="applying", exit_code=None),
+        run("audit-2", "audit", TUESDAY + timedelta(hours=1), exit_code=3),
+    )
+    put(
+        ledger,
+        PLANS,
+        {"run_id": "tuesday", "action": "create", "planned_at": TUESDAY},
+        {"cluster": "orders", "topic": "a"},
+        {"cluster": "orders", "topic": "b"},
+        {"cluster": "payments", "topic": "c"},
+    )
+    failed = {"outcome": "failed", "error": "INVALID_CONFIG", "error_message": "no such config", "error_code": 40}
+    put(
+        ledger,
+        AUDIT,
+        {"action": "create", "phase": "apply", "outcome": "ok", "error_code": 0, "batch": 0, "attempt": 1},
+        *(
+            {
+                **row,
+                "requested_at": day + timedelta(seconds=1),
+                "completed_at": day + timedelta(seconds=2),
+            }
+            for day, row in [
+                (MONDAY, {"run_id": "monday", "cluster": "orders", "topic": "a", **failed}),
+                (MONDAY, {"run_id": "monday", "cluster": "payments", "topic": "d"}),
+                (TUESDAY, {"run_id": "tuesday", "cluster": "orders", "topic": "a"}),
+                (TUESDAY, {"run_id": "tuesday", "cluster": "payments", "topic": "c", **failed}),
+            ]
+        ),
+    )
+    found = {"kind": "missing", "cluster": "orders", "severity": "error", "since": MONDAY + timedelta(hours=1)}
+    put(
+        ledger,
+        DRIFT,
+        found,
+        {"run_id": "audit-1", "topic": "x", "observed_at": MONDAY + timedelta(hours=1)},
+        {"run_id": "audit-1", "topic": "y", "observed_at": MONDAY + timedelta(hours=1)},
+        {"run_id": "audit-2", "topic": "x", "observed_at": TUESDAY + timedelta(hours=1)},
+        {"run_id": "audit-2", "topic": "z", "observed_at": TUESDAY + timedelta(hours=1), "kind": "unmanaged"},
+    )
+    return ledger
+
+
+def of(ledger: Ledger, run_id: str, *clusters: str) -> Report:
+    return gather(ledger, of_run(ledger, run_id, clusters), NOW)
+
+
+def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
+    servers = {"orders": [UNREACHABLE], "payments": [UNREACHABLE]}
+    config = commands.settings_file(tmp_path, servers, root=ledger.root)
+    result = CliRunner().invoke(cli.main, ["report", "--config", str(config), *arguments])
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
+
+
+# -- what it is about -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: Ledger) -> None:
+    found = of(told, "tuesday")
+    assert found.kind is Kind.RUN
+    assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
+    assert [(row.topic, row.outcome) for row in found.rows] == [("c", "failed"), ("b", "open"), ("a", "ok")]
+    assert found.drift is None
+    assert found.compared is not None
+    assert found.compared.last.startswith("run monday ")
+    assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
+    assert [(each.cluster, each.seconds) for each in found.batches] == [("orders", 1.0), ("payments", 1.0)]
+    assert {each.began_at for each in found.batches} == {TUESDAY + timedelta(seconds=1)}
+
+
+def test_the_first_run_is_compared_with_nothing(told: Ledger) -> None:
+    assert of(told, "monday").compared is None
+
+
+def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
+    found = of(told, "audit-2")
+    assert found.kind is Kind.AUDIT
+    assert found.drift is not None
+    assert {(each.kind, each.age): each.findings for each in found.drift.tallies} == {
+        ("missing", "1 to 7 days"): 1,
+        ("unmanaged", "1 to 7 days"): 1,
+    }
+    assert [row.topic for row in found.drift.rows] == ["x", "z"]
+    assert found.drift.compared is not None
+    assert found.drift.compared.counts == {"new": 1, "gone": 1, "still there": 1}
+    assert (found.compared, found.rows) == (None, [])
+
+
+def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
+    found = gather(told, span(TUESDAY, NOW, ()), NOW)
+    assert found.kind is Kind.SPAN
+    assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
+    assert [(each.run_id, each.outcomes) for each in found.runs] == [
+        ("audit-2", {}),
+        ("tuesday", {"failed": 1, "open": 1, "ok": 1}),
+    ]
+    assert found.periods == [(datetime(2026, 11, 17, tzinfo=UTC), {"failed": 1, "ok": 1})]
+    assert found.drift is not None
+    assert found.drift.run.run_id == "audit-2"
+    assert found.drift.compared is not None
+    assert found.drift.compared.last.startswith("audit audit-1 ")
+
+
+def test_a_span_is_compared_with_the_time_before_it(told: Ledger) -> None:
+    found = gather(told, span(moment("2026-11-17", "--since"), moment("2026-11-18", "--until"), ()), NOW)
+    assert found.compared is not None
+    assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
+
+
+def test_a_time_without_runs_is_empty(told: Ledger) -> None:
+    found = gather(told, span(moment("2025-01-01", "--since"), moment("2025-02-01", "--until"), ()), NOW)
+    assert (found.outcomes(), found.run_count, found.drift) == ({}, 0, None)
+
+
+def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:
+    found = of(told, "tuesday", "payments")
+    assert {each.cluster for each in found.tallies} == {"payments"}
+    assert found.outcomes() == {"failed": 1}
+    drift = of(told, "audit-2", "payments").drift
+    assert drift is not None
+    assert drift.tallies == []
+
+
+def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
+    found = gather(told, of_run(told, "monday", ()), NOW, listed=1)
+    assert [row.topic for row in found.rows] == ["a"]
+    assert [row["topic"] for row in told.spark.sql(found.query).collect()] == ["a", "d"]
+    spanned = gather(told, span(MONDAY, TUESDAY, ["payments"]), NOW)
+    assert [row["topic"] for row in told.spark.sql(spanned.query).collect()] == ["d"]
+    audit = of(told, "audit-2")
+    assert audit.drift is not None
+    assert [row["topic"] for row in told.spark.sql(audit.drift.query).collect()] == ["x", "z"]
+
+
+def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path: Path) -> None:
+    again = copy(told, tmp_path / "ledger")
+    shutil.rmtree(again.location(DRIFT))
+    found = gather(again, span(moment("2026-11-01", "--since"), NOW, ()), NOW)
+    assert found.drift is not None
+    assert found.drift.tallies == []
+    assert not Path(again.location(DRIFT)).exists()
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) -> None:
+    out, result_file = tmp_path / "report.html", tmp_path / "result.json"
+    done = report(told, tmp_path, "--run-id", "tuesday", "--out", str(out), "--result-file", str(result_file))
+    assert (done.exit_code, done.stdout) == (0, f"wrote {out}\n")
+    assert "1 of 3 topics failed or was refused, and 1 is open" in out.read_text(encoding="utf-8")
+    assert json.loads(result_file.read_text()) == {
+        "format_version": 1,
+        "exit_code": 0,
+        "run_id": "tuesday",
+        "kind": "run",
+        "out": str(out),
+        "outcomes": {"failed": 1, "open": 1, "ok": 1},
+        "drift": None,
+    }
+
+
+def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    more = ("--since", "2026-11-16", "--until", "2026-11-18T00:00+00:00", "--format", "json")
+    done = report(told, tmp_path, "--out", str(out), *more)
+    document = json.loads(done.stdout)
+    assert (document["kind"], document["outcomes"], document["drift"]) == ("span", {"failed": 2, "open": 1, "ok": 2}, 2)
+    assert "2026-11-16 00:00:00 to 2026-11-18 00:00:00" in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "report needs either --run-id, see `runs list`, or --since"),
+        (["--run-id", "monday", "--since", "2026-11-16"], "report needs either --run-id"),
+        (["--run-id", "monday", "--until", "2026-11-16"], "--until needs --since"),
+        (["--run-id", "no-such"], "there is no run no-such in "),
+        (["--since", "soon"], "--since soon is no time"),
+        (["--since", "2026-11-16", "--until", "2026-11-16"], "is not before --until"),
+        (["--since", "2026-11-16", "--cluster", "other"], "other"),
+    ],
+)
+def test_what_makes_no_sense_is_told_and_writes_nothing(
+    told: Ledger, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    out = tmp_path / "report.html"
+    done = report(told, tmp_path, *arguments, "--out", str(out))
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not out.exists()
+
+
+def test_a_table_that_is_not_as_it_should_be_leaves_the_last_page_alone(told: Ledger, tmp_path: Path) -> None:
+    broken = copy(told, tmp_path / "ledger")
+    location = broken.location(DRIFT)
+    shutil.rmtree(location)
+    told.spark.range(1).write.format("delta").save(location)
+    out = tmp_path / "report.html"
+    out.write_text("the last page")
+    done = report(broken, tmp_path, "--since", "2026-11-16", "--out", str(out))
+    assert done.exit_code == 1
+    assert "table" in done.stderr
+    assert out.read_text() == "the last page"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

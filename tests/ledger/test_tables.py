@@ -1,0 +1,316 @@
+"""The ledger's Delta tables: made as described, checked when met, appended to once.
+
+What each table looks like is kept in golden/*.txt. To write these anew after a change that is meant:
+    TOPICLEDGER_GOLDEN=write pytest tests/ledger/test_tables.py -k golden
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
+from topicledger.errors import TableError
+from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, OBSERVED, PLANS, RUNS, TABLES, USAGES, Table
+from topicledger.tables import Ledger, all_tables
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+# -- creating and checking --------------------------------------------------------------------------------------------
+
+
+def described(ledger: Ledger, table: Table) -> str:
+    """A table as it is on disk, one line per fact."""
+    detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
+    lines = [f"table {table.name}: {detail['description']}", "", "columns"]
+    for field in ledger.read(table).schema:
+        line = f"  {field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
+        comment = (field.metadata or {}).get("comment")
+        lines.append(f"{line}  -- {comment}" if comment else line)
+    lines += ["", f"partitioned by {', '.join(detail['partitionColumns']) or 'nothing'}", "", "properties"]
+    lines += [f"  {name} = {value}" for name, value in sorted(detail["properties"].items())]
+    lines += ["", f"reader version {detail['minReaderVersion']}, writer version {detail['minWriterVersion']}"]
+    lines += [f"  {feature}" for feature in sorted(detail["tableFeatures"])]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_table_is_made_as_its_golden_file_says(pristine: Ledger, name: str) -> None:
+    golden = GOLDEN / f"{name}.txt"
+    found = described(pristine, TABLES[name])
+    if os.environ.get("TOPICLEDGER_GOLDEN") == "write":
+        golden.write_text(found, encoding="utf-8")
+    assert found == golden.read_text(encoding="utf-8")
+
+
+def test_there_is_no_golden_file_without_a_table() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(TABLES)
+
+
+def test_tables_that_are_there_are_checked_and_left_as_they_are(ledger: Ledger) -> None:
+    all_tables(ledger)
+    assert [ledger.latest_version(table) for table in TABLES.values()] == [0] * len(TABLES)
+
+
+def make(spark: SparkSession, root: Path, table: Table, schema: StructType) -> Ledger:
+    """A ledger in which somebody else made the table, with another schema."""
+    DeltaTable.create(spark).location(str(root / table.name)).addColumns(schema).execute()
+    return Ledger(spark, str(root))
+
+
+def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fields = [field for field in RUNS.schema if field.name not in ("epoch", "exit_code", "counts")]
+    other = [StructField("exit_code", LongType()), StructField("mood", StringType()), StructField("Zeal", StringType())]
+    ledger = make(spark, tmp_path, RUNS, StructType([*fields, *other]))
+    with pytest.raises(TableError) as error:
+        ledger.ensure(RUNS)
+    message = str(error.value)
+    assert message.startswith(f"table {tmp_path}/runs is not as topicledger's schema 1 says: ")
+    problems = message.split(" says: ")[1].split(". Nothing was changed")[0].split("; ")
+    assert sorted(problems) == [
+        "column exit_code is bigint, not int",
+        "no column counts",
+        "no column epoch",
+        "unknown columns mood, Zeal",
+    ]
+    assert ledger.latest_version(RUNS) == 0
+
+
+def test_a_shared_table_may_have_more_columns_in_any_order_and_other_nullability(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fields = [StructField("ticket", IntegerType(), nullable=False), *reversed(list(MANIFEST_ROWS))]
+    ledger = make(spark, tmp_path, MANIFESTS, StructType(fields))
+    ledger.ensure(MANIFESTS)
+    assert ledger.read(MANIFESTS).columns == [field.name for field in fields]
+
+
+def test_a_shared_table_with_a_wrong_type_or_without_a_column_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [field for field in MANIFEST_ROWS if field.name not in ("configs", "labels")]
+    ledger = make(spark, tmp_path, MANIFESTS, StructType([*fields, StructField("configs", StringType())]))
+    with pytest.raises(TableError, match="no column labels; column configs is string, not map<string,string>"):
+        ledger.ensure(MANIFESTS)
+
+
+def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    (folder / "notes.parquet").write_text("mine")
+    with pytest.raises(TableError, match=f"table {folder} can't be opened or created") as error:
+        Ledger(spark, str(tmp_path)).ensure(AUDIT)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in folder.iterdir()] == ["notes.parquet"]
+
+
+def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSession, tmp_path: Path) -> None:
+    for root in (str(tmp_path / "mistyped"), f"file:{tmp_path}/mistyped", f"file://{tmp_path}/mistyped"):
+        with pytest.raises(TableError, match="mistyped does not exist: correct"):
+            Ledger(spark, root).require_root()
+    for root in (str(tmp_path), f"file://{tmp_path}/", "s3a://bucket/there/or/not", "catalog.schema"):
+        Ledger(spark, root).require_root()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_root_that_may_not_be_written_is_an_error_of_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(TableError, match=r"table .*/runs can't be opened or created") as error:
+        Ledger(spark, str(tmp_path)).ensure(RUNS)
+    tmp_path.chmod(0o700)
+    assert "\n" not in str(error.value)
+
+
+def test_a_query_finds_a_table_under_a_relative_root(spark: SparkSession, pristine: Ledger) -> None:
+    relative = os.path.relpath(pristine.root)
+    assert spark.sql(f"SELECT * FROM {Ledger(spark, relative).sql_name(RUNS)}").collect() == []
+
+
+def test_reading_a_table_that_is_missing_or_was_never_that_old_is_an_error(ledger: Ledger) -> None:
+    with pytest.raises(TableError, match="can't be read"):
+        Ledger(ledger.spark, ledger.root + "/nowhere").latest_version(MANIFESTS)
+    with pytest.raises(PySparkException):
+        ledger.read(MANIFESTS, version=7)
+
+
+# -- appending --------------------------------------------------------------------------------------------------------
+
+
+def audit_rows(ledger: Ledger, *topics: str) -> Any:
+    return frame(ledger.spark, AUDIT.schema, ({"run_id": "run-1", "topic": topic} for topic in topics))
+
+
+def topics_of(ledger: Ledger, table: Table) -> list[str]:
+    return sorted(row["topic"] for row in ledger.read(table).select("topic").collect())
+
+
+def test_an_append_happens_once_however_often_it_is_tried(ledger: Ledger) -> None:
+    ledger.append(AUDIT, audit_rows(ledger, "a"), app_id="run-1", version=1_000_001)
+    ledger.append(AUDIT, audit_rows(ledger, "again"), app_id="run-1", version=1_000_001)
+    ledger.append(AUDIT, audit_rows(ledger, "other run"), app_id="run-2", version=1_000_001)
+    ledger.append(AUDIT, audit_rows(ledger, "next"), app_id="run-1", version=1_000_002)
+    assert topics_of(ledger, AUDIT) == ["a", "next", "other run"]
+
+
+def test_an_empty_append_shuts_out_an_earlier_start_of_the_same_run(ledger: Ledger) -> None:
+    ledger.append(PLANS, ledger.spark.createDataFrame([], PLANS.schema), app_id="run-1", version=2_000_000)
+    late = frame(ledger.spark, PLANS.schema, [{"run_id": "run-1", "topic": "late"}])
+    ledger.append(PLANS, late, app_id="run-1", version=1_000_007)
+    assert topics_of(ledger, PLANS) == []
+    ledger.append(PLANS, late, app_id="run-1", version=2_000_001)
+    assert topics_of(ledger, PLANS) == ["late"]
+
+
+def test_what_is_in_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> None:
+    ledger.append(AUDIT, audit_rows(ledger, "a"), app_id="run-1", version=1)
+    with pytest.raises(Exception, match="append"):
+        DeltaTable.forPath(ledger.spark, ledger.location(AUDIT)).delete("topic = 'a'")
+    with pytest.raises(TableError, match="can't be updated") as error:
+        ledger.update(AUDIT, F.col("topic") == "a", {"outcome": F.lit("ok")})
+    assert "\n" not in str(error.value)
+    assert "java" not in str(error.value)
+
+
+def test_an_append_of_columns_in_another_order_and_more_of_them_keeps_the_table_as_it_is(ledger: Ledger) -> None:
+    rows = audit_rows(ledger, "a").select(F.lit(1).alias("more"), *reversed(AUDIT.schema.names))
+    ledger.append(AUDIT, rows, app_id="run-1", version=1)
+    assert ledger.read(AUDIT).columns == AUDIT.schema.names
+    assert topics_of(ledger, AUDIT) == ["a"]
+
+
+# -- replacing and merging --------------------------------------------------------------------------------------------
+
+
+def test_clusters_are_replaced_as_a_whole_whatever_their_names_and_others_stay(ledger: Ledger) -> None:
+    names = ["it's", "back\\slash\\", "per%cent", "a' OR 'b' = 'b", "slash/and=colon:"]
+    before = observed_rows(
+        ledger.spark,
+        *({"cluster": name, "topic": topic} for name in [*names, "kept"] for topic in ("old", "older")),
+    )
+    ledger.replace_clusters(OBSERVED, before, [*names, "kept"])
+    after = observed_rows(ledger.spark, *({"cluster": name, "topic": "new"} for name in names[:-1]))
+    ledger.replace_clusters(OBSERVED, after, names)
+    found = [(row["cluster"], row["topic"]) for row in dicts(ledger.read(OBSERVED).select("cluster", "topic"))]
+    assert sorted(found) == sorted([(name, "new") for name in names[:-1]] + [("kept", "old"), ("kept", "older")])
+
+
+def test_replacing_no_clusters_commits_nothing(ledger: Ledger) -> None:
+    ledger.replace_clusters(OBSERVED, observed_rows(ledger.spark), [])
+    assert ledger.latest_version(OBSERVED) == 0
+
+
+def test_rows_of_a_cluster_that_is_not_being_replaced_are_refused(ledger: Ledger) -> None:
+    rows = observed_rows(ledger.spark, {"cluster": "other", "topic": "a"})
+    with pytest.raises(TableError, match="can't be written"):
+        ledger.replace_clusters(OBSERVED, rows, ["main"])
+
+
+def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = make(spark, tmp_path, MANIFESTS, StructType([*MANIFESTS.schema, StructField("ticket", StringType())]))
+    old = [
+        {"cluster": "main", "topic": "same", "state": "present", "configs": {"a": "1", "b": "2"}},
+        {"cluster": "main", "topic": "changed", "state": "present", "num_partitions": 1, "labels": {"x": "1"}},
+        {"cluster": "main", "topic": "gone", "state": "present"},
+        {"cluster": "other", "topic": "same", "state": "present"},
+    ]
+    theirs = frame(spark, MANIFEST_ROWS, old).withColumn("ticket", F.concat(F.lit("T-"), "topic"))
+    theirs.write.format("delta").mode("append").save(ledger.location(MANIFESTS))
+    new = [
+        {"cluster": "main", "topic": "same", "state": "present", "configs": {"b": "2", "a": "1"}},
+        {"cluster": "main", "topic": "changed", "state": "present", "num_partitions": 2},
+        {"cluster": "main", "topic": "new", "state": "absent"},
+    ]
+    rows = frame(spark, MANIFEST_ROWS, new)
+
+    ledger.merge_manifests(rows, replace_clusters=[])
+
+    found = {(row["cluster"], row["topic"]): row for row in dicts(ledger.read(MANIFESTS))}
+    assert len(found) == 5
+    assert found["main", "changed"]["num_partitions"] == 2
+    assert found["main", "changed"]["labels"] is None
+    tickets = {key: row["ticket"] for key, row in found.items() if row["ticket"] != f"T-{key[1]}"}
+    assert tickets == {("main", "new"): None}
+
+    ledger.merge_manifests(rows, replace_clusters=["main"])
+
+    maps = ("assignments", "configs", "labels")
+    expected = frame(spark, MANIFEST_ROWS, [*new, old[3]])
+    assert_df_equality(
+        ledger.read(MANIFESTS).drop("ticket", *maps),
+        expected.drop(*maps),
+        ignore_row_order=True,
+        ignore_nullable=True,
+        ignore_metadata=True,
+    )
+
+
+# -- a catalog as root ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_catalog(spark: SparkSession) -> Iterator[Ledger]:
+    with tempfile.TemporaryDirectory() as folder:
+        spark.sql(f"CREATE DATABASE topicledger_tests LOCATION '{folder}'")
+        yield Ledger(spark, "spark_catalog.topicledger_tests")
+        spark.sql("DROP DATABASE topicledger_tests CASCADE")
+
+
+def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Ledger) -> None:
+    ledger = in_catalog
+    ledger.require_root()
+    ledger.ensure(BROKERS, USAGES)
+    Ledger(ledger.spark, ledger.root).ensure(BROKERS, USAGES)
+    for table in (BROKERS, USAGES):
+        assert described(ledger, table) == (GOLDEN / f"{table.name}.txt").read_text(encoding="utf-8")
+    rows = frame(ledger.spark, BROKERS.schema, [{"cluster": "main", "broker_id": number} for number in (1, 2)])
+    for version in (1, 1):
+        ledger.append(BROKERS, rows, app_id="run-1", version=version)
+    ledger.replace_clusters(BROKERS, rows.where("broker_id = 2"), ["main"])
+    ledger.update(BROKERS, F.col("broker_id") == 2, {"rack": F.lit("r2")})
+    assert ledger.latest_version(BROKERS) == 3
+    found = ledger.spark.sql(f"SELECT broker_id, rack FROM {ledger.sql_name(BROKERS)}").collect()
+    assert [tuple(row) for row in found] == [(2, "r2")]
+    assert ledger.read(BROKERS, version=1).count() == 2
+
+
+# -- several writers --------------------------------------------------------------------------------------------------
+
+
+def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> None:
+    """Each rewrites the file that the others' rows are in: Delta lets one win, the others do it again."""
+    names = [f"run-{number}" for number in range(4)]
+    rows = [{"run_id": name, "state": "planning", "epoch": 1} for name in names]
+    ledger.append(RUNS, frame(ledger.spark, RUNS.schema, rows).coalesce(1), app_id="test", version=1)
+
+    def update(name: str) -> None:
+        Ledger(ledger.spark, ledger.root).update(RUNS, F.col("run_id") == name, {"state": F.lit(f"of {name}")})
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(update, names))
+    assert {row["run_id"]: row["state"] for row in dicts(ledger.read(RUNS))} == {name: f"of {name}" for name in names}
+
+
+def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: Ledger) -> None:
+    def take(name: str) -> int:
+        row = {**dict.fromkeys(LEASES.schema.names), "cluster_id": "one", "run_id": name, "changes": 1}
+        return Ledger(ledger.spark, ledger.root).compare_and_set(LEASES, "cluster_id", [row])
+
+    names = [f"run-{number}" for number in range(4)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        taken = list(pool.map(take, names))
+    assert sorted(taken) == [0, 0, 0, 1]
+    (row,) = dicts(ledger.read(LEASES))
+    assert row["run_id"] == names[taken.index(1)]

@@ -1,0 +1,386 @@
+"""Reports to look at: an ordinary run, one full of hostile words, an audit, a span, and one as large as a page gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from topicledger.report.facts import (
+    Age,
+    Batch,
+    Change,
+    Changed,
+    Compared,
+    Drift,
+    DriftReport,
+    DriftTally,
+    Kind,
+    PolicyTally,
+    Report,
+    Result,
+    RunFacts,
+    Tally,
+    Waiting,
+)
+
+NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
+
+SCRIPT = "<script>document.title='taken';window.taken=1</script>"
+CLOSING = '</script></style></td></table><img src=x onerror="window.taken=1">'
+QUOTES = "\"'><svg onload='window.taken=1'>`${window.taken=1}`{{7*7}}{% raw %}&lt;&amp;"
+RIGHT_TO_LEFT = "orders.\u202egpj.exe\u2066\u200b"
+ARABIC = "طلبات.الدفع"
+CONTROL = "bell\x07 null\x00 escape\x1b[31m line\nnext\u2028separator"
+LONG = "very-long." * 60
+HOSTILE = (SCRIPT, CLOSING, QUOTES, RIGHT_TO_LEFT, ARABIC, CONTROL, LONG)
+
+
+def run_facts(command: str = "provision", **changed: object) -> RunFacts:
+    usual = RunFacts(
+        run_id="20261121T141500000000Z-1f2e3d4c",
+        command=command,
+        state="finished",
+        started_at=NOW - timedelta(minutes=15),
+        finished_at=NOW - timedelta(minutes=9, seconds=18),
+        exit_code=4,
+        manifest_version=118,
+        requested_by="alice",
+        principal="ANONYMOUS",
+        clusters="",
+        versions={"topicledger": "0.1.0", "spark": "4.2.0", "delta": "4.4.0", "kafka-python": "3.0.12"},
+        counts={"unchanged": 11_204, "drifted": 12, "unmanaged": 3},
+    )
+    return replace(usual, **changed)  # type: ignore[arg-type]
+
+
+def _tally(cluster: str | None, phase: str, outcome: str, topics: int, **more: str | None) -> Tally:
+    told = {"action": "create", "error": None, "example": None, "message": None, **more}
+    return Tally(cluster=cluster, phase=phase, outcome=outcome, topics=topics, **told)  # type: ignore[arg-type]
+
+
+TOO_FEW = (
+    "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached "
+    "because only 1 broker(s) are registered."
+)
+PATTERN = "the name has no match of ^[a-z0-9]+(\\.[a-z0-9-]+)*$"
+
+
+def _result(
+    number: int, cluster: str, outcome: str, phase: str, error: str | None = None, why: str | None = None
+) -> Result:
+    return Result(
+        run_id=run_facts().run_id,
+        cluster=cluster,
+        topic=f"payments.authorised-{number:04}",
+        action="create",
+        phase=phase,
+        outcome=outcome,
+        error=error,
+        error_message=why,
+        completed_at=NOW - timedelta(minutes=10, seconds=number % 60),
+    )
+
+
+def run() -> Report:
+    """A provisioning run where some failed."""
+    facts = run_facts()
+    tallies = [
+        _tally("orders", "verify", "ok", 812),
+        _tally("orders", "verify", "pending", 14),
+        _tally(
+            "orders",
+            "validate",
+            "failed",
+            9,
+            error="INVALID_REPLICATION_FACTOR",
+            example="orders.retry",
+            message=TOO_FEW,
+        ),
+        _tally("orders", "policy", "refused", 31, error="POLICY_VIOLATION", example="Orders.Legacy", message=PATTERN),
+        _tally("payments", "verify", "ok", 301),
+        _tally("payments", "verify", "ok", 12, action="delete"),
+        _tally(
+            "payments",
+            "guard",
+            "refused",
+            7,
+            action="delete",
+            error="MAX_DELETES_EXCEEDED",
+            example="payments.old",
+            message="7 deletes on cluster payments are more than guards.max_deletes, 5: none is sent",
+        ),
+        _tally("payments", "validate", "skipped", 5, message="created by an earlier run"),
+        _tally(
+            None,
+            "manifest",
+            "refused",
+            2,
+            action=None,
+            error="UNKNOWN_CLUSTER",
+            example="stray",
+            message="cluster is null",
+        ),
+    ]
+    rows = [_result(n, "orders", "failed", "validate", "INVALID_REPLICATION_FACTOR", TOO_FEW) for n in range(9)]
+    rows += [_result(n, "orders", "refused", "policy", "POLICY_VIOLATION", PATTERN) for n in range(9, 40)]
+    rows += [
+        _result(n, "payments", "refused", "guard", "MAX_DELETES_EXCEEDED", "7 deletes are too many")
+        for n in range(40, 47)
+    ]
+    rows += [_result(n, "orders", "ok", "verify") for n in range(47, 230)]
+    batches = [
+        Batch(
+            run_id=facts.run_id,
+            cluster="orders",
+            action="create",
+            phase=phase,
+            batch=number,
+            topics=400,
+            requests=requests,
+            attempts=attempts,
+            began_at=NOW - timedelta(minutes=13),
+            seconds=seconds,
+        )
+        for phase, number, requests, attempts, seconds in (
+            ("apply", 0, 41, 3, 83.4),
+            ("apply", 1, 39, 2, 79.1),
+            ("validate", 0, 1, 1, 4.21),
+            ("validate", 1, 1, 1, 0.0),
+        )
+    ]
+    waiting = [
+        Waiting(
+            cluster="orders",
+            phase="validate",
+            topics=866,
+            sent_again=0,
+            requests=3,
+            busy_seconds=5.2,
+            between_seconds=0.4,
+            longest_seconds=0.3,
+        ),
+        Waiting(
+            cluster="orders",
+            phase="apply",
+            topics=826,
+            sent_again=610,
+            requests=80,
+            busy_seconds=24.0,
+            between_seconds=138.5,
+            longest_seconds=4.1,
+        ),
+        Waiting(
+            cluster="payments",
+            phase="apply",
+            topics=313,
+            sent_again=0,
+            requests=1,
+            busy_seconds=2.8,
+            between_seconds=0.0,
+            longest_seconds=0.0,
+        ),
+    ]
+    compared = Compared(
+        last="run 20261120T141500000000Z-aa000001 (provision, 2026-11-20 14:15)",
+        counts={Changed.NEW.value: 2, Changed.STILL.value: 44, Changed.GONE.value: 1},
+        rows=[
+            Change(
+                change="new",
+                cluster="orders",
+                topic="orders.retry",
+                before="verify ok",
+                now="validate failed: INVALID_REPLICATION_FACTOR",
+            ),
+            Change(
+                change="new",
+                cluster="orders",
+                topic="Orders.Legacy",
+                before=None,
+                now="policy refused: POLICY_VIOLATION",
+            ),
+            Change(
+                change="gone",
+                cluster="payments",
+                topic="payments.retried",
+                before="apply failed: INVALID_CONFIG",
+                now="verify ok",
+            ),
+        ],
+    )
+    return Report(
+        kind=Kind.RUN,
+        made_at=NOW,
+        clusters=(),
+        run=facts,
+        run_count=1,
+        tallies=tallies,
+        policies=[
+            PolicyTally(
+                policy="topic_name_pattern",
+                mode="refuse",
+                cluster="orders",
+                topics=31,
+                example="Orders.Legacy",
+                message=PATTERN,
+            ),
+            PolicyTally(
+                policy="config_range",
+                mode="warn",
+                cluster="orders",
+                topics=120,
+                example="orders.audit",
+                message="retention.ms is 31536000000, above 604800000",
+            ),
+            PolicyTally(
+                policy="broker",
+                mode="refuse",
+                cluster="payments",
+                topics=2,
+                example="payments.x",
+                message="compact topics need min.insync.replicas",
+            ),
+        ],
+        batches=batches,
+        waiting=waiting,
+        rows=rows,
+        query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
+        compared=compared,
+    )
+
+
+def hostile() -> Report:
+    """The same run, where every word from outside is hostile."""
+    usual = run()
+    rows = [
+        replace(usual.rows[0], topic=text, cluster=text, error_message=text, error=text[:60], outcome="failed")
+        for text in HOSTILE
+    ]
+    tallies = [_tally(text, "apply", "failed", 1, error=text[:60], example=text, message=text) for text in HOSTILE]
+    return replace(
+        usual,
+        run=run_facts(
+            run_id=CLOSING, requested_by=SCRIPT, principal=QUOTES, clusters=CONTROL, versions={SCRIPT: CLOSING}
+        ),
+        tallies=tallies,
+        rows=[*rows, *usual.rows[:20]],
+        policies=[
+            PolicyTally(policy=text, mode="refuse", cluster=text, topics=1, example=text, message=text)
+            for text in HOSTILE
+        ],
+        batches=[replace(usual.batches[0], cluster=text) for text in HOSTILE],
+        waiting=[replace(usual.waiting[0], cluster=text) for text in HOSTILE],
+        compared=Compared(
+            last=SCRIPT,
+            counts={Changed.NEW.value: len(HOSTILE)},
+            rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
+        ),
+        query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
+    )
+
+
+def _drift(facts: RunFacts) -> DriftReport:
+    kinds = [
+        ("missing", "error", (4, 0, 2, 0)),
+        ("config_differs", "error", (12, 9, 4, 1)),
+        ("recreated", "error", (1, 0, 0, 0)),
+        ("partitions_fewer", "error", (0, 3, 0, 0)),
+        ("unmanaged", "warning", (40, 120, 300, 900)),
+        ("config_undeclared", "warning", (0, 22, 0, 60)),
+        ("preferred_leader", "info", (18, 0, 0, 0)),
+        ("not_permitted", "warning", (0, 0, 0, 2)),
+    ]
+    tallies = [
+        DriftTally(cluster=cluster, kind=kind, severity=severity, age=age.value, findings=count)
+        for kind, severity, counts in kinds
+        for age, count in zip(Age, counts, strict=True)
+        for cluster in ("orders",)
+        if count
+    ]
+    rows = [
+        Drift(
+            cluster="orders",
+            topic=f"orders.{kind}-{number}",
+            kind=kind,
+            what="retention.ms" if "config" in kind else None,
+            declared="604800000" if "config" in kind else None,
+            live="86400000" if "config" in kind else None,
+            severity=severity,
+            message=f"{kind} of orders.{kind}-{number}",
+            since=NOW - timedelta(days=(0, 3, 12, 70)[place], minutes=16),
+        )
+        for kind, severity, counts in kinds
+        for place, count in enumerate(counts)
+        for number in range(min(count, 8))
+    ]
+    return DriftReport(
+        run=facts,
+        tallies=tallies,
+        rows=rows,
+        query="SELECT severity, kind FROM delta.`/data/ledger/drift`",
+        compared=Compared(
+            last="audit 20261120T060000000000Z-0a0a0a0a (2026-11-20 06:00)",
+            counts={"new": 75, "gone": 3, "still there": 1423},
+            rows=[
+                Change(change="new", cluster="orders", topic="orders.retry", before=None, now="missing"),
+                Change(
+                    change="gone",
+                    cluster="orders",
+                    topic="orders.audit",
+                    before="config_differs retention.ms: declared 1, live 2",
+                    now=None,
+                ),
+            ],
+        ),
+    )
+
+
+def audit() -> Report:
+    """An audit that found drift of every severity."""
+    facts = run_facts("audit", exit_code=3, counts={})
+    return Report(kind=Kind.AUDIT, made_at=NOW, clusters=(), run=facts, run_count=1, drift=_drift(facts))
+
+
+def span() -> Report:
+    """Three weeks."""
+    usual = run()
+    days = [NOW.replace(hour=0, minute=0) - timedelta(days=day) for day in range(21, 0, -1)]
+    runs = [
+        run_facts(
+            run_id=f"202611{30 - number:02}T020000000000Z-00000000",
+            started_at=day,
+            exit_code=0 if number % 4 else 4,
+            outcomes={"ok": 100 + 13 * number, **({} if number % 4 else {"failed": 4, "refused": 20})},
+        )
+        for number, day in enumerate(reversed(days))
+    ]
+    return replace(
+        usual,
+        kind=Kind.SPAN,
+        run=None,
+        span=(days[0], NOW),
+        runs=runs,
+        run_count=len(runs),
+        periods=[(each.started_at, each.outcomes) for each in reversed(runs)],
+        drift=_drift(run_facts("audit")),
+    )
+
+
+def large() -> Report:
+    """As many rows as a report lists, of a run of a million."""
+    usual = run()
+    rows = [
+        _result(
+            n,
+            f"cluster-{n % 20}",
+            "failed" if n < 2500 else "ok",
+            "apply",
+            "INVALID_CONFIG" if n < 2500 else None,
+            TOO_FEW if n < 2500 else None,
+        )
+        for n in range(5000)
+    ]
+    tallies = [_tally(f"cluster-{n}", "apply", "ok", 49_875) for n in range(20)]
+    tallies += [
+        _tally(f"cluster-{n}", "apply", "failed", 125, error="INVALID_CONFIG", message=TOO_FEW) for n in range(20)
+    ]
+    return replace(usual, rows=rows, tallies=tallies)

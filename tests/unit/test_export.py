@@ -1,0 +1,129 @@
+"""A live topic as a manifest row, and rows in files that are read back as they were."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
+from topicledger.exporting import as_manifests
+from topicledger.manifest_files import FIELDS, ManifestRow, read_manifest_files
+from topicledger.manifest_files.writing import write_manifests
+from topicledger.schemas import CONFIGS, OBSERVED
+
+LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])
+OUT = StructType([*MANIFEST_ROWS, StructField("not_exported", StringType()), StructField("note", StringType())])
+
+
+def config(name: str, value: str | None, source: str = "DYNAMIC_TOPIC_CONFIG", sensitive: bool = False) -> Any:
+    return {"name": name, "value": value, "config_source": source, "is_sensitive": sensitive}
+
+
+TWO = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 1: [2, 1]}}
+TOPICS: list[dict[str, Any]] = [
+    {"topic": "plain", **TWO, "configs": [config("a", "1", "DEFAULT_CONFIG")]},
+    {"topic": "set", **TWO, "configs": [config("a", "1"), config("b", ""), config("c", "2", "STATIC_BROKER_CONFIG")]},
+    {"topic": "secret", **TWO, "configs": [config("a", "1"), config("s", None, sensitive=True)]},
+    {"topic": "uneven", **TWO, "assignments": {0: [1, 2], 1: [2]}, "configs": []},
+    {"topic": "hidden", **TWO, "config_error": "TOPIC_AUTHORIZATION_FAILED"},
+]
+
+
+def exported(spark: SparkSession, owner: str | None, *, with_assignments: bool) -> Any:
+    live = frame(spark, LIVE, ({"cluster": "main", **row} for row in TOPICS))
+    return live.transform(as_manifests(owner, with_assignments=with_assignments))
+
+
+def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSession) -> None:
+    rows = by_topic(exported(spark, None, with_assignments=False))
+    usual = {"cluster": "main", "state": "present", "num_partitions": 2, "replication_factor": 2}
+    nothing = dict.fromkeys(("assignments", "configs", "owner", "labels", "not_exported", "note"))
+    assert rows["main", "plain"] == {**nothing, **usual, "topic": "plain"}
+    assert rows["main", "set"] == {**nothing, **usual, "topic": "set", "configs": {"a": "1", "b": ""}}
+    secret = rows["main", "secret"]
+    assert (secret["configs"], secret["note"]) == ({"a": "1"}, "sensitive, so not exported: s")
+    uneven = rows["main", "uneven"]
+    assert (uneven["num_partitions"], uneven["replication_factor"]) == (2, None)
+    assert "different numbers of replicas" in uneven["note"]
+    hidden = rows["main", "hidden"]
+    assert hidden["not_exported"] == "its configs can't be described: TOPIC_AUTHORIZATION_FAILED"
+    assert hidden["note"] is None
+
+
+def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSession) -> None:
+    """C1, C3: uneven ones would be refused."""
+    rows = exported(spark, "payments", with_assignments=True).where("topic in ('plain', 'uneven')")
+    expected = [
+        {"topic": "plain", "assignments": {0: [1, 2], 1: [2, 1]}},
+        {
+            "topic": "uneven",
+            "num_partitions": 2,
+            "note": "its partitions have different numbers of replicas: replication_factor is left out",
+        },
+    ]
+    common = {"cluster": "main", "state": "present", "owner": "payments"}
+    wanted = frame(spark, OUT, ({**common, **row} for row in expected))
+    maps = ("configs", "labels", "assignments")
+    assert_df_equality(rows.drop(*maps), wanted.drop(*maps), ignore_row_order=True, ignore_nullable=True)
+    assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [{0: [1, 2], 1: [2, 1]}, None]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+SURPRISING = ["no", "1_000", "0777", "2026-11-21", "null", "~", "", " ", "1e3", "a: b", "# x", "'", '"', "\\", "{", "-"]
+
+
+def row(topic: str, **fields: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(FIELDS), "state": "present", "topic": topic, **fields}
+
+
+def read_back(path: Path) -> list[ManifestRow]:
+    parsed = read_manifest_files([path], io.StringIO())
+    assert parsed.errors == []
+    return parsed.rows
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        row(
+            "no", num_partitions=3, replication_factor=2, owner="yes", configs={"y": "no", "retention.ms": "604800000"}
+        ),
+        row("1e3", assignments={0: [1, 2], 1: [2, 1]}, labels={"tier": "~"}),
+        *(row(f"topic-{number}", configs={"a": text, text or "b": "c"}) for number, text in enumerate(SURPRISING)),
+        row("last", owner="line\nbreak \x1b[2J \u2028 \ufeff \x85 \U0001f600 ü"),
+    ]
+    path = tmp_path / f"out.{suffix}"
+    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == len(rows)
+    found = read_back(path)
+    assert [each.cluster for each in found] == ["it's\x07: a"] * len(rows)
+    for written, read in zip(rows, found, strict=True):
+        for name in FIELDS[1:]:
+            value = getattr(read, name)
+            if name == "assignments" and value is not None:
+                value = {partition: list(brokers) for partition, brokers in value.items()}
+            assert value == written[name], (name, written)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_a_cluster_without_topics_is_a_file_without_rows(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"none.{suffix}"
+    assert write_manifests(path, "main", [], []) == 0
+    assert read_back(path) == []
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_is_read_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "out.yaml"
+    write_manifests(path, "main", [row("a", configs={"x": text}, owner=text)], [text])
+    (found,) = read_back(path)
+    assert (found.configs, found.owner) == ({"x": text}, text)

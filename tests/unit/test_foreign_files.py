@@ -1,0 +1,870 @@
+"""Files of other tools become the rows of native ones, and nothing that they say is dropped in silence."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topicledger.manifest_files import ManifestRow, ParsedManifests, read_foreign_files
+from topicledger.manifest_files.foreign import FOREIGN_FORMATS
+
+Read = Callable[..., ParsedManifests]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Read texts as files (named by keyword, `_` for `.`) of a format; rows and errors carry the bare names."""
+    monkeypatch.chdir(tmp_path)
+
+    def read_texts(form: str, text: str = "", cluster: str | None = "main", **more: str) -> ParsedManifests:
+        texts = {"f.yaml": text, **{name.replace("_", "."): each for name, each in more.items()}}
+        for name, each in texts.items():
+            Path(name).write_bytes(each.encode())
+        return read_foreign_files([Path(name) for name in texts], NOTHING, FOREIGN_FORMATS[form], cluster=cluster)
+
+    return read_texts
+
+
+NOTHING = io.StringIO("")
+
+
+def errors(parsed: ParsedManifests) -> list[str]:
+    return [str(error) for error in parsed.errors]
+
+
+def leftovers(parsed: ParsedManifests) -> dict[str, int]:
+    """The keys that were not carried over, with their lines."""
+    return {each.key: each.line for each in parsed.not_carried_over}
+
+
+def only(parsed: ParsedManifests) -> ManifestRow:
+    assert errors(parsed) == []
+    (row,) = parsed.rows
+    return row
+
+
+def said(row: ManifestRow) -> dict[str, Any]:
+    """What a row says beyond the defaults."""
+    names = ("cluster", "topic", "num_partitions", "replication_factor", "assignments", "configs", "owner", "labels")
+    found = {name: getattr(row, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+# -- every format ------------------------------------------------------------------------------------------------------
+
+SMALLEST = {
+    "strimzi": "apiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic\nmetadata: {name: t}\nspec: {partitions: 2}\n",
+    "topicctl": "meta: {name: t, cluster: c}\nspec: {partitions: 2, replicationFactor: 1}\n",
+    "jikkou": "apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopic\nmetadata: {name: t}\nspec: {partitions: 2}\n",
+    "kafka-gitops": "topics:\n  t: {partitions: 2, replication: 1}\n",
+    "julie": "context: a\nprojects:\n- name: b\n  topics:\n  - {name: t, config: {num.partitions: '2'}}\n",
+    "kafka-topics": "Topic: t\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: \n",
+}
+EVERY = pytest.mark.parametrize("form", list(FOREIGN_FORMATS))
+EVERY_YAML = pytest.mark.parametrize("form", [form for form in FOREIGN_FORMATS if form != "kafka-topics"])
+
+
+@EVERY
+def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read_the_same(read: Read, form: str) -> None:
+    plain = only(read(form, SMALLEST[form]))
+    assert plain.num_partitions == 2
+    assert plain.topic in ("t", "a.b.t")
+    assert only(read(form, "\ufeff" + SMALLEST[form].replace("\n", "\r\n"))) == plain
+
+
+@EVERY
+@pytest.mark.parametrize("text", ["", "\n", "\r\n\r\n"])
+def test_an_empty_file_is_no_rows_and_no_error(read: Read, form: str, text: str) -> None:
+    parsed = read(form, text)
+    assert (parsed.rows, parsed.errors, parsed.not_carried_over, parsed.skipped) == ([], [], [], {})
+
+
+@EVERY
+def test_a_file_that_is_not_utf8_is_an_error_with_its_line(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"\n\xff\xfe")
+    parsed = read_foreign_files([path], NOTHING, FOREIGN_FORMATS[form], cluster="main")
+    assert errors(parsed) == [f"{path}:2: not UTF-8"]
+
+
+@EVERY
+def test_standard_input_is_read_too(form: str) -> None:
+    parsed = read_foreign_files(["-"], io.StringIO(SMALLEST[form]), FOREIGN_FORMATS[form], cluster="main")
+    assert only(parsed).file == "stdin"
+
+
+@EVERY
+def test_of_a_folder_only_files_with_the_formats_suffixes_are_read(tmp_path: Path, form: str) -> None:
+    suffix = FOREIGN_FORMATS[form].suffixes[0]
+    (tmp_path / f"a{suffix}").write_text(SMALLEST[form])
+    (tmp_path / "a.md").write_text("# not a topic")
+    parsed = read_foreign_files([tmp_path], NOTHING, FOREIGN_FORMATS[form], cluster="main")
+    assert Path(only(parsed).file).name == f"a{suffix}"
+
+
+@EVERY_YAML
+def test_json_is_read_too(read: Read, form: str) -> None:
+    text = json.dumps(yaml.safe_load(SMALLEST[form]), indent=2)
+    assert said(only(read(form, text))) == said(only(read(form, SMALLEST[form])))
+
+
+@EVERY_YAML
+def test_broken_yaml_and_a_list_for_a_mapping_are_errors_with_lines(read: Read, form: str) -> None:
+    (error,) = errors(read(form, "a: [\n"))
+    assert error.startswith("f.yaml:2: not valid YAML")
+    (error,) = errors(read(form, "\n- a\n"))
+    assert error.startswith("f.yaml:2: must be a mapping, ")
+
+
+@EVERY_YAML
+def test_the_same_key_twice_is_an_error(read: Read, form: str) -> None:
+    text = SMALLEST[form].replace("name: t", "name: t, name: u").replace("  t: {", "  t: {partitions: 2, ")
+    assert any("is written twice" in error for error in errors(read(form, text)))
+
+
+@EVERY_YAML
+@pytest.mark.parametrize("written", ["no", "0777", "1_000", "12:30:45", "2024-01-01", "~"])
+def test_a_yaml_surprise_is_an_error_that_says_to_quote_it(read: Read, form: str, written: str) -> None:
+    key = {"strimzi": "spec.config", "topicctl": "spec.settings", "jikkou": "spec.configs"}.get(form)
+    (error,) = errors(read(form, with_config(form, written)))
+    assert "quote it" in error
+    assert key is None or f"`{key}`" in error
+
+
+@EVERY_YAML
+@pytest.mark.parametrize("written", ["'{{ values.ms }}'", "'{% if x %}'", "'${RETENTION}'"])
+def test_a_placeholder_is_no_value(read: Read, form: str, written: str) -> None:
+    (error,) = errors(read(form, with_config(form, written)))
+    assert "is the placeholder" in error
+
+
+@EVERY_YAML
+@pytest.mark.parametrize(("written", "text"), [("604800000", "604800000"), ("true", "true"), ("0.5", "0.5")])
+def test_numbers_and_booleans_of_configs_become_kafkas_strings(read: Read, form: str, written: str, text: str) -> None:
+    assert only(read(form, with_config(form, written))).configs == {"k": text}
+
+
+def with_config(form: str, value: str) -> str:
+    """The smallest file with the config `k`."""
+    places = {
+        "strimzi": ("spec: {", "spec: {config: {k: W}, "),
+        "jikkou": ("spec: {", "spec: {configs: {k: W}, "),
+        "topicctl": ("spec: {", "spec: {settings: {k: W}, "),
+        "kafka-gitops": ("t: {", "t: {configs: {k: W}, "),
+        "julie": ("config: {", "config: {k: W, "),
+    }
+    old, new = places[form]
+    return SMALLEST[form].replace(old, new.replace("W", value))
+
+
+@EVERY_YAML
+@pytest.mark.parametrize("slip", ["partitons", "Partitions"])
+def test_a_misspelt_key_is_an_error_not_a_default(read: Read, form: str, slip: str) -> None:
+    if form == "julie":
+        text = SMALLEST[form].replace("config: {", "confgi: {")
+    else:
+        text = SMALLEST[form].replace("partitions:", f"{slip}:")
+    assert any("did you mean" in error for error in errors(read(form, text)))
+
+
+MANY_CONFIGS = ", ".join(f"k{number}: 1" for number in range(300))
+BOMBS = {
+    "strimzi": "kind: List\nx: &p\n  kind: List\n  items: [{kind: A}, {kind: B}, {kind: C}, {kind: D}]\nitems: ["
+    + "*p, " * 300
+    + "]\n",
+    "jikkou": "apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopicList\nx: &l ["
+    + "a, " * 300
+    + "]\nitems:\n"
+    + "- {metadata: {name: t}, spec: {configMapRefs: *l}}\n" * 10,
+    "kafka-gitops": f"topics:\n  a: &p {{partitions: 1, replication: 1, configs: {{{MANY_CONFIGS}}}}}\n"
+    + "".join(f"  t{number}: *p\n" for number in range(10)),
+    "julie": f"context: a\nprojects:\n- name: b\n  topics:\n  - &p {{name: t, config: {{{MANY_CONFIGS}}}}}\n"
+    + "  - *p\n" * 10,
+}
+
+
+BOMBS_OF_TWO_FILES = {
+    "jikkou": (
+        "apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopicList\nitems:\n"
+        + "- {metadata: {name: t}, spec: {configMapRefs: [m]}}\n" * 10,
+        f"apiVersion: core.jikkou.io/v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{{MANY_CONFIGS}}}\n",
+    ),
+    "julie": (
+        "context: a\nprojects:\n- name: b\n  topics:\n" + "  - {name: t, plan: p}\n" * 10,
+        f"plans: {{p: {{config: {{{MANY_CONFIGS}}}}}}}\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
+def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr("topicledger.manifest_files.yaml_files._MAX_ALIASED", 1000)
+    text, more = BOMBS_OF_TWO_FILES[form]
+    assert any("stand for more than" in error for error in errors(read(form, text, g_yaml=more)))
+
+
+@pytest.mark.parametrize("form", BOMBS)
+@pytest.mark.timeout(60)
+def test_aliases_cannot_blow_a_file_up(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr("topicledger.manifest_files.yaml_files._MAX_ALIASED", 1000)
+    assert any("stand for more than" in error for error in errors(read(form, BOMBS[form])))
+
+
+@EVERY
+@given(text=st.text(max_size=80))
+def test_no_text_ever_raises(form: str, text: str) -> None:
+    read_foreign_files(["-"], io.StringIO(text), FOREIGN_FORMATS[form], cluster="main")
+
+
+WORDS = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "name",
+    "labels",
+    "annotations",
+    "spec",
+    "items",
+    "topics",
+    "partitions",
+    "replicas",
+    "config",
+    "configs",
+    "configMapRefs",
+    "settings",
+    "placement",
+    "strategy",
+    "staticAssignments",
+    "meta",
+    "context",
+    "projects",
+    "plan",
+    "plans",
+    "defaults",
+    "replication",
+    "files",
+    "data",
+    "special_topics",
+    "retentionMinutes",
+]
+SCALARS = st.sampled_from(["t", "", "{{x}}", "List", "KafkaTopic", "KafkaTopicList", "static", "kafka.strimzi.io/v1"])
+YAML_TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@EVERY_YAML
+@given(tree=YAML_TREES)
+def test_no_tree_of_known_words_ever_raises(form: str, tree: object) -> None:
+    read_foreign_files(["-"], io.StringIO(json.dumps(tree)), FOREIGN_FORMATS[form], cluster="main")
+
+
+@EVERY
+def test_control_characters_do_not_reach_a_message(read: Read, form: str) -> None:
+    hostile = "\x1b]0;x\x07"
+    name = "t" + hostile
+    escaped = '"t\\u001b]0;x\\u0007"'
+    text = SMALLEST[form].replace("Topic: t", f"Topic: {name}").replace("name: t", f"name: {escaped}")
+    text = text.replace("  t: {", f"  {escaped}: {{").replace("partitions: 2", "partitions: []")
+    text = text.replace("'2'", "[]").replace("Count: 2", "Count: two")
+    found = errors(read(form, text))
+    assert found
+    assert all(error.isprintable() for error in found)
+
+
+# -- strimzi -----------------------------------------------------------------------------------------------------------
+
+STRIMZI = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaTopic
+metadata:
+  name: payments-authorised
+  namespace: streaming
+  labels: {strimzi.io/cluster: orders, owner: payments, tier: gold}
+  annotations: {argocd.argoproj.io/sync-wave: "3"}
+spec:
+  topicName: payments.Authorised
+  partitions: 12
+  replicas: 3
+  config:
+    retention.ms: 604800000
+    cleanup.policy: [compact, delete]
+    preallocate: true
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaTopic
+metadata: {name: plain, labels: {strimzi.io/cluster: orders}}
+spec: {}
+---
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaUser
+metadata: {name: someone}
+"""
+
+
+def test_strimzi_topics_are_read_and_other_kinds_counted(read: Read) -> None:
+    parsed = read("strimzi", STRIMZI, cluster=None)
+    assert errors(parsed) == []
+    first, second = parsed.rows
+    assert said(first) == {
+        "cluster": "orders",
+        "topic": "payments.Authorised",
+        "num_partitions": 12,
+        "replication_factor": 3,
+        "configs": {"retention.ms": "604800000", "cleanup.policy": "compact,delete", "preallocate": "true"},
+        "owner": "payments",
+        "labels": {"strimzi.io/cluster": "orders", "owner": "payments", "tier": "gold"},
+    }
+    assert (first.line, second.line) == (1, 17)
+    assert said(second) == {"cluster": "orders", "topic": "plain", "labels": {"strimzi.io/cluster": "orders"}}
+    assert parsed.skipped == {"KafkaUser": 1}
+    assert leftovers(parsed) == {"metadata.namespace": 5, "metadata.annotations.argocd.argoproj.io/sync-wave": 7}
+
+
+def test_strimzi_goes_to_another_cluster_where_told_so(read: Read) -> None:
+    assert {row.cluster for row in read("strimzi", STRIMZI, cluster="other").rows} == {"other"}
+
+
+def test_strimzi_without_a_cluster_anywhere_is_an_error(read: Read) -> None:
+    (error,) = errors(read("strimzi", SMALLEST["strimzi"], cluster=None))
+    assert error.startswith("f.yaml:1: ")
+    assert "strimzi.io/cluster" in error
+    assert "--cluster" in error
+
+
+def test_a_list_of_kubectl_is_opened_and_what_kubernetes_keeps_is_listed(read: Read) -> None:
+    text = """\
+apiVersion: v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+- apiVersion: kafka.strimzi.io/v1beta2
+  kind: KafkaTopic
+  metadata:
+    name: a
+    creationTimestamp: "2026-01-02T03:04:05Z"
+    generation: 4
+    uid: 0a1b2c3d-0000-1111-2222-333344445555
+  spec: {partitions: 1, replicas: 1}
+  status: {observedGeneration: 4, conditions: [{lastTransitionTime: 2026-01-02, status: no}]}
+- apiVersion: kafka.strimzi.io/v1beta2
+  kind: KafkaTopic
+  metadata: {name: gone, deletionTimestamp: "2026-01-02T03:04:05Z", labels: {}}
+- apiVersion: kafka.strimzi.io/v1beta2
+  kind: KafkaTopic
+  metadata: {name: theirs, annotations: {strimzi.io/managed: "false"}}
+"""
+    parsed = read("strimzi", text)
+    assert only(parsed).topic == "a"
+    assert parsed.skipped == {
+        "KafkaTopic that is being deleted": 1,
+        "KafkaTopic with strimzi.io/managed: false": 1,
+    }
+    assert leftovers(parsed) == {
+        "metadata": 3,
+        "metadata.creationTimestamp": 9,
+        "metadata.generation": 10,
+        "metadata.uid": 11,
+        "status": 13,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: KafkaTopic\nmetadata: {name: t}\n", "f.yaml:1: `apiVersion` is missing"),
+        ("apiVersion: kafka.strimzi.io/v1\nmetadata: {name: t}\n", "f.yaml:1: `kind` is missing"),
+        (
+            SMALLEST["jikkou"],
+            "f.yaml:1: `apiVersion` is kafka.jikkou.io/v1, another tool's; this format's is kafka.strimzi.io/v1",
+        ),
+        (SMALLEST["strimzi"].replace("/v1", "/v7"), "f.yaml:1: `apiVersion` is kafka.strimzi.io/v7; known: kafka."),
+        (SMALLEST["strimzi"].replace("{name: t}", "{}"), "f.yaml:3: `metadata.name` is missing"),
+        (SMALLEST["strimzi"].replace("{name: t}", "[]"), "f.yaml:3: `metadata` must be a mapping, not a list"),
+        (SMALLEST["strimzi"].replace("{partitions: 2}", "x"), 'f.yaml:4: `spec` must be a mapping, not the string "x"'),
+        (
+            SMALLEST["strimzi"].replace("2}", "two}"),
+            'f.yaml:4: `spec.partitions` must be an integer, not the string "t',
+        ),
+        (SMALLEST["strimzi"].replace("2}", "2.5}"), "f.yaml:4: `spec.partitions` must be an integer, not the number 2"),
+        (SMALLEST["strimzi"].replace("2}", "99999999999}"), "f.yaml:4: `spec.partitions` is 99999999999, more than 32"),
+        (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: {a: b}}"), "f.yaml:4: `spec.config`: `k` must be"),
+        (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: null}"), "f.yaml:4: `spec.config`: `k` is null; to"),
+        (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: [a, [b]]}"), "f.yaml:4: `spec.config`: `k` must be"),
+        ("kind: List\nitems: [a]\n", 'f.yaml:2: each of `items` must be a mapping, not the string "a"'),
+    ],
+)
+def test_what_is_wrong_with_a_strimzi_file_is_told_with_its_line(read: Read, text: str, message: str) -> None:
+    parsed = read("strimzi", text)
+    (error,) = errors(parsed)
+    assert error.startswith(message)
+    assert parsed.rows == []
+
+
+def test_an_unknown_key_is_listed(read: Read) -> None:
+    parsed = read("strimzi", SMALLEST["strimzi"].replace("partitions: 2", "partitions: 2, tieredStorage: yes"))
+    assert only(parsed).num_partitions == 2
+    assert leftovers(parsed) == {"spec.tieredStorage": 4}
+
+
+# -- topicctl ----------------------------------------------------------------------------------------------------------
+
+TOPICCTL = """\
+meta:
+  name: clicks
+  cluster: orders
+  environment: stage
+  region: north
+  description: What people click on
+  labels: {tier: silver}
+spec:
+  partitions: 2
+  replicationFactor: 2
+  retentionMinutes: 360
+  placement: {strategy: PLACEMENT}
+  settings:
+    cleanup.policy: [delete, compact]
+    max.message.bytes: 5242880
+"""
+
+
+def test_a_topicctl_topic_is_read(read: Read) -> None:
+    parsed = read("topicctl", TOPICCTL.replace("PLACEMENT", "in-rack, picker: randomized"), cluster=None)
+    assert said(only(parsed)) == {
+        "cluster": "orders",
+        "topic": "clicks",
+        "num_partitions": 2,
+        "replication_factor": 2,
+        "configs": {"cleanup.policy": "delete,compact", "max.message.bytes": "5242880", "retention.ms": "21600000"},
+        "labels": {"tier": "silver"},
+    }
+    assert leftovers(parsed) == {
+        "meta.environment": 4,
+        "meta.region": 5,
+        "meta.description": 6,
+        "spec.placement.strategy": 12,
+        "spec.placement.picker": 12,
+    }
+
+
+def test_a_static_placement_becomes_assignments(read: Read) -> None:
+    static = TOPICCTL.replace("PLACEMENT", "static, staticAssignments: [[3, 4], [4, 3]]")
+    row = only(read("topicctl", static))
+    assert row.assignments == {0: (3, 4), 1: (4, 3)}
+    assert (row.num_partitions, row.replication_factor) == (None, None)
+
+
+def test_any_placement_leaves_nothing_out(read: Read) -> None:
+    parsed = read("topicctl", SMALLEST["topicctl"].replace("1}", "1, placement: {strategy: any}}"))
+    assert only(parsed).replication_factor == 1
+    assert parsed.not_carried_over == []
+
+
+def test_other_configs_of_topicctl_are_counted(read: Read) -> None:
+    text = """\
+meta: {name: orders}
+spec: {bootstrapAddrs: ["h:9092"]}
+---
+meta: {name: acl}
+spec: {acls: []}
+---
+meta: {name: someone}
+spec: {name: someone, mechanism: scram-sha-256}
+"""
+    parsed = read("topicctl", text)
+    assert (parsed.rows, parsed.errors) == ([], [])
+    assert parsed.skipped == {"cluster config": 1, "ACL config": 1, "user config": 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  cluster: orders\n", "", "f.yaml:2: `meta.cluster` is missing"),
+        ("  partitions: 2\n", "", "f.yaml:9: `spec.partitions` is missing"),
+        ("  replicationFactor: 2\n", "", "f.yaml:9: `spec.replicationFactor` is missing"),
+        ("PLACEMENT", "everywhere", "f.yaml:12: `spec.placement.strategy` is unknown: everywhere; known: `any`"),
+        ("PLACEMENT", "static", "f.yaml:12: `spec.placement.staticAssignments` has 0 partitions, `spec.partitions` sa"),
+        ("PLACEMENT", "static, staticAssignments: [[1, 2]]", "f.yaml:12: `spec.placement.staticAssignments` has 1 pa"),
+        ("PLACEMENT", "static, staticAssignments: [[1], [2]]", "f.yaml:12: `spec.placement.staticAssignments` has row"),
+        ("PLACEMENT", "static, staticAssignments: [[1, a], [2, 1]]", "f.yaml:12: `assignments`: partition `0`: a bro"),
+        ("    max.message.bytes", "    retention.ms: 1\n    max.message.bytes", "f.yaml:9: `spec.retentionMinutes` an"),
+        ("360", "-1", "f.yaml:9: `spec.retentionMinutes` is -1; it must be at least 0"),
+        ("meta:", "metta:", "f.yaml:1: `meta` is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_topicctl_file_is_told_with_its_line(read: Read, old: str, new: str, message: str) -> None:
+    text = TOPICCTL.replace(old, new).replace("PLACEMENT", "any")
+    parsed = read("topicctl", text, cluster=None)
+    (error,) = errors(parsed)
+    assert error.startswith(message)
+    assert parsed.rows == []
+
+
+# -- jikkou ------------------------------------------------------------------------------------------------------------
+
+JIKKOU = """\
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaTopic
+metadata:
+  name: billing.invoices
+  labels: {environment: live}
+  annotations: {team: billing}
+spec:
+  partitions: 6
+  replicas: -1
+  configMapRefs: [Common]
+  configs: {max.message.bytes: 2000000}
+---
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaTopicList
+metadata: {labels: {x: y}}
+items:
+- metadata: {name: billing.old, annotations: {jikkou.io/delete: true}}
+- metadata: {name: billing.foreign, annotations: {jikkou.io/ignore: "true"}}
+---
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaPrincipalAuthorization
+metadata: {name: "User:a"}
+"""
+CONFIG_MAP = """\
+apiVersion: core.jikkou.io/v1beta2
+kind: ConfigMap
+metadata: {name: Common}
+data: {min.insync.replicas: 2, cleanup.policy: delete}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: of-kubernetes}
+data: {script: "echo ${HOME}"}
+"""
+
+
+def test_jikkou_topics_lists_and_config_maps_of_any_file_are_read(read: Read) -> None:
+    parsed = read("jikkou", JIKKOU, g_yaml=CONFIG_MAP)
+    assert errors(parsed) == []
+    invoices, old = parsed.rows
+    assert said(invoices) == {
+        "cluster": "main",
+        "topic": "billing.invoices",
+        "num_partitions": 6,
+        "configs": {"max.message.bytes": "2000000", "min.insync.replicas": "2", "cleanup.policy": "delete"},
+        "labels": {"environment": "live"},
+    }
+    assert (old.topic, old.state, old.line) == ("billing.old", "absent", 17)
+    assert parsed.skipped == {
+        "KafkaTopic with jikkou.io/ignore: true": 1,
+        "KafkaPrincipalAuthorization": 1,
+        "ConfigMap": 1,
+    }
+    assert leftovers(parsed) == {"metadata": 15, "metadata.annotations.team": 6}
+
+
+@pytest.mark.parametrize(
+    ("more", "old", "new", "message"),
+    [
+        ("", "", "", "f.yaml:10: `spec.configMapRefs` names the ConfigMap Common, which no file here has; name the fi"),
+        (CONFIG_MAP, "Common]", "Commmon]", "f.yaml:10: `spec.configMapRefs` names the ConfigMap Commmon, which no fi"),
+        (CONFIG_MAP, "[Common]", "[1]", "f.yaml:10: `spec.configMapRefs` must hold names of ConfigMaps"),
+        (CONFIG_MAP, "max.message.bytes: 2000000", "cleanup.policy: compact", "f.yaml:10: `spec.configMapRefs` names "),
+        (CONFIG_MAP, "delete: true", "delete: maybe", "f.yaml:17: `metadata.annotations.jikkou.io/delete` must be tr"),
+        (CONFIG_MAP, "billing.invoices", "'{{ team }}.x'", 'f.yaml:4: `metadata.name` is the placeholder "{{ team }}'),
+        (CONFIG_MAP, "spec:", "template: {values: {}}\nspec:", "f.yaml:7: `template` has to be rendered by Jikkou fi"),
+        (CONFIG_MAP + "---\n" + CONFIG_MAP.replace("2,", "1,"), "", "", "g.yaml:11: `metadata.name` is Common, as is "),
+        (CONFIG_MAP, "kafka.jikkou.io/v1beta2\nkind: KafkaTopicL", "x/v1\nkind: KafkaTopicL", "f.yaml:13: `apiVersi"),
+    ],
+)
+def test_what_is_wrong_with_a_jikkou_file_is_told_with_its_line(
+    read: Read, more: str, old: str, new: str, message: str
+) -> None:
+    (error,) = errors(read("jikkou", JIKKOU.replace(old, new) if old else JIKKOU, g_yaml=more))
+    assert error.startswith(message)
+
+
+# -- kafka-gitops ------------------------------------------------------------------------------------------------------
+
+GITOPS = """\
+settings:
+  confluent: {enabled: true}
+  topics:
+    defaults: {replication: 3}
+    blacklist: {prefixed: [_confluent]}
+topics:
+  orders.placed:
+    partitions: 6
+    configs: {cleanup.policy: compact, segment.bytes: 1000000}
+  orders.failed: {partitions: "1", replication: 2}
+services:
+  app: {type: application, produces: [orders.placed]}
+  other: {type: application}
+users:
+  someone: {principal: "User:someone"}
+"""
+
+
+def test_a_kafka_gitops_state_is_read(read: Read) -> None:
+    parsed = read("kafka-gitops", GITOPS)
+    assert errors(parsed) == []
+    assert [(row.line, said(row)) for row in parsed.rows] == [
+        (
+            7,
+            {
+                "cluster": "main",
+                "topic": "orders.placed",
+                "num_partitions": 6,
+                "replication_factor": 3,
+                "configs": {"cleanup.policy": "compact", "segment.bytes": "1000000"},
+            },
+        ),
+        (10, {"cluster": "main", "topic": "orders.failed", "num_partitions": 1, "replication_factor": 2}),
+    ]
+    assert parsed.skipped == {"services": 2, "users": 1}
+    assert leftovers(parsed) == {"settings.confluent": 2, "settings.topics.blacklist": 5}
+
+
+def test_the_defaults_of_a_state_go_to_the_file_that_it_names(read: Read) -> None:
+    state = "settings:\n  topics: {defaults: {replication: 3}}\n  files: {topics: topics.yaml, users: users.yaml}\n"
+    parsed = read("kafka-gitops", state, topics_yaml="topics:\n  a: {partitions: 1}\n")
+    assert (only(parsed).replication_factor, only(parsed).file) == (3, "topics.yaml")
+    (error,) = errors(read("kafka-gitops", state))
+    assert "settings.files.topics` names topics.yaml" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topics:\n  a: {replication: 1}\n", "f.yaml:2: `topics.a.partitions` is missing"),
+        ("topics:\n  a: {partitions: 1}\n", "f.yaml:2: `topics.a.replication` is missing"),
+        ("topics:\n  a:\n", "f.yaml:2: `topics.a` must be a mapping, not null"),
+        ("topics: [a]\n", "f.yaml:1: `topics` must be a mapping of names to topics, not a list"),
+        ("topics:\n  1: {partitions: 1, replication: 1}\n", "f.yaml:2: `topics`: the key `1` is a number in YAML; quo"),
+        ("topics:\n  a: {partitions: many, replication: 1}\n", "f.yaml:2: `topics.a.partitions` must be an integer,"),
+        ("topic:\n  a: {partitions: 1, replication: 1}\n", "f.yaml:1: `topic` is unknown; did you mean `topics`?"),
+    ],
+)
+def test_what_is_wrong_with_a_state_is_told_with_its_line(read: Read, text: str, message: str) -> None:
+    (error,) = errors(read("kafka-gitops", text))
+    assert error.startswith(message)
+
+
+# -- julie -------------------------------------------------------------------------------------------------------------
+
+JULIE = """\
+context: retail
+company: acme
+env: 1
+source: web
+projects:
+  - name: shop
+    consumers: [{principal: "User:a"}]
+    my_role: [{principal: "User:b"}]
+    topics:
+      - name: carts
+        metadata: {owner: checkout, domain: sales}
+        config: {num.partitions: "4", replication.factor: "2", cleanup.policy: compact}
+      - name: orders
+        dataType: avro
+        plan: gold
+        schemas: {value.schema.file: a.avsc}
+        config: {num.partitions: 1, replication.factor: 1, retention.ms: 1}
+special_topics:
+  - {name: _heartbeat}
+platform: {schema_registry: {}}
+"""
+PLANS = "plans:\n  gold: {alias: gold, config: {retention.ms: '5000', num.partitions: '8'}}\n"
+
+
+def test_julie_topics_are_named_by_what_stands_above_them(read: Read) -> None:
+    parsed = read("julie", JULIE, plans_yaml=PLANS)
+    assert errors(parsed) == []
+    carts, orders, special = parsed.rows
+    assert said(carts) == {
+        "cluster": "main",
+        "topic": "retail.acme.1.web.shop.carts",
+        "num_partitions": 4,
+        "replication_factor": 2,
+        "configs": {"cleanup.policy": "compact"},
+        "owner": "checkout",
+        "labels": {"owner": "checkout", "domain": "sales"},
+    }
+    assert orders.topic == "retail.acme.1.web.shop.orders.avro"
+    assert (orders.num_partitions, orders.configs) == (8, {"retention.ms": "5000"})
+    assert said(special) == {"cluster": "main", "topic": "_heartbeat"}
+    assert leftovers(parsed) == {
+        "plans.gold.alias": 2,
+        "platform": 20,
+        "projects.consumers": 7,
+        "projects.my_role": 8,
+        "projects.topics.schemas": 16,
+        "special_topics.config.num.partitions": 19,
+        "special_topics.config.replication.factor": 19,
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ("topology.topic.prefix.separator=_\n", "retail_acme_1_web_shop_carts"),
+        ("topology.topic.prefix.format = {{context}}-{{ topic }}\r\n", "retail-carts"),
+        ("topology.project.prefix.format={{project}}\nsasl.password=x\n", "shop.carts"),
+        ("topology.topic.prefix.format=name", "carts"),
+        ("#topology.topic.prefix.format=name", "retail.acme.1.web.shop.carts"),
+    ],
+)
+def test_julies_properties_say_how_topics_are_named(read: Read, properties: str, name: str) -> None:
+    parsed = read("julie", JULIE, plans_yaml=PLANS, julie_properties=properties)
+    assert errors(parsed) == []
+    assert parsed.rows[0].topic == name
+
+
+@pytest.mark.parametrize(
+    ("format", "message"),
+    [
+        ("{{ context | upper }}.{{topic}}", "of templates only plain {{names}} are understood"),
+        ("{{ kontext }}.{{topic}}", "but nothing here is called kontext"),
+    ],
+)
+def test_a_name_that_cannot_be_made_is_an_error(read: Read, format: str, message: str) -> None:
+    properties = f"topology.topic.prefix.format={format}"
+    found = errors(read("julie", JULIE, plans_yaml=PLANS, julie_properties=properties))
+    assert found[0].startswith("f.yaml:10: topic carts has no name: topology.topic.prefix.format is ")
+    assert all(message in error for error in found)
+
+
+def test_two_properties_files_that_differ_are_an_error(read: Read) -> None:
+    key = "topology.topic.prefix.separator"
+    (error,) = errors(read("julie", "", a_properties=f"{key}=-", b_properties=f"\n{key}=_"))
+    assert error.startswith(f"b.properties:2: `{key}` is _ here and - elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("context: retail\n", "", "f.yaml:1: `context` is missing"),
+        ("env: 1", "env: [a]", "f.yaml:3: `env` must be a string, not a list"),
+        ("env: 1", "env:", "f.yaml:1: `env` is missing"),
+        ("  - name: shop\n    consumers", "  - consumers", "f.yaml:6: `projects.name` is missing"),
+        ("- name: carts\n        metadata", "- metadata", "f.yaml:10: `projects.topics.name` is missing"),
+        ("plan: gold", "plan: godl", "f.yaml:13: `projects.topics.plan` is godl, which no file here has; did you mea"),
+        ('"4"', "four", "f.yaml:10: `projects.topics.config.num.partitions` must be an integer, not the string"),
+        ("- {name: _heartbeat}", "- _heartbeat", "f.yaml:19: each of `special_topics` must be a mapping with a `name"),
+    ],
+)
+def test_what_is_wrong_with_a_descriptor_is_told_with_its_line(read: Read, old: str, new: str, message: str) -> None:
+    (error,) = errors(read("julie", JULIE.replace(old, new), plans_yaml=PLANS))
+    assert error.startswith(message)
+
+
+# -- kafka-topics ------------------------------------------------------------------------------------------------------
+
+DESCRIBED = (
+    "Topic: clicks\tTopicId: 6rr8b3BBReqphM95p_-9Ig\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: "
+    "cleanup.policy=compact,delete,leader.replication.throttled.replicas=0:1,1:2,retention.ms=3600000\n"
+    "\tTopic: clicks\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: \tLastKnownElr: \n"
+    "\tTopic: clicks\tPartition: 1\tLeader: none\tReplicas: 2,1\tIsr: 2\tElr: N/A\tLastKnownElr: N/A\n"
+    "\n"
+    "Topic: __consumer_offsets\tTopicId: aaaa\tPartitionCount: 50\tReplicationFactor: 1\tConfigs: segment.bytes=1\n"
+    "\tTopic: __consumer_offsets\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n"
+)
+
+
+def test_described_topics_are_read_without_the_internal_ones(read: Read) -> None:
+    parsed = read("kafka-topics", DESCRIBED)
+    assert said(only(parsed)) == {
+        "cluster": "main",
+        "topic": "clicks",
+        "num_partitions": 2,
+        "replication_factor": 2,
+        "configs": {
+            "cleanup.policy": "compact,delete",
+            "leader.replication.throttled.replicas": "0:1,1:2",
+            "retention.ms": "3600000",
+        },
+    }
+    assert parsed.skipped == {"internal topic": 1}
+    assert leftovers(parsed) == {"TopicId, Leader, Replicas, Isr, Elr": 1, "Configs": 1}
+
+
+def test_blanks_for_tabs_and_the_older_form_are_read_the_same(read: Read) -> None:
+    row = only(read("kafka-topics", DESCRIBED))
+    assert only(read("kafka-topics", DESCRIBED.replace("\t", "   "))) == row
+    older = DESCRIBED.replace("TopicId: 6rr8b3BBReqphM95p_-9Ig\t", "")
+    for name in ("Topic", "PartitionCount", "ReplicationFactor", "Configs"):
+        older = older.replace(f"{name}: ", f"{name}:") if name != "Topic" else older
+    assert only(read("kafka-topics", older.replace("Topic: clicks\tPartitionC", "Topic:clicks\tPartitionC"))) == row
+
+
+def test_a_value_may_hold_blanks_and_a_topic_may_be_on_its_way_out(read: Read) -> None:
+    head = "Topic: {}\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: {}\n"
+    text = head.format("a", "cleanup.policy=compact, delete") + head.format("b", "x=1\tMarkedForDeletion: true")
+    parsed = read("kafka-topics", text)
+    assert only(parsed).configs == {"cleanup.policy": "compact, delete"}
+    assert parsed.skipped == {"topic marked for deletion": 1}
+
+
+def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
+    text = DESCRIBED.replace("retention.ms=3600000", "secret=null").replace("Replicas: 2,1", "Replicas: 2,1,3")
+    parsed = read("kafka-topics", text)
+    assert "secret" not in (only(parsed).configs or {})
+    assert {"clicks: Configs: secret", "clicks: Replicas"} <= set(leftovers(parsed))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "messages"),
+    [
+        ("\tTopic: clicks\tPartition: 1", "#", ["f.yaml:3: `#", "f.yaml:1: only 1 of topic clicks's 2 partitions"]),
+        (
+            DESCRIBED.split("\n")[0] + "\n",
+            "",
+            ["f.yaml:1: a partition of topic clicks", "f.yaml:2: a partition of to"],
+        ),
+        ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..., not compact,delete"]),
+        ("retention.ms=", "cleanup.policy=", ["f.yaml:1: `Configs` has cleanup.policy twice"]),
+        ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 is more than 32 bits hold"]),
+        ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: `Error while executing topic command : x"]),
+        ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: `[1] WARN a`", "f.yaml: 2 lines are none of"]),
+    ],
+)
+def test_what_is_no_description_is_told_with_its_line(read: Read, old: str, new: str, messages: list[str]) -> None:
+    found = errors(read("kafka-topics", DESCRIBED.replace(old, new)))
+    assert len(found) == len(messages)
+    assert all(error.startswith(message) for error, message in zip(found, messages, strict=True)), found
+
+
+LINES = st.lists(
+    st.sampled_from(DESCRIBED.split("\n"))
+    | st.text(alphabet="Topic: \tPartionCunlsRgF0123456789,=.-_", max_size=60)
+    | st.builds(lambda line, cut: line[:cut], st.sampled_from(DESCRIBED.split("\n")), st.integers(0, 200)),
+    max_size=8,
+)
+
+
+@given(LINES)
+def test_pieces_of_descriptions_never_raise_and_never_give_a_row_of_less_than_they_say(lines: list[str]) -> None:
+    parsed = read_foreign_files(["-"], io.StringIO("\n".join(lines)), FOREIGN_FORMATS["kafka-topics"], cluster="main")
+    for row in parsed.rows:
+        assert lines[row.line - 1].startswith("Topic:")
+        assert f"PartitionCount: {row.num_partitions}" in lines[row.line - 1]
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]+(\.[a-z]+){0,3}", fullmatch=True),
+        st.from_regex(r"[a-zA-Z0-9:.,-]{0,20}", fullmatch=True).filter(lambda value: value != "null"),
+        max_size=5,
+    )
+)
+def test_configs_come_back_as_they_were_printed(configs: dict[str, str]) -> None:
+    text = ",".join(f"{name}={value}" for name, value in configs.items())
+    line = f"Topic: t\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: {text}\n"
+    parsed = read_foreign_files(["-"], io.StringIO(line), FOREIGN_FORMATS["kafka-topics"], cluster="main")
+    assert (only(parsed).configs or {}) == configs

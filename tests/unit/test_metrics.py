@@ -1,0 +1,103 @@
+"""Metrics: a textfile as Prometheus reads it, and what of an earlier one is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from topicledger.metrics import _HELP, Metrics
+from topicledger.model import Refusal
+from topicledger.progress import Progress
+from topicledger.sending import QuotaWait
+
+_LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
+LINE = re.compile(rf"^([a-z_]+)\{{({_LABEL}(?:,{_LABEL})*)\}} ([0-9.e+-]+)$")
+"""A sample in Prometheus' text format."""
+
+
+def samples(path: Path) -> dict[str, float]:
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            told = LINE.match(line)
+            assert told, line
+            found[f"{told[1]}{{{told[2]}}}"] = float(told[3])
+    return found
+
+
+def ended(path: Path, exit_code: int, at: float, command: str = "provision") -> dict[str, float]:
+    Metrics(clock=lambda: at).write(path, command, exit_code)
+    return samples(path)
+
+
+def test_a_success_is_remembered_until_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "provision.prom"
+    success, run = (f'topicledger_last_{what}_timestamp_seconds{{command="provision"}}' for what in ("success", "run"))
+    assert success not in ended(path, 1, 1_000.25)
+    assert ended(path, 0, 2_000.25)[success] == 2_000.25
+    failed = ended(path, 4, 3_000.0)
+    assert (failed[success], failed[run]) == (2_000.25, 3_000.0)
+    assert failed['topicledger_exit_code{command="provision"}'] == 4
+    assert ended(path, 3, 4_000.0)[success] == 4_000.0
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_another_commands_success_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "shared.prom"
+    ended(path, 0, 1_000.0, command="plan")
+    assert not any("success" in name for name in ended(path, 1, 2_000.0))
+
+
+def test_what_comes_from_outside_can_break_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "drift.prom"
+    metrics = Metrics()
+    metrics.set("topicledger_drift", 3, cluster='a "quoted" \\ name\nwith a line', kind="missing")
+    metrics.write(path, "audit", 0)
+    wanted = 'topicledger_drift{command="audit",cluster="a \\"quoted\\" \\\\ name\\nwith a line",kind="missing"}'
+    assert samples(path)[wanted] == 3
+
+
+def test_phases_and_waits_are_told(tmp_path: Path) -> None:
+    now = [0.0]
+    progress = Progress(shown=False, clock=lambda: now[0])
+    for seconds in (2.0, 3.0):
+        with progress.phase("apply", 10):
+            now[0] += seconds
+    for seconds in (1.5, 2.5):
+        progress.quota("main", QuotaWait(seconds=seconds, rate=20.0, left=5, eta=1.0))
+    progress.quota("main", None)
+    metrics = Metrics(progress=progress)
+    metrics.write(tmp_path / "metrics", "apply", 0)
+    told = samples(tmp_path / "metrics")
+    assert told['topicledger_phase_duration_seconds{command="apply",phase="apply"}'] == 5.0
+    assert told['topicledger_quota_wait_seconds{command="apply",cluster="main"}'] == 4.0
+
+
+def test_a_phase_that_fails_is_told_as_well() -> None:
+    now = [0.0]
+    progress = Progress(shown=False, clock=lambda: now[0])
+
+    def fail() -> None:
+        now[0] += 7.0
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), progress.phase("observe"):
+        fail()
+    assert progress.took == {"observe": 7.0}
+
+
+def test_a_metric_that_nobody_documented_can_not_be_told() -> None:
+    with pytest.raises(ValueError, match="no metric topicledger_invented"):
+        Metrics().set("topicledger_invented", 1)
+
+
+def test_every_metric_is_documented() -> None:
+    documented = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(topicledger_[a-z_]+)", documented)) == set(_HELP)
+
+
+def test_every_error_of_ours_is_in_the_runbook() -> None:
+    runbook = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [name for name in Refusal if not re.search(rf"\b{name}\b", runbook)] == []

@@ -1,0 +1,289 @@
+"""A report's figures: what rows of `audit`, `plans` and `drift` come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.unit.frames import dicts, frame
+from topicledger.report import figures
+from topicledger.schemas import AUDIT, DRIFT, PLANS
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def audit_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+    usual = {
+        "run_id": "one",
+        "cluster": "main",
+        "action": "create",
+        "phase": "apply",
+        "outcome": "ok",
+        "error_code": 0,
+        "batch": 0,
+        "attempt": 1,
+        "requested_at": NOON,
+        "completed_at": at(1),
+    }
+    return frame(spark, AUDIT.schema, ({**usual, **row} for row in rows))
+
+
+def plan_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+    usual = {"run_id": "one", "cluster": "main", "action": "create"}
+    return frame(spark, PLANS.schema, ({**usual, **row} for row in rows))
+
+
+def drift_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
+    usual = {
+        "run_id": "one",
+        "cluster": "main",
+        "kind": "missing",
+        "severity": "error",
+        "observed_at": NOON,
+        "since": NOON,
+    }
+    return frame(spark, DRIFT.schema, ({**usual, **row} for row in rows))
+
+
+def stands(found: DataFrame) -> dict[tuple[str, str | None], str]:
+    return {(row["run_id"], row["topic"]): row["outcome"] for row in dicts(found)}
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_stands_as_its_last_phase_ended_in_each_run(spark: SparkSession) -> None:
+    audit = audit_rows(
+        spark,
+        {"topic": "a", "phase": "validate"},
+        {"topic": "a", "phase": "apply"},
+        {"topic": "a", "phase": "verify", "outcome": "pending"},
+        {"topic": "a", "run_id": "two", "phase": "validate", "outcome": "failed", "error": "INVALID_CONFIG"},
+        {"topic": "b", "phase": "policy", "outcome": "refused", "error": "POLICY_VIOLATION"},
+    )
+    found = figures.results(audit, plan_rows(spark), [])
+    assert stands(found) == {("one", "a"): "pending", ("two", "a"): "failed", ("one", "b"): "refused"}
+    assert tuple(found.columns) == figures.RESULTS
+
+
+def test_what_was_validated_is_planned_and_open_while_its_run_is_applying(spark: SparkSession) -> None:
+    audit = audit_rows(spark, *({"topic": "a", "run_id": run, "phase": "validate"} for run in ("one", "two")))
+    found = figures.results(audit, plan_rows(spark), ["two"])
+    assert stands(found) == {("one", "a"): "planned", ("two", "a"): "open"}
+
+
+def test_a_planned_action_that_nothing_tells_of_is_open(spark: SparkSession) -> None:
+    plans = plan_rows(
+        spark,
+        {"topic": "told"},
+        {"topic": "untold"},
+        {"topic": "untold", "run_id": "two"},
+        {"topic": "refused", "phase": "policy", "outcome": "refused"},
+    )
+    found = figures.results(audit_rows(spark, {"topic": "told"}), plans, [])
+    assert stands(found) == {("one", "told"): "ok", ("one", "untold"): "open", ("two", "untold"): "open"}
+
+
+def test_rows_without_a_topic_count_each(spark: SparkSession) -> None:
+    audit = audit_rows(spark, *[{"topic": None, "phase": "manifest", "outcome": "refused"}] * 2)
+    (row,) = dicts(figures.tallies(figures.results(audit, plan_rows(spark), [])))
+    assert (row["topics"], row["example"]) == (2, None)
+
+
+def test_topics_that_stand_alike_are_counted_with_the_first_of_them(spark: SparkSession) -> None:
+    failed = {"outcome": "failed", "error": "INVALID_CONFIG"}
+    audit = audit_rows(
+        spark,
+        {"topic": "b", "error_message": "of b", **failed},
+        {"topic": "a", "error_message": "of a", **failed},
+        {"topic": "c", "cluster": "other", "error_message": "of c", **failed},
+        {"topic": "d"},
+    )
+    found = figures.tallies(figures.results(audit, plan_rows(spark), []))
+    expected = spark.createDataFrame(
+        [
+            ("main", "create", "apply", "failed", "INVALID_CONFIG", 2, "a", "of a"),
+            ("other", "create", "apply", "failed", "INVALID_CONFIG", 1, "c", "of c"),
+            ("main", "create", "apply", "ok", None, 1, "d", None),
+        ],
+        "cluster string, action string, phase string, outcome string, error string, topics bigint, example string, "
+        "message string",
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
+
+
+def test_problems_are_listed_first(spark: SparkSession) -> None:
+    outcomes = {"a": "ok", "b": "skipped", "c": "pending", "d": "refused", "e": "failed", "f": "failed"}
+    audit = audit_rows(spark, *({"topic": topic, "outcome": outcome} for topic, outcome in outcomes.items()))
+    found = figures.worst_first(figures.results(audit, plan_rows(spark), []))
+    assert [row["topic"] for row in found.collect()] == ["e", "f", "d", "c", "b", "a"]
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_counts_once_for_each_policy_that_it_breaks(spark: SparkSession) -> None:
+    broken = {"policy": "budget", "message": "4 of 3"}
+    warned = {"policy": "owner", "message": "warning: nobody owns it"}
+    audit = audit_rows(
+        spark,
+        {"topic": "a", "phase": "policy", "outcome": "refused", "violations": [broken, warned]},
+        {"topic": "a", "phase": "apply", "outcome": "refused", "violations": [broken]},
+        {"topic": "b", "violations": [warned]},
+    )
+    found = figures.by_policy(audit).select("policy", "mode", "topics", "example", "message")
+    expected = spark.createDataFrame(
+        [("budget", "refuse", 1, "a", "4 of 3"), ("owner", "warn", 2, "a", "nobody owns it")],
+        "policy string, mode string, topics bigint, example string, message string",
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_takes_from_its_first_request_to_its_last_answer(spark: SparkSession) -> None:
+    audit = audit_rows(
+        spark,
+        {"topic": "a", "requested_at": at(0), "completed_at": at(1)},
+        {"topic": "b", "requested_at": at(0), "completed_at": at(1)},
+        {"topic": "c", "requested_at": at(5), "completed_at": at(7.5), "attempt": 3},
+        {"topic": "d", "batch": 1, "requested_at": at(8), "completed_at": at(9)},
+        {"topic": "ours", "batch": 1, "requested_at": at(90), "completed_at": at(99), "error_code": -1},
+        {"topic": "later", "phase": "verify", "requested_at": at(90), "completed_at": at(99)},
+    )
+    rows = {row["batch"]: row for row in dicts(figures.batches(figures.requests(audit)))}
+    assert set(rows) == {0, 1}
+    first = rows[0]
+    assert (first["topics"], first["requests"], first["attempts"], first["seconds"]) == (3, 2, 3, 7.5)
+    assert rows[1]["seconds"] == 1.0
+
+
+def test_what_lies_between_requests_is_waiting(spark: SparkSession) -> None:
+    audit = audit_rows(
+        spark,
+        {"topic": "a", "requested_at": at(0), "completed_at": at(1)},
+        {"topic": "b", "requested_at": at(5), "completed_at": at(7), "attempt": 2, "batch": 1},
+        {"topic": "c", "requested_at": at(7.5), "completed_at": at(8), "batch": 2},
+        {"topic": "d", "requested_at": at(100), "completed_at": at(101), "run_id": "two"},
+        {"topic": "e", "requested_at": at(50), "completed_at": at(51), "cluster": "other"},
+    )
+    rows = {row["cluster"]: row for row in dicts(figures.waiting(figures.requests(audit)))}
+    assert rows["main"] == {
+        "cluster": "main",
+        "phase": "apply",
+        "topics": 4,
+        "sent_again": 1,
+        "requests": 4,
+        "busy_seconds": 4.5,
+        "between_seconds": 4.5,
+        "longest_seconds": 4.0,
+    }
+    assert rows["other"]["between_seconds"] == 0.0
+
+
+# -- what changed -----------------------------------------------------------------------------------------------------
+
+
+def test_problems_come_stay_go_and_become_others(spark: SparkSession) -> None:
+    def failed(topic: str, error: str, **more: Any) -> dict[str, Any]:
+        return {"topic": topic, "outcome": "failed", "error": error, **more}
+
+    before = audit_rows(
+        spark,
+        failed("stays", "A"),
+        failed("other", "A"),
+        failed("mended", "A"),
+        failed("unnamed", "A"),
+        {"topic": "came"},
+        {"topic": "fine"},
+    )
+    now = audit_rows(
+        spark,
+        failed("stays", "A"),
+        failed("other", "B"),
+        {"topic": "mended"},
+        failed("came", "C"),
+        failed("fresh", "D"),
+        {"topic": "fine"},
+        failed(None, "E"),  # type: ignore[arg-type]
+    )
+    nothing = plan_rows(spark)
+    found = dicts(figures.changes(*(figures.results(rows, nothing, []) for rows in (before, now))))
+    assert {row["topic"]: (row["change"], row["before"], row["now"]) for row in found} == {
+        "stays": ("still there", "apply failed: A", "apply failed: A"),
+        "other": ("other reason", "apply failed: A", "apply failed: B"),
+        "mended": ("gone", "apply failed: A", "apply ok"),
+        "unnamed": ("gone", "apply failed: A", None),
+        "came": ("new", "apply ok", "apply failed: C"),
+        "fresh": ("new", None, "apply failed: D"),
+    }
+
+
+def test_of_several_runs_the_last_one_counts(spark: SparkSession) -> None:
+    now = audit_rows(
+        spark,
+        {"topic": "a", "run_id": "one", "outcome": "failed", "error": "A", "completed_at": at(0)},
+        {"topic": "a", "run_id": "two", "completed_at": at(60)},
+        {"topic": "b", "run_id": "one", "completed_at": at(0)},
+        {"topic": "b", "run_id": "two", "outcome": "failed", "error": "B", "completed_at": at(60)},
+    )
+    before, nothing = audit_rows(spark), plan_rows(spark)
+    found = dicts(figures.changes(*(figures.results(rows, nothing, []) for rows in (before, now))))
+    assert [(row["topic"], row["change"]) for row in found] == [("b", "new")]
+
+
+# -- drift ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("days", "age"),
+    [(0, "under a day"), (0.99, "under a day"), (1, "1 to 7 days"), (7, "7 to 30 days"), (30, "over 30 days")],
+)
+def test_findings_have_the_age_of_their_unbroken_series(spark: SparkSession, days: float, age: str) -> None:
+    (row,) = dicts(figures.drift_tallies(drift_rows(spark, {"topic": "a", "since": NOON - timedelta(days=days)})))
+    assert (row["age"], row["findings"]) == (age, 1)
+
+
+def test_findings_come_stay_go_and_become_others(spark: SparkSession) -> None:
+    config = {"kind": "config_differs", "what": "retention.ms", "declared": "1"}
+    before = drift_rows(
+        spark,
+        {"topic": "stays"},
+        {"topic": "gone"},
+        {"topic": "other", **config, "live": "2"},
+        {"topic": "x", "cluster": "lost"},
+    )
+    now = drift_rows(spark, {"topic": "stays"}, {"topic": "came"}, {"topic": "other", **config, "live": "3"})
+    found = dicts(figures.drift_changes(before, now, ["lost"]))
+    assert {row["topic"]: (row["change"], row["before"], row["now"]) for row in found} == {
+        "stays": ("still there", "missing", "missing"),
+        "gone": ("gone", "missing", None),
+        "came": ("new", None, "missing"),
+        "other": (
+            "other reason",
+            "config_differs retention.ms: declared 1, live 2",
+            "config_differs retention.ms: declared 1, live 3",
+        ),
+    }
+
+
+def test_errors_come_before_warnings_and_old_findings_before_new_ones(spark: SparkSession) -> None:
+    found = drift_rows(
+        spark,
+        {"topic": "new", "since": NOON},
+        {"topic": "odd", "severity": None},
+        {"topic": "info", "severity": "info"},
+        {"topic": "warned", "severity": "warning"},
+        {"topic": "old", "since": NOON - timedelta(days=9)},
+    ).transform(figures.drift_worst_first)
+    assert [row["topic"] for row in found.collect()] == ["old", "new", "warned", "info", "odd"]

@@ -1,0 +1,290 @@
+"""A report as HTML: the same each time, bounded, and nothing from outside gets out of its place.
+
+What a page says is kept as text in golden_report/*.txt. To write these anew after a change that is meant:
+    TOPICLEDGER_GOLDEN=write pytest tests/unit/test_report_page.py -k golden
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import os
+import re
+import stat
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from scripts.package import archive
+
+from tests import reports
+from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.report import Report, charts, moment, render, require_writable, words, write
+from topicledger.report.facts import Kind, Shown
+
+GOLDEN = Path(__file__).with_name("golden_report")
+SAMPLES = {"run": reports.run, "hostile": reports.hostile, "audit": reports.audit, "span": reports.span}
+_VOID = {"meta", "input", "rect"}
+_LINES = {"p", "h1", "h2", "h3", "tr", "li", "dd", "pre", "section", "title", "option"}
+
+
+class Told(HTMLParser):
+    """A page's text, a line for each block, and its elements and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = [""]
+        self.elements: list[str] = []
+        self.attributes: list[str] = []
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        if tag not in _VOID:
+            self._open.append(tag)
+        self.lines[-1] += "".join(f" [{value}] " for name, value in attrs if tag == "svg" and name == "aria-label")
+        if tag in ("td", "th"):
+            self.lines[-1] += " | "
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            assert self._open.pop() == tag, f"{tag} is closed out of turn"
+        if tag in _LINES:
+            self.lines.append("")
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self._open):
+            self.lines[-1] += data
+
+    def text(self) -> str:
+        return "\n".join(line for each in self.lines if (line := " ".join(each.split()))) + "\n"
+
+
+def told(html: str) -> Told:
+    parser = Told()
+    parser.feed(html)
+    parser.close()
+    return parser
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["run", "audit", "span"])
+def test_each_page_says_what_its_golden_file_says(name: str) -> None:
+    report = SAMPLES[name]()
+    drift = report.drift and replace(report.drift, rows=report.drift.rows[:5])
+    found = told(render(replace(report, rows=report.rows[:5], drift=drift))).text()
+    golden = GOLDEN / f"{name}.txt"
+    if os.environ.get("TOPICLEDGER_GOLDEN") == "write":
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(found, encoding="utf-8")
+    assert found == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values())
+def test_the_same_report_gives_the_same_bytes(sample: Callable[[], Report]) -> None:
+    assert render(sample()) == render(sample())
+
+
+def test_hostile_words_add_no_element_and_no_attribute() -> None:
+    hostile = told(render(reports.hostile()))
+    usual = told(render(reports.run()))
+    assert set(hostile.elements) <= set(usual.elements)
+    assert set(hostile.attributes) <= set(usual.attributes)
+    assert hostile.elements.count("script") == 1
+    for text in (reports.SCRIPT, reports.CLOSING, reports.QUOTES):
+        assert text in hostile.text()
+
+
+def test_a_page_has_no_character_that_cannot_be_seen() -> None:
+    html = render(reports.hostile())
+    assert {each for each in html if not each.isprintable()} == {"\n"}
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values())
+def test_only_its_own_style_and_script_may_act(sample: Callable[[], Report]) -> None:
+    html = render(sample())
+    policy = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    for tag, directive in (("style", "style-src"), ("script", "script-src")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy[0]
+    assert policy[0].startswith("default-src 'none';")
+    assert "unsafe" not in policy[0]
+    found = told(html)
+    assert not {name for name in found.attributes if name.startswith("on")} | ({"style", "src"} & set(found.attributes))
+    assert "http:" not in html
+    assert "https:" not in html
+
+
+def test_a_page_of_the_longest_words_stays_within_a_few_megabytes() -> None:
+    worst = "<" * 100_000
+    rows = [replace(row, topic=worst, cluster=worst, error_message=worst) for row in reports.large().rows]
+    html = render(replace(reports.large(), rows=rows))
+    assert 2_000_000 < len(html) < 5_000_000
+    assert "more are in the table" in html
+
+
+def test_a_page_says_how_many_rows_it_leaves_out() -> None:
+    text = told(render(reports.large())).text()
+    assert "These are the first 5,000, problems first. 995,000 more are in the table:" in text
+
+
+def test_more_clusters_than_a_page_has_room_for_become_one() -> None:
+    tallies = [replace(reports.run().tallies[0], cluster=f"c{n:03}", topics=200 - n) for n in range(60)]
+    text = told(render(replace(reports.run(), tallies=tallies))).text()
+    assert "| 20 other clusters | all phases" in text
+
+
+def test_it_is_made_from_the_zip_that_spark_submit_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "topicledger.zip"
+    package.write_bytes(archive())
+    assert "topicledger/report/templates/page.html" in zipfile.ZipFile(package).namelist()
+    expected = render(reports.run())
+    report = reports.run()
+    for name in [name for name in sys.modules if name.split(".")[0] == "topicledger"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(package))
+    page = importlib.import_module("topicledger.report.page")
+    assert page.__file__.startswith(str(package))
+    assert page.render(report) == expected
+    for name in [name for name in sys.modules if name.split(".")[0] == "topicledger"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+# -- the first sentence -----------------------------------------------------------------------------------------------
+
+
+def of(**topics: int) -> Report:
+    usual = reports.run()
+    return replace(usual, tallies=[replace(usual.tallies[0], outcome=name, topics=n) for name, n in topics.items()])
+
+
+@pytest.mark.parametrize(
+    ("report", "text", "tone"),
+    [
+        (of(ok=3), "All went through: 3 topics", "good"),
+        (of(ok=1), "All went through: 1 topic", "good"),
+        (of(ok=3, failed=1), "1 of 4 topics failed or was refused", "bad"),
+        (of(failed=2, refused=1), "3 of 3 topics failed or were refused", "bad"),
+        (of(failed=2, open=1), "2 of 3 topics failed or were refused, and 1 is open", "bad"),
+        (of(ok=2, open=5), "Not finished: 5 topics are open", "open"),
+        (of(planned=7), "7 changes planned, none applied yet", "open"),
+        (of(), "Nothing to do: every declared topic is there", "good"),
+        (replace(of(), run=reports.run_facts(state="planning")), "Nothing has ended yet: the run is planning", "open"),
+        (
+            replace(of(failed=1), run=reports.run_facts(state="abandoned")),
+            "The run was abandoned; before that 1 topic failed or was refused",
+            "bad",
+        ),
+        (replace(of(), kind=Kind.SPAN, run=None, run_count=0), "No run in this time", "open"),
+        (replace(of(), kind=Kind.SPAN, run=None), "No run created, deleted or refused anything", "good"),
+        (reports.audit(), "1,498 findings of drift, 36 errors among them", "bad"),
+        (replace(reports.audit(), drift=None), "No drift", "good"),
+        (
+            replace(reports.audit(), drift=None, tallies=of(failed=2).tallies),
+            "No drift; 2 topics could not be looked at",
+            "open",
+        ),
+    ],
+)
+def test_the_answer_comes_first(report: Report, text: str, tone: str) -> None:
+    found = words.headline(report)
+    assert (found.text, found.tone) == (text, tone)
+
+
+def test_reasons_are_told_once_for_all_clusters_the_worst_first() -> None:
+    found = words.reasons([*reports.run().tallies, *reports.large().tallies])
+    assert [(each.outcome, each.error, each.topics) for each in found][:3] == [
+        ("failed", "INVALID_CONFIG", 2500),
+        ("failed", "INVALID_REPLICATION_FACTOR", 9),
+        ("refused", "POLICY_VIOLATION", 31),
+    ]
+    assert len(found[0].clusters) == 20
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0.40 s"),
+        (9.999, "10.00 s"),
+        (12.4, "12 s"),
+        (59.7, "1 min 0 s"),
+        (83, "1 min 23 s"),
+        (7260, "2 h 1 min"),
+        (864_000, "10 days"),
+    ],
+)
+def test_durations_are_written_for_people(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+# -- charts -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_pieces_of_a_bar_lie_side_by_side() -> None:
+    pieces = charts.bar({"ok": 3, "failed": 1}, list(Shown))
+    assert [(each.name, each.start, each.size) for each in pieces] == [("failed", 0, 25), ("ok", 25, 75)]
+
+
+def test_a_bar_is_as_long_as_its_share_and_shows_one_of_a_million() -> None:
+    (piece,) = charts.bar({"failed": 1}, list(Shown), 1_000_000)
+    assert piece.size == 0.5
+    assert sum(each.size for each in charts.bar({"failed": 1, "ok": 999_999}, list(Shown))) <= 100
+
+
+def test_of_nothing_there_is_no_bar() -> None:
+    assert charts.bar({}, list(Shown)) == []
+    assert charts.columns([], list(Shown)) == []
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    write(out, "before")
+    write(out, "after ü")
+    assert out.read_text(encoding="utf-8") == "after ü"
+    assert list(tmp_path.iterdir()) == [out]
+    assert out.stat().st_mode & stat.S_IRUSR
+
+
+def test_what_was_there_stays_where_a_page_can_not_be_written(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(TopicLedgerError, match=r"the report can't be written to .*report\.html: Is a directory"):
+        write(tmp_path / "report.html", "page")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_place_that_takes_no_file_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        require_writable(tmp_path)
+    with pytest.raises(UsageError, match="there is no folder"):
+        require_writable(tmp_path / "missing" / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2026-11-01", "2026-11-01 00:00:00+00:00"),
+        ("2026-11-01T08:00", "2026-11-01 08:00:00+00:00"),
+        ("2026-11-01T08:00+01:00", "2026-11-01 07:00:00+00:00"),
+        ("2026-11-01T08:00:00Z", "2026-11-01 08:00:00+00:00"),
+    ],
+)
+def test_times_are_utc_unless_they_say_otherwise(text: str, utc: str) -> None:
+    assert str(moment(text, "--since")) == utc
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "0001-01-01T00:00+10:00"])
+def test_what_is_no_time_is_told(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--since .*is no time: give a date"):
+        moment(text, "--since")
