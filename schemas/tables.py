@@ -69,6 +69,11 @@ def _column(name: str, data_type: DataType, comment: str = "", *, nullable: bool
     return StructField(name, data_type, nullable, {"comment": comment} if comment else None)
 
 
+def _skipping_by(*columns: str) -> Mapping[str, str]:
+    """Queries that name these columns skip files; by default Delta looks at each value of the first 32 for it."""
+    return {"delta.dataSkippingStatsColumns": ",".join(columns)}
+
+
 MANIFESTS = Table(
     name="manifests",
     comment="The desired topics, one row per (cluster, topic)",
@@ -132,6 +137,7 @@ PLANS = Table(
     name="plans",
     comment="Every decision of every run, refusals included, committed before anything is sent",
     schema=ACTIONS,
+    properties=_skipping_by("run_id", "cluster", "topic"),
 )
 
 OBSERVED = Table(
@@ -154,6 +160,7 @@ OBSERVED = Table(
         ]
     ),
     partitioned_by=("cluster",),
+    properties=_skipping_by("run_id", "topic"),
 )
 
 BROKERS = Table(
@@ -192,6 +199,7 @@ OBSERVED_CONFIGS = Table(
         ]
     ),
     partitioned_by=("cluster",),
+    properties=_skipping_by("run_id", "topic"),
 )
 
 AUDIT = Table(
@@ -222,7 +230,10 @@ AUDIT = Table(
             _column("manifest_version", _BIGINT),
         ]
     ),
-    properties={"delta.appendOnly": "true"},
+    properties={
+        "delta.appendOnly": "true",
+        **_skipping_by("run_id", "cluster", "topic", "phase", "outcome", "completed_at"),
+    },
 )
 
 DRIFT = Table(
@@ -246,7 +257,7 @@ DRIFT = Table(
             _column("observed_at", _TIMESTAMP),
         ]
     ),
-    properties={"delta.appendOnly": "true"},
+    properties={"delta.appendOnly": "true", **_skipping_by("run_id", "cluster", "topic", "kind", "observed_at")},
 )
 
 RUNS = Table(
