@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,12 +178,16 @@ def _open(options: Options, name: str, *, new: bool = False) -> tuple[Settings, 
 
 
 @contextmanager
-def _suited(ledger: Ledger) -> Iterator[None]:
-    """Within it, the session's queries suit the number of manifests."""
-    with for_few_rows(ledger.spark) as for_many:
-        if ledger.exists(MANIFESTS) and ledger.size(MANIFESTS).bytes > FEW_BYTES:
+def _started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
+    """A run begun or taken up. Within it, the session's queries suit the number of manifests, looked up beside it."""
+    with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
+        # Asked first: a table that is being made can't be looked at.
+        size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
+        run = runs.start(ledger, settings, request)
+        if size is not None and size.result().bytes > FEW_BYTES:
             for_many()
-        yield
+        logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
+        yield run
 
 
 @contextmanager
@@ -212,14 +217,12 @@ def _taken_up_again(run: runs.Run) -> Iterator[None]:
 def _run(request: runs.Request, options: Options, deadline: float | None = None) -> int:
     with _stoppable(deadline) as stop:
         settings, ledger = _open(options, request.command)
-        with _suited(ledger):
-            summary = _provisioned(request, options, settings, ledger, stop)
+        with _started(request, options, settings, ledger) as run:
+            summary = _provisioned(run, request, options, stop)
     return _show(summary, options)
 
 
-def _provisioned(request: runs.Request, options: Options, settings: Settings, ledger: Ledger, stop: Stop) -> Summary:
-    run = runs.start(ledger, settings, request)
-    logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
+def _provisioned(run: runs.Run, request: runs.Request, options: Options, stop: Stop) -> Summary:
     progress = options.metrics.progress = Progress()
     context = Context(progress=progress, stop=stop, wait=request.wait, wait_visible=request.wait_visible)
     planning_only = request.command == "plan"
@@ -345,12 +348,9 @@ def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -
     )
     with _interruptible():
         settings, ledger = _open(options, request.command)
-        with _suited(ledger):
-            run = runs.start(ledger, settings, request)
-            logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
-            with _taken_up_again(run):
-                progress = options.metrics.progress = Progress()
-                summary = auditing.audit(run, progress, detailed=detailed_exitcode)
+        with _started(request, options, settings, ledger) as run, _taken_up_again(run):
+            progress = options.metrics.progress = Progress()
+            summary = auditing.audit(run, progress, detailed=detailed_exitcode)
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)

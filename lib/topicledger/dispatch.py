@@ -20,7 +20,8 @@ from topicledger import logs
 from topicledger.admin import ClusterAdmin
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.execute import Executor
-from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
+from topicledger.memory import Work
+from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, Violation
 from topicledger.progress import Progress
 from topicledger.runs import Run, Waves
 from topicledger.sending import Learned
@@ -76,17 +77,9 @@ class Context:
     """Seconds that verify waits for leaders."""
     learned: dict[str, Learned] = field(default_factory=dict)
     """By cluster, what its answers taught: kept from phase to phase."""
-    done: dict[Phase, Done] = field(default_factory=dict)
-    """By phase, what this start did."""
-    planned: Work | None = None
-    """All open actions, where this start has read them from a plan of its own: then it needn't read what it did."""
 
 
-Done = dict[tuple[str, str, Action], TopicResult]
-"""By cluster, topic and action: what was ok, with the topic's id and its number of partitions."""
 Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
-Work = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
-"""By cluster: its id as planned, and its batches in order."""
 
 
 def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
@@ -106,16 +99,6 @@ def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], Non
             targets.append(target(row))
         work[cluster][1].append(targets)
     return work
-
-
-def only(work: Work, done: Done) -> Work:
-    """Of `work`, what is `done`."""
-    left: dict[str, tuple[str, list[list[Target]]]] = {}
-    for name, (cluster_id, targets) in work.items():
-        kept = [[each for each in batch if (name, each.topic, each.action) in done] for batch in targets]
-        if any(kept):
-            left[name] = (cluster_id, [batch for batch in kept if batch])
-    return left
 
 
 def target(row: Mapping[str, Any]) -> Target:
@@ -153,7 +136,7 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
         finally:
             results.put(None)
 
-    waves, done = Waves(run), context.done.setdefault(phase, {})
+    waves = Waves(run)
     at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
     with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
         running = {name: pool.submit(one_cluster, name) for name in work}
@@ -171,8 +154,6 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
                     waves.add(ended)
                     waves.flush_if_due()
                     bar(len(ended))
-                    if context.planned is not None:
-                        done.update(_ok(ended))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well.
             context.stop.set()
@@ -192,14 +173,6 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
                 run.problems.append(str(error))
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
-
-
-def _ok(ended: Sequence[Ended]) -> Done:
-    return {
-        (each.cluster, each.topic, each.action): TopicResult(topic_id=each.topic_id, num_partitions=each.num_partitions)
-        for each in ended
-        if each.outcome is Outcome.OK
-    }
 
 
 def _allowed() -> None:

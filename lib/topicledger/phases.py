@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,11 +24,12 @@ from pyspark.sql import functions as F
 from topicledger import guards, leases, manifests, policies
 from topicledger.admin.connection import request_timeout
 from topicledger.decide import decide
-from topicledger.dispatch import Context, Done, Work, batches, each_cluster, only
+from topicledger.dispatch import Context, batches, each_cluster
 from topicledger.errors import ExitCode
 from topicledger.execute import Executor
 from topicledger.leases import Leases
 from topicledger.manifests import Transform
+from topicledger.memory import REMEMBERED, Memory, Results, Work
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
 from topicledger.observe import Observation, observe
 from topicledger.plan import planned
@@ -41,9 +42,6 @@ from topicledger.summary import Summary, summarise
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 100_000
-"""Actions that a driver keeps in memory from phase to phase; more are read from the tables again."""
-
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
@@ -52,11 +50,12 @@ _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
-    if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
-        plan(run, context)
-    if not planning_only:
-        apply(run, context)
-    return close(run, planning_only=planning_only, detailed=detailed)
+    with run:
+        if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
+            plan(run, context)
+        if not planning_only:
+            apply(run, context)
+        return close(run, planning_only=planning_only, detailed=detailed)
 
 
 def plan(run: Run, context: Context) -> None:
@@ -67,12 +66,14 @@ def plan(run: Run, context: Context) -> None:
         _plan_clusters(run, context, clusters, again=again)
     if not run.none_ended:
         _record_refusals(run)
-    if not run.none_planned:
+    if run.none_planned:
+        run.memory = Memory({})
+    else:
         _validate(run, context)
     if run.state is RunState.PLANNING:
         if run.settings.policies.create and not run.none_planned:
             judge_again(run, Phase.POLICY, Action.CREATE)
-        run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
+        run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, wait=False, counts=run.counts)
 
 
 def apply(run: Run, context: Context) -> None:
@@ -80,11 +81,7 @@ def apply(run: Run, context: Context) -> None:
     if run.none_planned:
         return
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
-    # A policy's second verdict stands in the table only.
-    if context.planned is not None and not run.settings.policies.create:
-        work = only(context.planned, context.done.get(Phase.VALIDATE, {}))
-    else:
-        work = batches(_passed(run))
+    work = batches(_passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
     with ExitStack() as released:
         if work:
             held = released.enter_context(_leases(run, context, work))
@@ -170,23 +167,23 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
     judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
         manifests.judge(list(settings.clusters), looked_at)
     )
-    with context.progress.phase("observe", len(clusters)):
-        accepted = judged.where(F.col("phase").isNull())
-        seen = _look(run, clusters, accepted)
-    known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, run.policies, known, settings))
-    metrics = Metrics("decisions")
-    ended = F.col("phase").isNotNull()
-    counted = [
-        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
-        F.count_if(ended).alias("_ended"),
-        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
-    ]
-    now = datetime.now(UTC)
-    rows = decisions.observe(metrics, *counted)
-    if again:
-        rows = rows.transform(_second_look).transform(_not_told_before(run))
-    rows = rows.transform(planned(run.run_id, run.manifest_version, now, settings.kafka.max_batch_records))
+    accepted = judged.where(F.col("phase").isNull())
+    # The plan is made, but not yet asked for, while what was seen is written down.
+    with context.progress.phase("observe", len(clusters)), _look(run, clusters, accepted) as seen:
+        known = facts(run.ledger, settings, clusters, seen.brokers)
+        decisions = judged.transform(decided(seen, run.policies, known, settings))
+        metrics = Metrics("decisions")
+        ended = F.col("phase").isNotNull()
+        counted = [
+            *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+            F.count_if(ended).alias("_ended"),
+            F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+        ]
+        rows = decisions.observe(metrics, *counted)
+        if again:
+            rows = rows.transform(_second_look).transform(_not_told_before(run))
+        now, most = datetime.now(UTC), settings.kafka.max_batch_records
+        rows = rows.transform(planned(run.run_id, run.manifest_version, now, most))
     with context.progress.phase("plan"):
         run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
@@ -264,8 +261,9 @@ def _second_look(decisions: DataFrame) -> DataFrame:
     )
 
 
-def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
-    """Observe clusters, and keep what was seen in `observed` and `brokers`."""
+@contextmanager
+def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Iterator[Observation]:
+    """Observe clusters; `observed` and `brokers` have what was seen when its context is left."""
     seen = observe(run.spark, clusters, run.settings.kafka, named)
     reached = [name for name, look in seen.looks.items() if look.error is None]
 
@@ -273,8 +271,9 @@ def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Ob
         run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers)))
-    return seen
+        kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
+        yield seen
+        list(kept)
 
 
 def _record_refusals(run: Run) -> None:
@@ -322,7 +321,7 @@ def _validate(run: Run, context: Context) -> None:
         rows = _without(rows, run.audit().where(F.col("phase") == Phase.VALIDATE.value))
     work = batches(rows)
     if not run.resumed and sum(len(batch) for _, targets in work.values() for batch in targets) <= REMEMBERED:
-        context.planned = work
+        run.memory = Memory(work)
 
     def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
         return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
@@ -352,8 +351,8 @@ def _judge_afresh(run: Run, context: Context, work: Work) -> None:
         )
     clusters = [cluster for cluster in run.clusters if cluster.name in work]
     deletes = _passed(run).where(F.col("action") == Action.DELETE.value)
-    with context.progress.phase("observe", len(clusters)):
-        seen = _look(run, clusters, deletes)
+    with context.progress.phase("observe", len(clusters)), _look(run, clusters, deletes) as seen:
+        pass
     for name, look in seen.looks.items():
         if look.error is not None:
             run.unjudged.add(name)
@@ -386,11 +385,7 @@ def _send(run: Run, context: Context, work: Work) -> None:
 
 
 def _verify(run: Run, context: Context) -> None:
-    if context.planned is not None:
-        results = context.done.get(Phase.APPLY, {})
-        work = only(context.planned, results)
-    else:
-        work, results = _applied(run)
+    work, results = _applied(run) if run.memory is None else (run.memory.ok(Phase.APPLY), run.memory.results())
     deadline = time.monotonic() + context.wait_visible
 
     def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
@@ -408,7 +403,7 @@ def _verify(run: Run, context: Context) -> None:
     each_cluster(run, context, Phase.VERIFY, work, verify)
 
 
-def _applied(run: Run) -> tuple[Work, Done]:
+def _applied(run: Run) -> tuple[Work, Results]:
     """What was applied and not verified yet, by the tables."""
     audit = run.audit()
     applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
@@ -423,7 +418,7 @@ def _applied(run: Run) -> tuple[Work, Done]:
         run.open_actions().join(told, on=["cluster", "topic", "action"], how="inner"),
         audit.where(F.col("phase") == Phase.VERIFY.value),
     )
-    results: Done = {}
+    results: Results = {}
 
     def remember(row: Mapping[str, Any]) -> None:
         results[row["cluster"], row["topic"], Action(row["action"])] = TopicResult(

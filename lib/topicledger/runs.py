@@ -8,9 +8,12 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Self
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +21,7 @@ from pyspark.sql import functions as F
 from topicledger import __version__
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.leases import Leases
+from topicledger.memory import Memory
 from topicledger.model import Ended, RunState
 from topicledger.policies import Policy, from_settings
 from topicledger.rows import audit_table
@@ -94,7 +98,17 @@ class Run:
     """While it changes clusters: what allows it to."""
     looked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When this start began to look at its clusters."""
+    memory: Memory | None = None
+    """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
+    _beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "run"), repr=False)
+    _moved: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.settle()
 
     @property
     def spark(self) -> SparkSession:
@@ -117,19 +131,44 @@ class Run:
         """This run's rows of `audit`."""
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
+    def append_outcomes(self, ended: Sequence[Ended]) -> None:
+        """Append what requests came to as rows of `audit`, as `append_audit` does."""
+        if self.memory is not None:
+            self.memory.keep(ended)
+        table = audit_table(self.run_id, self.manifest_version, ended)
+        self._append(self.spark.createDataFrame(table, AUDIT.schema))
+
     def append_audit(self, rows: DataFrame) -> None:
         """Append rows of `audit` in one commit. Raises LeaseLost where this driver was stopped past its leases."""
+        self.memory = None
+        self._append(rows)
+
+    def _append(self, rows: DataFrame) -> None:
         if self.leases is not None:
             self.leases.require()
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=self.next_version())
 
-    def move_to(self, state: RunState, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row."""
+    def move_to(self, state: RunState, *, wait: bool = True, **columns: object) -> None:
+        """Commit the run's next state, with other columns of its row.
+
+        Without `wait` it is committed beside what comes next; the next move, and leaving the run as a context, wait.
+        """
         values = {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
         # A later start, or somebody who abandoned the run, must not be overruled.
         ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
-        self.ledger.update(RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values)
-        self.state = state
+        self.settle()
+        moved = self._beside.submit(
+            self.ledger.update, RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values
+        )
+        self.state, self._moved = state, moved
+        if wait:
+            self.settle()
+
+    def settle(self) -> None:
+        """Returns when the last move is committed. Raises TableError where it couldn't be."""
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.result()
 
     def require_ownership(self) -> Row:
         """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
@@ -174,8 +213,7 @@ class Waves:
         """Commit everything held."""
         if self._held:
             held, self._held = self._held, []
-            table = audit_table(self._run.run_id, self._run.manifest_version, held)
-            self._run.append_audit(self._run.spark.createDataFrame(table, AUDIT.schema))
+            self._run.append_outcomes(held)
 
 
 def new_run_id() -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,7 @@ from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode
 from topicledger.hints import show
+from topicledger.memory import Memory
 from topicledger.model import Outcome, Phase, Refusal, RunState
 from topicledger.policies.judging import WARNING
 from topicledger.runs import Run
@@ -33,6 +35,8 @@ _PHASES = [
     Phase.APPLY,
     Phase.VERIFY,
 ]
+
+_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,36 +114,42 @@ def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = ("cluster", "t
     """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
 
     Policies judge again after validate: what they refuse there ends the topic, what they only warn of doesn't.
-    `also` are more columns of that phase; `by` names `run_id` too where the rows are of several runs.
+    `also` are more columns of that phase; `by` names `run_id` too where the rows are of several runs. A row without a
+    phase is a planned action, before all phases: whether a topic has one is `planned`.
     """
-    warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
+    warned = F.col("phase").eqNullSafe(Phase.POLICY.value) & F.col("outcome").eqNullSafe(Outcome.OK.value)
     own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
     columns = ("action", "phase", "outcome", "error_code", "error", "error_message", *also)
     return (
         audit.where(~warned)
         .withColumns({"_own": own, "_order": phase_order()})
         .groupBy(*by, "_own")
-        .agg(F.max_by(F.struct(*columns), "_order").alias("last"))
-        .select(*by, "last.*")
+        .agg(
+            F.max_by(F.struct(*columns), "_order").alias("last"),
+            F.bool_or(F.col("phase").isNull()).alias("planned"),
+        )
+        .select(*by, "last.*", "planned")
     )
 
 
 def phase_order() -> Column:
-    """The place of `phase` in a run, from 1: a topic's result is its last one."""
-    return F.array_position(F.array(*(F.lit(phase.value) for phase in _PHASES)), F.col("phase"))
+    """The place of `phase` in a run, from 1, and 0 without one: a topic's result is its last one."""
+    position = F.array_position(F.array(*(F.lit(phase.value) for phase in _PHASES)), F.col("phase"))
+    return F.coalesce(position, F.lit(0))
 
 
 def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
-    """Read what a run came to, and decide its exit code (DESIGN, Commands)."""
-    results = last_phases(run.audit())
+    """What a run came to, and its exit code (DESIGN, Commands); from the tables, or what is known of them already."""
+    # What ended before validate stands in the tables only.
+    told = _FromTables(run) if run.memory is None or not run.none_ended else _FromMemory(run.memory)
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
     pending = unknown = 0
-    for row in _tallies(run, results):
-        cluster, phase, outcome, topics = row["cluster"], row["phase"], row["outcome"], row["topics"]
+    for tally in told.tallies():
+        cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
-        if row["planned"] and (validated or phase in (None, Phase.MANIFEST)):
+        if tally.planned and (validated or phase in (None, Phase.MANIFEST)):
             name = "planned" if planning_only else "open"
             of_cluster[name] = of_cluster.get(name, 0) + topics
             if validated:
@@ -148,13 +158,12 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
                 unknown += topics
         if outcome is not None and not validated:
             of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
-            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or bool(row["other_cluster"]))
+            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.other_cluster)
             unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
-    failed = results.where(F.col("outcome").isin(Outcome.FAILED.value, Outcome.REFUSED.value))
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
-    failures = failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect() if failure_count else []
+    failures = told.failures() if failure_count else []
     warnings, warning_count = _warnings(run)
     unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     exit_code = ExitCode.DONE
@@ -177,7 +186,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
         ],
         decisions={name: run.counts.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
         pending_changes=pending,
-        failures=[Failure(**row.asDict()) for row in failures],
+        failures=failures,
         failure_count=failure_count,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
@@ -189,20 +198,77 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
     )
 
 
-def _tallies(run: Run, results: DataFrame) -> Sequence[Row]:
-    """Topics by cluster and by phase and outcome of their last phase, null where a planned action has none yet."""
-    return (
-        run.open_actions()
-        .select("cluster", "topic", F.lit(True).alias("planned"))
-        .join(results, on=["cluster", "topic"], how="full_outer")
-        .groupBy("cluster", "phase", "outcome", "planned")
-        .agg(
-            F.count(F.lit(1)).alias("topics"),
-            F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value).alias("other_cluster"),
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    """Topics of a cluster by phase and outcome of their last phase, null where a planned action has none yet."""
+
+    cluster: str | None
+    phase: str | None
+    outcome: str | None
+    planned: bool
+    """Whether an action was planned for them."""
+    other_cluster: bool
+    """Whether one ended for want of the planned cluster id."""
+    topics: int
+
+
+class _FromTables:
+    """How a run's topics stand, by `plans` and `audit`."""
+
+    def __init__(self, run: Run) -> None:
+        columns = ("cluster", "topic", "action", "phase", "outcome", "error_code", "error", "error_message")
+        unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in columns[3:]}
+        planned = run.open_actions().withColumns(unknown).select(*columns)
+        self._results = last_phases(run.audit().select(*columns).unionByName(planned))
+
+    def tallies(self) -> Sequence[_Tally]:
+        rows = (
+            self._results.groupBy("cluster", "phase", "outcome", "planned")
+            .agg(
+                F.count(F.lit(1)).alias("topics"),
+                F.coalesce(F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value), F.lit(False)).alias(
+                    "other_cluster"
+                ),
+            )
+            .collect()
         )
-        .orderBy("cluster", "outcome")
-        .collect()
-    )
+        return sorted(
+            (_Tally(**row.asDict()) for row in rows), key=lambda each: (each.cluster or "", each.outcome or "")
+        )
+
+    def failures(self) -> Sequence[Failure]:
+        failed = self._results.where(F.col("outcome").isin(*_NOT_OK)).drop("planned")
+        return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
+
+
+class _FromMemory:
+    """The same, by what this start remembers of both."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._all = list(memory.all())
+
+    def tallies(self) -> Sequence[_Tally]:
+        topics: Counter[tuple[str, str | None, str | None]] = Counter()
+        elsewhere = set()
+        for cluster, ended in self._all:
+            key = (cluster, None, None) if ended is None else (cluster, ended.phase.value, ended.outcome.value)
+            topics[key] += 1
+            if ended is not None and ended.error == Refusal.CLUSTER_ID_MISMATCH:
+                elsewhere.add(key)
+        return [
+            _Tally(
+                cluster=key[0], phase=key[1], outcome=key[2], planned=True, other_cluster=key in elsewhere, topics=count
+            )
+            for key, count in sorted(topics.items(), key=lambda item: (item[0][0], item[0][2] or ""))
+        ]
+
+    def failures(self) -> Sequence[Failure]:
+        failed = sorted(
+            (ended for _, ended in self._all if ended is not None and ended.outcome.value in _NOT_OK),
+            key=lambda ended: (ended.cluster, ended.topic),
+        )
+        names = [each.name for each in fields(Failure)]
+        return [Failure(**{name: getattr(ended, name) for name in names}) for ended in failed[:SHOWN_FAILURES]]
 
 
 def _warnings(run: Run) -> tuple[Sequence[Warned], int]:

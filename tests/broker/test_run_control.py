@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import live, make, remove
-from tests.harness import UNREACHABLE, Estate, cluster_settings, topics
-from topicledger import runs
+from tests.harness import UNREACHABLE, Estate, cluster_settings, policy, topics
+from topicledger import phases, runs
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.errors import UsageError
 from topicledger.model import TopicInfo
 from topicledger.schemas import AUDIT, PLANS, RUNS
-from topicledger.settings import KafkaSettings
-from topicledger.summary import Summary
+from topicledger.settings import KafkaSettings, PolicySettings
+from topicledger.summary import SHOWN_FAILURES, Summary, summarise
 
 # -- plan, then apply -------------------------------------------------------------------------------------------------
 
@@ -298,3 +298,53 @@ def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
         "away bad": ("manifest", "refused", "INVALID_TOPIC"),
     }
     assert [row["phase"] for row in back.rows(PLANS, "away")].count("manifest") == 1
+
+
+# -- what a start knows of itself -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["plan", "provision"])
+def test_what_a_start_remembers_is_what_the_tables_say(
+    estate: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Its summary, made of either, is the same: outcomes, failures, what is pending, the exit code."""
+    summaries: list[tuple[Summary, Summary]] = []
+
+    def both(run: runs.Run, **how: Any) -> Summary:
+        assert run.none_ended
+        assert run.memory is not None
+        remembered = summarise(run, **how)
+        run.memory = None
+        summaries.append((remembered, summarise(run, **how)))
+        return remembered
+
+    monkeypatch.setattr(phases, "summarise", both)
+    name = f"remembered.{command}"
+    make(kafka, f"{name}.there")
+    estate.declare({"topic": f"{name}.there"})
+    assert estate.run(command).outcomes() == {}
+    estate.declare(
+        *topics([f"{name}.{n}" for n in range(3)], configs={"retention.ms": "1"}),
+        *topics([f"{name}.bad-{n}" for n in range(25)], configs={"retention.ms": "never"}),
+        {"topic": f"{name}.wide", "replication_factor": 3},
+    )
+    done = estate.run(command)
+    assert done.failure_count == 26
+    assert len(done.failures) == SHOWN_FAILURES
+    assert done.outcomes() == {"planned" if command == "plan" else "ok": 3, "failed": 26}
+    assert len(summaries) == 2
+    for remembered, read in summaries:
+        assert remembered == read
+
+
+def test_what_a_policy_refuses_after_validate_is_read_from_the_tables(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Its row of `audit` comes from no request, so nothing is remembered from there on."""
+    rules = PolicySettings(create=(policy("num_partitions", min=2),))
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, policies=rules)
+    estate.declare({"topic": "forgotten.small"}, {"topic": "forgotten.large", "num_partitions": 2})
+    summary = estate.run(run_id="forgotten")
+    assert (summary.exit_code, summary.outcomes()) == (4, {"ok": 1, "refused": 1})
+    assert estate.last("forgotten")["forgotten.small"] == ("policy", "refused", "POLICY_VIOLATION")
+    assert set(live(kafka, "forgotten.")) == {"forgotten.large"}
