@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from topicledger.admin import ClusterAdmin
+from topicledger.admin import ClusterAdmin, RequestLost
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.execute import Executor
 from topicledger.model import Action, Outcome, Target
@@ -18,7 +18,7 @@ from topicledger.settings import ClusterSettings, KafkaSettings
 JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
 NAME = "bench"
 CONFIGS = {"retention.ms": "3600000"}
-_VISIBLE_SECONDS = 300.0
+_VISIBLE_SECONDS = 600.0
 
 
 @contextmanager
@@ -77,7 +77,10 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
                 raise AssertionError("a topic to measure on could not be created")
         until = time.monotonic() + _VISIBLE_SECONDS
         while True:
-            seen = [info for info in sending.admin.list_topics() if not info.internal]
+            seen = []
+            # A broker that makes logs may not answer in time.
+            with suppress(RequestLost):
+                seen = [info for info in sending.admin.list_topics() if not info.internal]
             if len(seen) == count and not any(info.leaderless for info in seen):
                 break
             if time.monotonic() > until:
