@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from topicledger.admin import ClusterAdmin, RequestLost
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions
 from topicledger.execute import Executor
 from topicledger.model import Action, Outcome, Target
 from topicledger.sending import Learned
@@ -19,13 +19,15 @@ JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().paren
 NAME = "bench"
 CONFIGS = {"retention.ms": "3600000"}
 _VISIBLE_SECONDS = 600.0
+_OPTIONS = KafkaOptions(heap="2g")
+"""With the default of 512 MB a broker of 20,000 topics does nothing but collect garbage."""
 
 
 @contextmanager
 def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
     """So many clusters of one broker each, all empty."""
     with ExitStack() as stack:
-        yield [stack.enter_context(EmbeddedKafka(JARS / "kafka")) for _ in range(count)]
+        yield [stack.enter_context(EmbeddedKafka(JARS / "kafka", _OPTIONS)) for _ in range(count)]
 
 
 def names(count: int) -> list[str]:
