@@ -147,14 +147,6 @@ def chain(
         fault.doubled += told.doubled(root, run_id)
 
 
-def check(fault: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: dict[str, bool]) -> None:
-    fault.lost += told.lost(root, run_id)
-    fault.doubled += told.doubled(root, run_id)
-    wrong = told.wrong(root, run_id, kafka, prefix, declared)
-    fault.wrong += len(wrong)
-    assert (fault.lost, fault.doubled, wrong) == (0, 0, set())
-
-
 def every(first: int, step: int, most: int) -> Iterator[int]:
     """Each next start gets further; after `most` kills none is killed any more."""
     yield from (first + step * number for number in range(most))
@@ -174,7 +166,7 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
     # A few kills must do with some of the events, spread over the run.
     step = 1 if THOROUGH else 8
     killed = chain(proxy, config, root, "each", fault, every(2 if THOROUGH else 9, step, KILLS))
-    check(fault, root, "each", kafka, prefix, declared)
+    told.check(fault, root, "each", kafka, prefix, declared)
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
 
 
@@ -197,5 +189,5 @@ def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
             yield 10**9
 
     chain(proxy, config, root, "random", fault, points())
-    check(fault, root, "random", kafka, prefix, declared)
+    told.check(fault, root, "random", kafka, prefix, declared)
     assert fault.tried > 3

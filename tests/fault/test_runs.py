@@ -91,9 +91,7 @@ def test_a_run_whose_answers_are_lost_finishes_as_if_nothing_had_been(
     assert line.tried >= 1
     assert summary.exit_code == 0
     root = tmp_path / "ledger"
-    line.lost, line.doubled = told.lost(root, "hindered"), told.doubled(root, "hindered")
-    line.wrong = len(told.wrong(root, "hindered", kafka, prefix, due))
-    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+    told.check(line, root, "hindered", kafka, prefix, due)
 
 
 def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
@@ -232,9 +230,7 @@ def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_recor
     after = Counts(proxy, told.rows(tmp_path / "ledger", "audit", "stopped"))
     assert (after.sent, after.rows) == (before.sent, before.rows), output
     root = tmp_path / "ledger"
-    line.lost, line.doubled = told.lost(root, "stopped"), told.doubled(root, "stopped")
-    line.wrong = len(told.wrong(root, "stopped", kafka, "stopped.", due))
-    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+    told.check(line, root, "stopped", kafka, "stopped.", due)
 
 
 @thorough
@@ -262,9 +258,7 @@ def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
     assert done.returncode == 0, done.stderr
     assert line.tried == 1
     root = tmp_path / "ledger"
-    line.lost, line.doubled = told.lost(root, "executor"), told.doubled(root, "executor")
-    line.wrong = len(told.wrong(root, "executor", kafka, "executor.", due))
-    assert (line.lost, line.doubled, line.wrong) == (0, 0, 0)
+    told.check(line, root, "executor", kafka, "executor.", due)
 
 
 @thorough
@@ -297,9 +291,8 @@ def test_a_full_disk_under_the_tables_loses_nothing(
         assert estate.run(run_id="disk").exit_code == 0
         line.resumed = 1
         assert "RECOVERED" in {row["error"] for row in estate.audit("disk").values()}
-        line.lost, line.doubled = told.lost(disk / "ledger", "disk"), told.doubled(disk / "ledger", "disk")
-        line.wrong = len(told.wrong(disk / "ledger", "disk", kafka, "disk.", due))
-        assert (line.tried, line.lost, line.doubled, line.wrong) == (1, 0, 0, 0)
+        assert line.tried == 1
+        told.check(line, disk / "ledger", "disk", kafka, "disk.", due)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

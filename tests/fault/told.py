@@ -92,6 +92,17 @@ def wrong(root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: 
     return {row["topic"] for row in applied if not _true(row, live.get(row["topic"]))}
 
 
+def check(
+    line: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: Mapping[str, bool]
+) -> None:
+    """Add what a finished run lost, has twice and has wrong to a line of the table, where all three have to be 0."""
+    line.lost += lost(root, run_id)
+    line.doubled += doubled(root, run_id)
+    topics = wrong(root, run_id, kafka, prefix, declared)
+    line.wrong += len(topics)
+    assert (line.lost, line.doubled, topics) == (0, 0, set())
+
+
 def _true(row: Mapping[str, Any], live: Live | None) -> bool:
     if row["action"] == "delete":
         return live is None or live.topic_id != row["topic_id"]
