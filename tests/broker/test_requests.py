@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
+from tests.created_topics import by_kafka_python, by_us
 from tests.waiting import until
+from topicledger.admin import created
+from topicledger.admin.created import LAST_VERSION, CreatedTopics
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.model import Outcome, Refusal, Target, TopicResult
 
@@ -85,6 +88,36 @@ def test_a_topic_that_exists_and_is_not_ours_fails_to_validate(kafka: EmbeddedKa
         ended = {row.topic: row for row in executor.validate(targets, lambda topics: {"known.ours"} & set(topics))}
     assert ended["known.ours"].outcome is Outcome.SKIPPED
     assert (ended["known.foreign"].outcome, ended["known.foreign"].error_code) == (Outcome.FAILED, 36)
+
+
+def test_a_brokers_responses_are_read_as_kafka_python_reads_them(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C5, C7: byte by byte, of topics that are created and of such that aren't."""
+    seen: list[tuple[bytes, int]] = []
+
+    def decode(data: bytes, version: int) -> CreatedTopics:
+        seen.append((data, version))
+        return decoded(data, version)
+
+    decoded = created.decode
+    make(kafka, "bytes.taken")
+    monkeypatch.setattr(created, "decode", decode)
+    targets = [
+        *creates(["bytes.plain", "bytes.taken", "bytes not allowed"], num_partitions=1),
+        *creates(["bytes.own"], num_partitions=2, configs={"retention.ms": "1", "cleanup.policy": "compact"}),
+        *creates(["bytes.wrong"], num_partitions=1, configs={"retention.ms": "soon"}),
+        *creates(["bytes.many"], num_partitions=1, replication_factor=9),
+    ]
+    with admin_of(kafka) as admin:
+        for validate_only in (True, False):
+            results = admin.create_topics(targets, validate_only=validate_only).results
+            assert {name for name, result in results.items() if not result.error_code} == {"bytes.plain", "bytes.own"}
+    assert [version for _, version in seen] == [LAST_VERSION] * 2
+    for data, version in seen:
+        ours = by_us(decoded(data, version))
+        assert len(ours[1]) == len(targets)
+        assert ours == by_kafka_python(data, version)
 
 
 @pytest.mark.parametrize("broker", [1, 2, 3])

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any
 
 from kafka.admin import ACLOperation, ConfigResourceType
-from kafka.admin._configs import ConfigSourceType
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
 
 from topicledger.admin import groups, offsets
@@ -35,6 +34,8 @@ from topicledger.admin.connection import (
     RequestLost,
     error_name,
 )
+from topicledger.admin.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics
+from topicledger.admin.entries import config_entry
 from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 
 __all__ = [
@@ -62,7 +63,6 @@ _OPERATIONS_UNKNOWN = 31
 _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
 _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
-_CREATE_RETURNS_CONFIGS = 5
 _DELETE_BY_ID = 6
 
 
@@ -104,7 +104,7 @@ class ClusterAdmin(Connection):
     @property
     def returns_configs(self) -> bool:
         """Whether CreateTopics returns partitions, RF and configs (KIP-525, CreateTopics v5; C11)."""
-        return self.version(CreateTopicsRequest) >= _CREATE_RETURNS_CONFIGS
+        return self.version(CreateTopicsRequest) >= CONFIGS_VERSION
 
     @property
     def deletes_by_id(self) -> bool:
@@ -175,10 +175,11 @@ class ClusterAdmin(Connection):
 
         An id that validateOnly returns is dropped: it isn't real (C19). The result of every topic is its own (C7).
         """
-        request = CreateTopicsRequest(
+        request = CreateTopics(
             topics=[_creatable(target) for target in targets],
             timeout_ms=self._operation_timeout_ms,
             validate_only=validate_only,
+            max_version=LAST_VERSION,
         )
         response = self._run(self._admin._send_request_to_controller, request)
         self._forget_controller(topic.error_code for topic in response.topics)
@@ -232,17 +233,15 @@ def _creatable(target: Target) -> Any:
 
 
 def _created(topic: Any, told: bool, validate_only: bool) -> TopicResult:
-    topic_id = getattr(topic, "topic_id", None)
-    real_id = not validate_only and topic_id not in (None, _ZERO_ID)
     if not told or topic.error_code != NONE:
         return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
     return TopicResult(
         error_code=topic.error_code,
         error_message=topic.error_message,
-        topic_id=str(topic_id) if real_id else None,
+        topic_id=None if validate_only or topic.topic_id is None else str(topic.topic_id),
         num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
         replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
-        configs=_entries(topic.configs) if topic.configs else None,
+        configs=topic.configs or None,
         topic_config_error_code=topic.topic_config_error_code,
     )
 
@@ -279,25 +278,8 @@ def _operations(bits: frozenset[int]) -> tuple[str, ...] | None:
 
 def _entries(configs: Sequence[Any]) -> tuple[ConfigEntry, ...]:
     return tuple(
-        _entry(config.name, config.value, config.read_only, getattr(config, "config_source", -1), config.is_sensitive)
+        config_entry(
+            config.name, config.value, config.read_only, getattr(config, "config_source", -1), config.is_sensitive
+        )
         for config in configs
     )
-
-
-@lru_cache(maxsize=100_000)
-def _entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
-    # Most topics share the same thirty entries: one object each, compared by identity later on.
-    return ConfigEntry(
-        name=name,
-        value=None if sensitive else value,
-        read_only=bool(read_only),
-        config_source=_source_name(source),
-        is_sensitive=bool(sensitive),
-    )
-
-
-def _source_name(source: int) -> str:
-    try:
-        return str(ConfigSourceType(source).name)
-    except ValueError:
-        return "UNKNOWN"

@@ -1,0 +1,28 @@
+"""Config entries as brokers return them, in answers of several kinds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kafka.admin._configs import ConfigSourceType
+
+from topicledger.model import ConfigEntry
+
+
+@lru_cache(maxsize=100_000)
+def config_entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
+    """One object for each distinct entry: most topics share the same thirty. A sensitive one has no value."""
+    return ConfigEntry(
+        name=name,
+        value=None if sensitive else value,
+        read_only=bool(read_only),
+        config_source=_source_name(source),
+        is_sensitive=bool(sensitive),
+    )
+
+
+def _source_name(source: int) -> str:
+    try:
+        return str(ConfigSourceType(source).name)
+    except ValueError:
+        return "UNKNOWN"
