@@ -34,6 +34,8 @@ _AUDITS_BEFORE = 100
 
 def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
     """Take an audit from where it stands to its end; of a finished one, what it came to."""
+    # The run's row is the first that it writes.
+    run.commits.settle()
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT)
     if run.state is RunState.FINISHED:
         return summarise(run, exit_code=run.exit_code or 0)

@@ -179,13 +179,13 @@ def _open(options: Options, name: str, *, new: bool = False) -> tuple[Settings, 
 
 @contextmanager
 def _started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
-    """A run begun or taken up. Within it, the session's queries suit the number of manifests, looked up beside it."""
+    """A run begun or taken up. When its commits are settled, the session's queries suit the number of manifests."""
     with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
         # Asked first: a table that is being made can't be looked at.
         size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
         run = runs.start(ledger, settings, request)
-        if size is not None and size.result().bytes > FEW_BYTES:
-            for_many()
+        if size is not None:
+            run.commits.add(lambda: for_many() if size.result().bytes > FEW_BYTES else None)
         logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
         yield run
 

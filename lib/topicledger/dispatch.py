@@ -143,6 +143,8 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
         left = len(running)
         try:
             while left:
+                # What can't be recorded any more must not go on being sent.
+                run.commits.check()
                 try:
                     ended = results.get(timeout=1.0)
                 except queue.Empty:

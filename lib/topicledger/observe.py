@@ -172,6 +172,19 @@ class Observation:
     """How looking at each cluster went."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What clusters list, and how asking each went."""
+
+    sights: Mapping[str, Sight]
+    seen: DataFrame
+    """Columns of `SCHEMA`, materialised."""
+    told: Mapping[str, Mapping[str, object]]
+    """By cluster, its own row of `seen`."""
+    by_driver: Sequence[str]
+    """Clusters whose secrets an executor can't resolve: the driver looks at them."""
+
+
 def observe(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
 ) -> Observation:
@@ -179,6 +192,11 @@ def observe(
 
     A cluster whose secrets an executor can't resolve is observed by the driver.
     """
+    return look_up(spark, list_clusters(spark, clusters, kafka), named)
+
+
+def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Listing:
+    """The first half of `observe`: what `clusters` list."""
     spark.dataSource.register(KafkaTopics)
     sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
     as_json = json.dumps([sight.to_json() for sight in sights.values()])
@@ -189,7 +207,12 @@ def observe(
         seen = on_driver(spark, [batch for name in by_driver for batch in look_at(sights[name])], SCHEMA)
         listed = listed.where(~F.col("cluster").isin(*by_driver)).unionByName(seen)
         told |= _cluster_rows(seen)
+    return Listing(sights=sights, seen=listed, told=told, by_driver=by_driver)
 
+
+def look_up(spark: SparkSession, listing: Listing, named: DataFrame) -> Observation:
+    """The second half: the topics of `named` (cluster, topic) that their clusters don't list, by name."""
+    listed, told = listing.seen, dict(listing.told)
     reached = [name for name, row in told.items() if row["error"] is None]
     if not reached:
         return _observation(listed, told)
@@ -198,12 +221,12 @@ def observe(
         .select("cluster", "topic")
         .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
     )
-    here = [name for name in reached if name not in by_driver]
-    described = on_executors({name: sights[name] for name in here}, unlisted, look_at, SCHEMA)
-    for name in by_driver:
+    here = {name: listing.sights[name] for name in reached if name not in listing.by_driver}
+    described = on_executors(here, unlisted, look_at, SCHEMA)
+    for name in listing.by_driver:
         topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
         if topics and name in reached:
-            described = described.unionByName(on_driver(spark, list(look_at(sights[name], topics)), SCHEMA))
+            described = described.unionByName(on_driver(spark, list(look_at(listing.sights[name], topics)), SCHEMA))
     for name, row in _cluster_rows(described).items():
         # Lost in between: what was listed counts for nothing.
         if row["error"] is not None:

@@ -12,9 +12,10 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ from topicledger.leases import Leases
 from topicledger.manifests import Transform
 from topicledger.memory import REMEMBERED, Memory, Results, Work
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
-from topicledger.observe import Observation, observe
+from topicledger.observe import Listing, Observation, list_clusters, look_up
 from topicledger.plan import planned
 from topicledger.policies import Facts, Policy
 from topicledger.runs import Run
@@ -60,7 +61,8 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
 
 def plan(run: Run, context: Context) -> None:
     """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
-    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
+    # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS))
     clusters, again = _clusters_without_plan(run)
     if clusters:
         _plan_clusters(run, context, clusters, again=again)
@@ -82,14 +84,13 @@ def apply(run: Run, context: Context) -> None:
         return
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
     work = batches(_passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
-    with ExitStack() as released:
-        if work:
-            held = released.enter_context(_leases(run, context, work))
-            if not _apply_leased(run, context, work, held):
-                return
-        elif run.state is not RunState.APPLYING:
-            run.move_to(RunState.APPLYING, counts=run.counts)
-        _verify(run, context)
+    if work:
+        held = run.ending.enter_context(_leases(run, context, work))
+        if not _apply_leased(run, context, work, held):
+            return
+    elif run.state is not RunState.APPLYING:
+        run.move_to(RunState.APPLYING, counts=run.counts)
+    _verify(run, context)
 
 
 def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
@@ -102,14 +103,20 @@ def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
         if len(run.problems) > before and run.state is not RunState.APPLYING:
             # What can't be judged must not be sent; once `applying`, a topic that appeared passes for ours.
             run.leases = None
+            held.release_soon()
             return False
     if run.state is not RunState.APPLYING:
         run.move_to(RunState.APPLYING, counts=run.counts)
     _apply(run, context, None if afresh else work)
     held.require()
-    # Verify changes nothing: others may have the clusters meanwhile.
-    held.release_soon()
     run.leases = None
+
+    def let_go() -> None:
+        held.require()
+        held.release_soon()
+
+    # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
+    run.commits.add(let_go)
     return True
 
 
@@ -164,26 +171,15 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
 def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> None:
     settings = run.settings
     looked_at = [cluster.name for cluster in clusters] if again else run.selected
-    judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
-        manifests.judge(list(settings.clusters), looked_at)
-    )
-    accepted = judged.where(F.col("phase").isNull())
-    # The plan is made, but not yet asked for, while what was seen is written down.
-    with context.progress.phase("observe", len(clusters)), _look(run, clusters, accepted) as seen:
-        known = facts(run.ledger, settings, clusters, seen.brokers)
-        decisions = judged.transform(decided(seen, run.policies, known, settings))
-        metrics = Metrics("decisions")
-        ended = F.col("phase").isNotNull()
-        counted = [
-            *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
-            F.count_if(ended).alias("_ended"),
-            F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
-        ]
-        rows = decisions.observe(metrics, *counted)
-        if again:
-            rows = rows.transform(_second_look).transform(_not_told_before(run))
-        now, most = datetime.now(UTC), settings.kafka.max_batch_records
-        rows = rows.transform(planned(run.run_id, run.manifest_version, now, most))
+    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
+        listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
+        judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
+            manifests.judge(list(settings.clusters), looked_at)
+        )
+        accepted = judged.where(F.col("phase").isNull())
+        # The plan is made, but not yet asked for, while what was seen is written down.
+        with _look(run, listing.result(), accepted) as seen:
+            rows, metrics = _decisions(run, clusters, judged, seen, again=again)
     with context.progress.phase("plan"):
         run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
@@ -202,6 +198,27 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
             log.warning("%s", error)
             if name in concerned_names:
                 run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
+
+
+def _decisions(
+    run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame, seen: Observation, *, again: bool
+) -> tuple[DataFrame, Metrics]:
+    """Rows of `plans`, and how many of which kind they will have turned out to be."""
+    settings = run.settings
+    known = facts(run.ledger, settings, clusters, seen.brokers)
+    decisions = judged.transform(decided(seen, run.policies, known, settings))
+    metrics = Metrics("decisions")
+    ended = F.col("phase").isNotNull()
+    counted = [
+        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+        F.count_if(ended).alias("_ended"),
+        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+    ]
+    rows = decisions.observe(metrics, *counted)
+    if again:
+        rows = rows.transform(_second_look).transform(_not_told_before(run))
+    now, most = datetime.now(UTC), settings.kafka.max_batch_records
+    return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
 
 
 def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
@@ -262,9 +279,11 @@ def _second_look(decisions: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def _look(run: Run, clusters: Sequence[ClusterSettings], named: DataFrame) -> Iterator[Observation]:
-    """Observe clusters; `observed` and `brokers` have what was seen when its context is left."""
-    seen = observe(run.spark, clusters, run.settings.kafka, named)
+def _look(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
+    """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
+    # The run's row is the first that it writes; and the tables are there.
+    run.commits.settle()
+    seen = look_up(run.spark, listing, named)
     reached = [name for name, look in seen.looks.items() if look.error is None]
 
     def keep(table: Table, rows: DataFrame) -> None:
@@ -351,8 +370,10 @@ def _judge_afresh(run: Run, context: Context, work: Work) -> None:
         )
     clusters = [cluster for cluster in run.clusters if cluster.name in work]
     deletes = _passed(run).where(F.col("action") == Action.DELETE.value)
-    with context.progress.phase("observe", len(clusters)), _look(run, clusters, deletes) as seen:
-        pass
+    with context.progress.phase("observe", len(clusters)):
+        listing = list_clusters(run.spark, clusters, run.settings.kafka)
+        with _look(run, listing, deletes) as seen:
+            pass
     for name, look in seen.looks.items():
         if look.error is not None:
             run.unjudged.add(name)

@@ -8,9 +8,10 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger import __version__
+from topicledger.commits import Commits
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.leases import Leases
 from topicledger.memory import Memory
@@ -101,14 +103,17 @@ class Run:
     memory: Memory | None = None
     """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
-    _beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "run"), repr=False)
-    _moved: Future[None] | None = None
+    ending: ExitStack = field(default_factory=ExitStack, repr=False)
+    """What is left when the run is, after its last commit."""
+    commits: Commits = field(default_factory=Commits, repr=False)
+    """What it writes beside something else, in order; whoever reads that settles them first."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.settle()
+        with self.ending:
+            self.commits.settle()
 
     @property
     def spark(self) -> SparkSession:
@@ -121,6 +126,7 @@ class Run:
 
     def plans(self) -> DataFrame:
         """This run's rows of `plans`."""
+        self.commits.settle()
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
@@ -129,49 +135,50 @@ class Run:
 
     def audit(self) -> DataFrame:
         """This run's rows of `audit`."""
+        self.commits.settle()
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
     def append_outcomes(self, ended: Sequence[Ended]) -> None:
-        """Append what requests came to as rows of `audit`, as `append_audit` does."""
+        """Append what requests came to as rows of `audit`, in one commit beside what comes next.
+
+        Where this driver was stopped past its leases, it is LeaseLost instead.
+        """
         if self.memory is not None:
             self.memory.keep(ended)
-        table = audit_table(self.run_id, self.manifest_version, ended)
-        self._append(self.spark.createDataFrame(table, AUDIT.schema))
+        # One at a time: outcomes would pile up in memory where a cluster is faster than the table.
+        self.commits.settle()
+        leases, version = self.leases, self.next_version()
+
+        def append() -> None:
+            table = audit_table(self.run_id, self.manifest_version, ended)
+            self._append(self.spark.createDataFrame(table, AUDIT.schema), leases, version)
+
+        self.commits.add(append)
 
     def append_audit(self, rows: DataFrame) -> None:
         """Append rows of `audit` in one commit. Raises LeaseLost where this driver was stopped past its leases."""
         self.memory = None
-        self._append(rows)
+        self.commits.add(partial(self._append, rows, self.leases, self.next_version()))
+        self.commits.settle()
 
-    def _append(self, rows: DataFrame) -> None:
-        if self.leases is not None:
-            self.leases.require()
-        self.ledger.append(AUDIT, rows, app_id=self.run_id, version=self.next_version())
+    def _append(self, rows: DataFrame, leases: Leases | None, version: int) -> None:
+        if leases is not None:
+            leases.require()
+        self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
     def move_to(self, state: RunState, *, wait: bool = True, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row.
-
-        Without `wait` it is committed beside what comes next; the next move, and leaving the run as a context, wait.
-        """
+        """Commit the run's next state, with other columns of its row; without `wait`, beside what comes next."""
         values = {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
         # A later start, or somebody who abandoned the run, must not be overruled.
         ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
-        self.settle()
-        moved = self._beside.submit(
-            self.ledger.update, RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values
-        )
-        self.state, self._moved = state, moved
+        self.commits.add(partial(self.ledger.update, RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values))
+        self.state = state
         if wait:
-            self.settle()
-
-    def settle(self) -> None:
-        """Returns when the last move is committed. Raises TableError where it couldn't be."""
-        moved, self._moved = self._moved, None
-        if moved is not None:
-            moved.result()
+            self.commits.settle()
 
     def require_ownership(self) -> Row:
         """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
+        self.commits.settle()
         row = find(self.ledger, self.run_id)
         ours = row is not None and row["epoch"] == self.epoch and row["spark_app_id"] == _app_id(self.spark)
         if row is None or not ours or row["state"] == RunState.ABANDONED:
@@ -253,7 +260,9 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
 
 def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
     """Begin a run that asks no cluster; `arguments` are kept in its row."""
-    return _begin(ledger, settings, request, request.run_id or new_run_id(), (), arguments)
+    run = _begin(ledger, settings, request, request.run_id or new_run_id(), (), arguments)
+    run.commits.settle()
+    return run
 
 
 def _begin(
@@ -297,7 +306,7 @@ def _begin(
         "settings_digest": _digest(settings, request.command),
         "epoch": run.epoch,
     }
-    ledger.append(RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=_EPOCH_STEP)
+    run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=_EPOCH_STEP))
     if request.run_id:
         run.require_ownership()
     return run
