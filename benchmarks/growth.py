@@ -16,7 +16,7 @@ from topicledger.schemas import BROKERS, OBSERVED, PLANS
 from topicledger.session import get_session
 from topicledger.tables import Ledger
 
-DRIVER_MEMORY = "1400m"
+DRIVER_MEMORY = "1000m"
 """With the memory beside Java's heap, and Python's, the driver stays below 2 GB."""
 REACH = 10.0
 
