@@ -217,7 +217,8 @@ def _taken_up_again(run: runs.Run) -> Iterator[None]:
 def _run(request: runs.Request, options: Options, deadline: float | None = None) -> int:
     with _stoppable(deadline) as stop:
         settings, ledger = _open(options, request.command)
-        with _started(request, options, settings, ledger) as run:
+        # Spark's own handler came with the session.
+        with stop.at_interrupt(), _started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, options, stop)
     return _show(summary, options)
 

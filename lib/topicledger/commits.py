@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Commits:
@@ -14,19 +14,17 @@ class Commits:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "commits")
-        self._under_way: list[Future[None]] = []
+        self._last: Future[None] | None = None
         self._failed: BaseException | None = None
 
     def add(self, commit: Callable[[], object]) -> None:
         """Make a commit after those added before; whether it could be made is told by `settle`."""
-        self._under_way.append(self._thread.submit(self._make, commit))
+        self._last = self._thread.submit(self._make, commit)
 
     def settle(self) -> None:
-        """Returns when all that were added are made; raises what the first one that failed since the last call did."""
-        wait(self._under_way)
-        made, self._under_way = self._under_way, []
-        for each in made:
-            each.result()
+        """Returns when all that were added are made; raises what the first one that failed did."""
+        if self._last is not None:
+            self._last.result()
 
     def check(self) -> None:
         """Raises what the first one that failed did, without waiting for those under way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,6 +64,22 @@ class Stop(threading.Event):
             yield
         finally:
             timer.cancel()
+
+    @contextmanager
+    def at_interrupt(self) -> Iterator[None]:
+        """Within it, a first Ctrl-C sets it, and the next one acts as before: Spark's cancels what is being written."""
+        before = signal.getsignal(signal.SIGINT)
+
+        def first(*_: object) -> None:
+            signal.signal(signal.SIGINT, before)
+            self.set()
+            log.warning("stopping after the batches under way; Ctrl-C again stops at once")
+
+        signal.signal(signal.SIGINT, first)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @dataclass(kw_only=True)
@@ -157,7 +174,7 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
                     waves.flush_if_due()
                     bar(len(ended))
         except BaseException:
-            # Interrupted: the batches under way end, and what they learn is kept as well.
+            # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.
             context.stop.set()
             while left:
                 ended = results.get()

@@ -121,6 +121,9 @@ def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
 
 
 def _leases(run: Run, context: Context, work: Work) -> Leases:
+    if context.wait:
+        # Waiting may take hours: what was found out so far is kept before.
+        run.commits.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in work]
     return leases.take(
         run.ledger,

@@ -141,7 +141,8 @@ class Run:
     def append_outcomes(self, ended: Sequence[Ended]) -> None:
         """Append what requests came to as rows of `audit`, in one commit beside what comes next.
 
-        Where this driver was stopped past its leases, it is LeaseLost instead.
+        Raises what the appends before it failed with; what this one does, `commits` tells: LeaseLost where this driver
+        was stopped past its leases.
         """
         if self.memory is not None:
             self.memory.keep(ended)
@@ -235,7 +236,7 @@ def find(ledger: Ledger, run_id: str) -> Row | None:
 
 
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
-    """Begin a run or take one up where it was left.
+    """Begin a run or take one up where it was left; the row of a new one is the first of its `commits`.
 
     Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
     find planned, that was abandoned, or that was begun with other settings or arguments.

@@ -60,8 +60,9 @@ def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
     ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
 
     def for_many() -> None:
-        while ours:
-            spark.conf.set(*ours.popitem())
+        for name in list(ours):
+            if (before := ours.pop(name, None)) is not None:
+                spark.conf.set(name, before)
 
     for name in ours:
         spark.conf.set(name, FEW_ROWS[name][1])

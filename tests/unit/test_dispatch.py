@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -20,8 +21,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batch under way ends, no other is begun, and what it came to isn't thrown away."""
-    commits, kept, sent = Commits(), list[Ended](), list[str]()
+    """The batch under way ends, and no other is begun."""
+    commits, ended, sent = Commits(), list[Ended](), list[str]()
     context = Context(progress=Progress(), stop=Stop())
 
     def fail() -> None:
@@ -51,10 +52,26 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
     run: Any = SimpleNamespace(
-        clusters=[SimpleNamespace(name="main")], commits=commits, problems=[], run_id="run", append_outcomes=kept.extend
+        clusters=[SimpleNamespace(name="main")],
+        commits=commits,
+        problems=[],
+        run_id="run",
+        append_outcomes=ended.extend,
     )
     work = {"main": ("id", [[Target(topic=name, action=Action.CREATE)] for name in ("first", "second")])}
     with pytest.raises(TableError, match="no space left"):
         each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: iter(()))
     assert sent == ["first"]
-    assert [each.topic for each in kept] == ["first"]
+    assert [each.topic for each in ended] == ["first"]
+
+
+def test_a_first_interrupt_asks_to_stop_and_the_next_one_ends_everything(caplog: pytest.LogCaptureFixture) -> None:
+    stop = Stop()
+    with stop.at_interrupt():
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        assert "Ctrl-C again" in caplog.text
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

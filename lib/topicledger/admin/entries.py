@@ -9,12 +9,16 @@ from kafka.admin._configs import ConfigSourceType
 from topicledger.model import ConfigEntry
 
 
-@lru_cache(maxsize=100_000)
 def config_entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
-    """One object for each distinct entry: most topics share the same thirty. A sensitive one has no value."""
+    """One object for each distinct entry: most topics share the same thirty. Of a sensitive one no value is kept."""
+    return _entry(name, None if sensitive else value, read_only, source, sensitive)
+
+
+@lru_cache(maxsize=100_000)
+def _entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
     return ConfigEntry(
         name=name,
-        value=None if sensitive else value,
+        value=value,
         read_only=bool(read_only),
         config_source=_source_name(source),
         is_sensitive=bool(sensitive),
