@@ -187,10 +187,12 @@ class Executor:
                 yield self._ended(target, Phase.APPLY, _outcome(answer.result.error_code), answer)
         yield from self._recovered_creates(existing)
 
-        by_id = [target for target in deletes if target.topic_id is not None and self.admin.deletes_by_id]
+        by_id: list[Target] = []
+        by_name: list[Target] = []
+        for target in deletes:
+            (by_id if target.topic_id is not None and self.admin.deletes_by_id else by_name).append(target)
         yield from self._delete(by_id)
         # By name only what was compared just before (D7).
-        by_name = [target for target in deletes if target not in by_id]
         same: set[str] = set()
         for ended in self.check_deletes(by_name, Phase.APPLY):
             if ended.outcome is Outcome.OK:

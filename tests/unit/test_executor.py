@@ -597,6 +597,24 @@ def test_a_delete_by_name_that_finds_nothing_is_done(admin: MagicMock, executor:
     assert brief(list(executor.apply([delete("a")]))) == [("a", "ok", 0, "RECOVERED")]
 
 
+def test_a_batch_is_never_compared_target_by_target(
+    admin: MagicMock, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B7: where each of 4,000 deletes was looked for among the others, that took longer than deleting them."""
+
+    def compared(*_: object) -> bool:
+        raise AssertionError("targets were compared")
+
+    monkeypatch.setattr(Target, "__eq__", compared)
+    topics = [f"t{number}" for number in range(20)]
+    admin.delete_topics.return_value = answers(dict.fromkeys(topics, 0))
+    admin.create_topics.return_value = answers(dict.fromkeys(topics, 0))
+    admin.describe_topics.return_value = [live(topic) for topic in topics]
+    for targets in ([delete(topic) for topic in topics], [create(topic) for topic in topics]):
+        assert len(list(executor.validate(targets, lambda _: []))) == len(topics)
+        assert len(list(executor.apply(targets))) == len(topics)
+
+
 def test_deletes_that_the_brokers_have_turned_off_fail_each_and_are_warned_of_once(
     admin: MagicMock, executor: Executor, caplog: pytest.LogCaptureFixture
 ) -> None:
