@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
+from topicledger import tables
 from topicledger.errors import TableError
 from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, OBSERVED, PLANS, RUNS, TABLES, USAGES, Table
 from topicledger.tables import Ledger, all_tables
@@ -303,9 +305,17 @@ def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> 
     assert {row["run_id"]: row["state"] for row in dicts(ledger.read(RUNS))} == {name: f"of {name}" for name in names}
 
 
-def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: Ledger) -> None:
+def lease(name: str, changes: int, **given: object) -> dict[str, object]:
+    return {**dict.fromkeys(LEASES.schema.names), "cluster_id": name, "changes": changes, **given}
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: Ledger, there_before: bool) -> None:
+    if there_before:
+        assert ledger.compare_and_set(LEASES, "cluster_id", [lease("one", 1)]) == 1
+
     def take(name: str) -> int:
-        row = {**dict.fromkeys(LEASES.schema.names), "cluster_id": "one", "run_id": name, "changes": 1}
+        row = lease("one", 2 if there_before else 1, run_id=name)
         return Ledger(ledger.spark, ledger.root).compare_and_set(LEASES, "cluster_id", [row])
 
     names = [f"run-{number}" for number in range(4)]
@@ -314,3 +324,42 @@ def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: L
     assert sorted(taken) == [0, 0, 0, 1]
     (row,) = dicts(ledger.read(LEASES))
     assert row["run_id"] == names[taken.index(1)]
+
+
+def test_rows_are_set_where_nobody_changed_them_new_ones_among_them_or_not(ledger: Ledger) -> None:
+    moment = datetime(2026, 11, 22, 10, 11, 12, 345678, tzinfo=timezone(timedelta(hours=2)))
+    read_as = moment.astimezone().replace(tzinfo=None)
+    asked = [
+        lease("one", 1, run_id="it's \\ a name", cluster="main"),
+        lease("two", 1, acquired_at=moment, cluster="main"),
+    ]
+    assert ledger.compare_and_set(LEASES, "cluster_id", asked) == 2
+    found = {row["cluster_id"]: row for row in dicts(ledger.read(LEASES))}
+    assert (found["one"]["run_id"], found["two"]["acquired_at"]) == ("it's \\ a name", read_as)
+
+    # All were there before; of one, somebody else knows more.
+    again = [{**asked[0], "changes": 2, "released_at": moment}, {**asked[1], "changes": 3, "run_id": "late"}]
+    assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
+    again[1] = {**asked[1], "changes": 2, "run_id": "other's \\"}
+    assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
+    # One is new, one changes, and one changed meanwhile.
+    mixed = [lease("three", 1), {**again[1], "changes": 3, "host": "h"}, {**again[0], "changes": 2, "host": "h"}]
+    assert ledger.compare_and_set(LEASES, "cluster_id", mixed) == 2
+    found = {row["cluster_id"]: row for row in dicts(ledger.read(LEASES))}
+    assert {name: row["changes"] for name, row in found.items()} == {"one": 2, "two": 3, "three": 1}
+    assert found["one"] == {**dict.fromkeys(LEASES.schema.names), **again[0], "released_at": read_as}
+    assert found["two"] == {**dict.fromkeys(LEASES.schema.names), **mixed[1], "acquired_at": read_as}
+
+
+def test_rows_of_other_keys_may_change_meanwhile(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that renews its leases is not in the way of others: nobody tries again."""
+    monkeypatch.setattr(tables, "_CONFLICT_RETRIES", 1)
+    names = [f"cluster-{number}" for number in range(3)]
+    assert ledger.compare_and_set(LEASES, "cluster_id", [lease(name, 1) for name in names]) == 3
+
+    def renew(name: str) -> list[int]:
+        other = Ledger(ledger.spark, ledger.root)
+        return [other.compare_and_set(LEASES, "cluster_id", [lease(name, number)]) for number in (2, 3)]
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(renew, names)) == [[1, 1]] * 3
