@@ -54,7 +54,9 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
     with run:
         if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
             plan(run, context)
-        if not planning_only:
+        if planning_only:
+            run.keep_state()
+        else:
             apply(run, context)
         return close(run, planning_only=planning_only, detailed=detailed)
 
@@ -75,7 +77,8 @@ def plan(run: Run, context: Context) -> None:
     if run.state is RunState.PLANNING:
         if run.settings.policies.create and not run.none_planned:
             judge_again(run, Phase.POLICY, Action.CREATE)
-        run.move_to(RunState.PLANNING if run.problems else RunState.PLANNED, wait=False, counts=run.counts)
+        # Where it is applied at once, its row says so with the commit that says `applying`.
+        run.becomes(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
 
 
 def apply(run: Run, context: Context) -> None:
@@ -123,6 +126,7 @@ def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
 def _leases(run: Run, context: Context, work: Work) -> Leases:
     if context.wait:
         # Waiting may take hours: what was found out so far is kept before.
+        run.keep_state()
         run.commits.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in work]
     return leases.take(

@@ -103,6 +103,8 @@ class Run:
     memory: Memory | None = None
     """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
+    _due: dict[str, Column] = field(default_factory=dict, repr=False)
+    """What its row doesn't say yet."""
     ending: ExitStack = field(default_factory=ExitStack, repr=False)
     """What is left when the run is, after its last commit."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -113,6 +115,7 @@ class Run:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self.ending:
+            self.keep_state()
             self.commits.settle()
 
     @property
@@ -167,15 +170,25 @@ class Run:
             leases.require()
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
-    def move_to(self, state: RunState, *, wait: bool = True, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row; without `wait`, beside what comes next."""
-        values = {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
-        # A later start, or somebody who abandoned the run, must not be overruled.
-        ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
-        self.commits.add(partial(self.ledger.update, RUNS, ours & (F.col("state") != RunState.ABANDONED.value), values))
+    def becomes(self, state: RunState, **columns: object) -> None:
+        """The run's next state, with other columns of its row; committed with the one after it, or by `keep_state`."""
+        self._due |= {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
         self.state = state
-        if wait:
-            self.commits.settle()
+
+    def keep_state(self) -> None:
+        """Commit what the run has become, beside what comes next."""
+        if self._due:
+            values, self._due = self._due, {}
+            # A later start, or somebody who abandoned the run, must not be overruled.
+            ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
+            unless = F.col("state") != RunState.ABANDONED.value
+            self.commits.add(partial(self.ledger.update, RUNS, ours & unless, values))
+
+    def move_to(self, state: RunState, **columns: object) -> None:
+        """Commit the run's next state, with other columns of its row."""
+        self.becomes(state, **columns)
+        self.keep_state()
+        self.commits.settle()
 
     def require_ownership(self) -> Row:
         """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
