@@ -23,6 +23,10 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.defaultJavaOptions": (
+        "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+        "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+    ),
 }
 """What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
 
