@@ -101,6 +101,7 @@ def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
     run.leases = held
     afresh = run.resumed or held.contended
     if afresh:
+        run.keep_state()
         before = len(run.problems)
         _judge_afresh(run, context, work)
         if len(run.problems) > before and run.state is not RunState.APPLYING:
@@ -124,8 +125,8 @@ def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
 
 
 def _leases(run: Run, context: Context, work: Work) -> Leases:
-    if context.wait:
-        # Waiting may take hours: what was found out so far is kept before.
+    if context.wait or run.resumed:
+        # Waiting, for another run or an earlier start of this one, may take long: what was found out is kept before.
         run.keep_state()
         run.commits.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in work]

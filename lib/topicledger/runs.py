@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Self
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger import __version__
@@ -30,7 +30,7 @@ from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS
 from topicledger.secrets import resolve_client_options
 from topicledger.settings import ClusterSettings, Settings
-from topicledger.tables import Ledger
+from topicledger.tables import Ledger, sql_value
 
 AUDIT_COMMAND = "audit"
 EARLIER_CONFIGS = "earlier_configs_version"
@@ -103,7 +103,7 @@ class Run:
     memory: Memory | None = None
     """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
-    _due: dict[str, Column] = field(default_factory=dict, repr=False)
+    _due: dict[str, object] = field(default_factory=dict, repr=False)
     """What its row doesn't say yet."""
     ending: ExitStack = field(default_factory=ExitStack, repr=False)
     """What is left when the run is, after its last commit."""
@@ -172,20 +172,25 @@ class Run:
 
     def becomes(self, state: RunState, **columns: object) -> None:
         """The run's next state, with other columns of its row; committed with the one after it, or by `keep_state`."""
-        self._due |= {"state": F.lit(state.value)} | {name: _literal(value) for name, value in columns.items()}
+        self._due |= {"state": state.value} | columns
         self.state = state
 
     def keep_state(self) -> None:
-        """Commit what the run has become, beside what comes next."""
+        """Commit what the run has become, beside what comes next; that of a run that is no longer ours fails."""
         if self._due:
             values, self._due = self._due, {}
-            # A later start, or somebody who abandoned the run, must not be overruled.
-            ours = (F.col("run_id") == self.run_id) & (F.col("epoch") == self.epoch)
-            unless = F.col("state") != RunState.ABANDONED.value
-            self.commits.add(partial(self.ledger.update, RUNS, ours & unless, values))
+            self.commits.add(partial(self._keep, values))
+
+    def _keep(self, values: Mapping[str, object]) -> None:
+        # A later start, or somebody who abandoned the run, must not be overruled.
+        ours = f"run_id = {sql_value(self.run_id)} AND epoch = {self.epoch}"
+        unless = f"state <> {sql_value(RunState.ABANDONED.value)}"
+        new = {name: sql_value(value) for name, value in values.items()}
+        if self.ledger.update(RUNS, f"{ours} AND {unless}", new) == 0:
+            raise self._not_ours()
 
     def move_to(self, state: RunState, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row."""
+        """Commit the run's next state, with other columns of its row. Raises UsageError where it is no longer ours."""
         self.becomes(state, **columns)
         self.keep_state()
         self.commits.settle()
@@ -196,17 +201,13 @@ class Run:
         row = find(self.ledger, self.run_id)
         ours = row is not None and row["epoch"] == self.epoch and row["spark_app_id"] == _app_id(self.spark)
         if row is None or not ours or row["state"] == RunState.ABANDONED:
-            raise UsageError(
-                f"run {self.run_id} was taken up by another start, or abandoned, in the meantime; see `runs list`"
-            )
+            raise self._not_ours()
         return row
 
-
-def _literal(value: object) -> Column:
-    if isinstance(value, Mapping):
-        entries = [F.lit(part) for item in value.items() for part in item]
-        return F.create_map(*entries) if entries else F.lit(None)
-    return F.lit(value)
+    def _not_ours(self) -> UsageError:
+        return UsageError(
+            f"run {self.run_id} was taken up by another start, or abandoned, in the meantime; see `runs list`"
+        )
 
 
 class Waves:
@@ -397,9 +398,9 @@ def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables)
-    before = (F.col("run_id") == run.run_id) & (F.col("epoch") == run.epoch)
+    before = f"run_id = {sql_value(run.run_id)} AND epoch = {run.epoch}"
     run.epoch += 1
-    values = {"epoch": F.lit(run.epoch), "spark_app_id": F.lit(_app_id(run.spark))}
+    values = {"epoch": sql_value(run.epoch), "spark_app_id": sql_value(_app_id(run.spark))}
     run.ledger.update(RUNS, before, values)
     for table in tables:
         run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
@@ -415,7 +416,7 @@ def abandon(ledger: Ledger, run_id: str) -> None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     if row["state"] == RunState.FINISHED:
         raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
-    ledger.update(RUNS, F.col("run_id") == run_id, {"state": F.lit(RunState.ABANDONED.value)})
+    ledger.update(RUNS, f"run_id = {sql_value(run_id)}", {"state": sql_value(RunState.ABANDONED.value)})
 
 
 def _app_id(spark: SparkSession) -> str | None:

@@ -23,12 +23,14 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.defaultJavaOptions": (
-        "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
-        "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
-    ),
 }
 """What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
+
+JAVA_OPTIONS = (
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+)
+"""The same, of Java: its second compiler twenty times later than by default."""
 
 FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.codegen.wholeStage": ("true", "false"),
@@ -49,7 +51,7 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return builder.getOrCreate()
     builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
-    for key, value in {**DEFAULTS, **_class_archive(), "spark.jars": ",".join(map(str, _delta_jars()))}.items():
+    for key, value in {**DEFAULTS, **_java(), "spark.jars": ",".join(map(str, _delta_jars()))}.items():
         builder = builder.config(key, value)
     with _started_with_output_in(None if verbose else _log_folder() / "spark.log"), workers_python():
         return builder.getOrCreate()
@@ -127,12 +129,11 @@ def workers_python() -> Iterator[None]:
             os.environ["TOPICLEDGER_PYTHON"] = before
 
 
-def _class_archive() -> Mapping[str, str]:
-    """Classes that `make setup` has parsed and checked, as spark-submit.sh has Java take them."""
+def _java() -> Mapping[str, str]:
+    """Java as spark-submit.sh starts it, with the classes that `make setup` has parsed and checked."""
     archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
-    if not archive.exists():
-        return {}
-    return {"spark.driver.extraJavaOptions": f"'-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off"}
+    shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
+    return {"spark.driver.extraJavaOptions": JAVA_OPTIONS + shared}
 
 
 def _delta_jars() -> list[Path]:

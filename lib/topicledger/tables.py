@@ -9,7 +9,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -211,16 +211,14 @@ class Ledger:
         else:
             writer.save(self.location(table))
 
-    def update(self, table: Table, condition: Column, values: Mapping[str, Column]) -> None:
-        """Set columns of the rows that meet `condition`; another writer's commit in between is waited out."""
-        for attempt in range(_CONFLICT_RETRIES):
-            try:
-                with _errors(f"table {self.location(table)} can't be updated"):
-                    self._delta(table).update(condition, dict(values))
-                return
-            except TableError as error:
-                if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
-                    raise
+    def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
+        """Set columns of the rows that meet `condition`, all in SQL; returns how many rows it was.
+
+        Another writer's commit in between is waited out, and the rows are looked at again.
+        """
+        sets = ", ".join(f"{name} = {value}" for name, value in values.items())
+        update = f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"
+        return self._again_after_conflicts(table, lambda: self.spark.sql(update))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
@@ -228,38 +226,37 @@ class Ledger:
         `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
         and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
         """
-        write = self._merge if any(row["changes"] == 1 for row in rows) else self._update
+        keys = ", ".join(sql_value(row[key]) for row in rows)
+        if all(row["changes"] != 1 for row in rows):
+            # For half of what MERGE takes.
+            known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
+            values = {name: _by_key(key, name, rows) for name in table.schema.names if name != key}
+            return self.update(table, f"{key} IN ({keys}) AND ({known})", values)
+        new: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
+
+        def merge() -> DataFrame:
+            wanted = self.rows(table, rows).alias("new")
+            found = self._delta(table).alias("old")
+            made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
+            made = made.whenNotMatchedInsert("new.changes = 1", new)
+            if any(row["changes"] != 1 for row in rows):
+                # Without this clause Delta looks at the rows once instead of twice.
+                made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
+            return made.execute()
+
+        return self._again_after_conflicts(table, merge)
+
+    def _again_after_conflicts(self, table: Table, write: Callable[[], DataFrame]) -> int:
+        """How many rows `write` changed, begun again where another writer's commit came in between."""
         for attempt in range(_CONFLICT_RETRIES):
             try:
-                with _errors(f"table {self.location(table)} can't be written"):
-                    return write(table, key, rows)
+                with _errors(f"table {self.location(table)} can't be updated"):
+                    return int(write().collect()[0]["num_affected_rows"])
             except TableError as error:
                 if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
                     raise
                 time.sleep(random.uniform(0.05, 0.5))
         raise AssertionError("unreachable")
-
-    def _merge(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
-        keys = ", ".join(sql_value(row[key]) for row in rows)
-        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
-        merge = (
-            self._delta(table)
-            .alias("old")
-            .merge(self.rows(table, rows).alias("new"), f"old.{key} = new.{key} AND old.{key} IN ({keys})")
-            .whenNotMatchedInsert("new.changes = 1", values)
-        )
-        if any(row["changes"] != 1 for row in rows):
-            # Without this clause Delta looks at the rows once instead of twice.
-            merge = merge.whenMatchedUpdate("old.changes = new.changes - 1", values)
-        return int(merge.execute().collect()[0]["num_affected_rows"])
-
-    def _update(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
-        # What _merge does where each row was there before, for half the time. DeltaTable.update tells no count.
-        keys = ", ".join(sql_value(row[key]) for row in rows)
-        as_known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
-        values = ", ".join(f"{name} = {_by_key(key, name, rows)}" for name in table.schema.names if name != key)
-        updated = self.spark.sql(f"UPDATE {self.sql_name(table)} SET {values} WHERE {key} IN ({keys}) AND ({as_known})")
-        return int(updated.collect()[0]["num_affected_rows"])
 
     # -- maintaining -------------------------------------------------------------------------------------------------
 
@@ -374,12 +371,15 @@ def _definition(table: Table, properties: Mapping[str, str]) -> str:
 
 def sql_text(text: str) -> str:
     """A string literal of Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    # Spark puts variables and the environment in place of ${...}, in literals too.
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
 
 
 def sql_value(value: object) -> str:
-    """A text, a number, a moment (UTC) or null as a literal of Spark SQL."""
-    if value is None:
+    """A text, a number, a moment, null, or a map of such as Spark SQL has it; an empty map is null."""
+    if isinstance(value, Mapping) and value:
+        return f"map({', '.join(sql_value(part) for item in value.items() for part in item)})"
+    if value is None or value == {}:
         return "NULL"
     if isinstance(value, datetime):
         return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
@@ -387,8 +387,8 @@ def sql_value(value: object) -> str:
 
 
 def _by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """The value of a column by the row's key, in SQL."""
-    values = {sql_value(row[key]): sql_value(row[name]) for row in rows}
+    """The value of a column by the row's key, in SQL; what isn't given is null."""
+    values = {sql_value(row[key]): sql_value(row.get(name)) for row in rows}
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
     return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"

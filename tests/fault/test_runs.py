@@ -28,9 +28,10 @@ from topicledger import leases
 from topicledger.admin import ClusterAdmin
 from topicledger.dispatch import Stop, Stopped
 from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.errors import GuardStopped, TableError
+from topicledger.errors import GuardStopped, TableError, UsageError
 from topicledger.leases import LeaseHeld, Leases
 from topicledger.model import Action, Target
+from topicledger.runs import abandon
 from topicledger.schemas import AUDIT, RUNS
 from topicledger.settings import GuardSettings, KafkaSettings
 
@@ -153,6 +154,25 @@ def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
     assert summary.exit_code == 4
     assert estate.last("waits")["waited.a"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
     assert estate.last("waits")["waited.b"] == ("verify", "ok", None)
+
+
+def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedKafka, estate: Estate) -> None:
+    """What it finds out before it sends: its row isn't its own any more."""
+    estate.declare(*topics(["given-up.a"], num_partitions=1))
+    with leases_of_another_run(estate, kafka) as held:
+
+        def give_up() -> None:
+            until(lambda: [row["state"] for row in estate.rows(RUNS, "given up")] == ["planned"], seconds=120)
+            abandon(estate.ledger, "given up")
+            held.release()
+
+        somebody = threading.Thread(target=give_up)
+        somebody.start()
+        with pytest.raises(UsageError, match=r"run given up was taken up by another start, or abandoned"):
+            estate.run(run_id="given up", wait=True)
+        somebody.join()
+    assert {phase for _, phase in estate.audit("given up")} == {"validate"}
+    assert [row["state"] for row in estate.rows(RUNS, "given up")] == ["abandoned"]
 
 
 def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate) -> None:

@@ -165,7 +165,7 @@ def test_on_stdout_is_the_result_and_nothing_of_sparks_and_a_folder_is_no_old_fi
 ) -> None:
     """VACUUM prints to Java's stdout, and lists the folder of the change data feed among the old files."""
     write(ledger, MANIFESTS, {"cluster": "main", "topic": "one", "state": "present"})
-    ledger.update(MANIFESTS, F.col("topic") == "one", {"owner": F.lit("somebody")})
+    ledger.update(MANIFESTS, "topic = 'one'", {"owner": "'somebody'"})
     assert Path(ledger.location(MANIFESTS), "_change_data").is_dir()
     old = (datetime.now(UTC) - timedelta(days=8)).timestamp()
     left = Path(ledger.location(MANIFESTS), "part-left.parquet")

@@ -181,7 +181,7 @@ def test_what_is_in_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> 
     with pytest.raises(Exception, match="append"):
         DeltaTable.forPath(ledger.spark, ledger.location(AUDIT)).delete("topic = 'a'")
     with pytest.raises(TableError, match="can't be updated") as error:
-        ledger.update(AUDIT, F.col("topic") == "a", {"outcome": F.lit("ok")})
+        ledger.update(AUDIT, "topic = 'a'", {"outcome": "'ok'"})
     assert "\n" not in str(error.value)
     assert "java" not in str(error.value)
 
@@ -281,7 +281,7 @@ def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Led
     for version in (1, 1):
         ledger.append(BROKERS, rows, app_id="run-1", version=version)
     ledger.replace_clusters(BROKERS, rows.where("broker_id = 2"), ["main"])
-    ledger.update(BROKERS, F.col("broker_id") == 2, {"rack": F.lit("r2")})
+    assert ledger.update(BROKERS, "broker_id = 2", {"rack": "'r2'"}) == 1
     assert ledger.latest_version(BROKERS) == 3
     found = ledger.spark.sql(f"SELECT broker_id, rack FROM {ledger.sql_name(BROKERS)}").collect()
     assert [tuple(row) for row in found] == [(2, "r2")]
@@ -297,11 +297,11 @@ def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> 
     rows = [{"run_id": name, "state": "planning", "epoch": 1} for name in names]
     ledger.append(RUNS, frame(ledger.spark, RUNS.schema, rows).coalesce(1), app_id="test", version=1)
 
-    def update(name: str) -> None:
-        Ledger(ledger.spark, ledger.root).update(RUNS, F.col("run_id") == name, {"state": F.lit(f"of {name}")})
+    def update(name: str) -> int:
+        return Ledger(ledger.spark, ledger.root).update(RUNS, f"run_id = '{name}'", {"state": f"'of {name}'"})
 
     with ThreadPoolExecutor(len(names)) as pool:
-        list(pool.map(update, names))
+        assert list(pool.map(update, names)) == [1] * len(names)
     assert {row["run_id"]: row["state"] for row in dicts(ledger.read(RUNS))} == {name: f"of {name}" for name in names}
 
 
@@ -326,21 +326,29 @@ def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: L
     assert row["run_id"] == names[taken.index(1)]
 
 
+@pytest.fixture
+def in_tokyo(spark: SparkSession) -> Iterator[None]:
+    """A session whose zone is another than that of the moments that it is given."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.usefixtures("in_tokyo")
 def test_rows_are_set_where_nobody_changed_them_new_ones_among_them_or_not(ledger: Ledger) -> None:
+    name = "it's \\ a ${env:HOME} \\u0041 name"
     moment = datetime(2026, 11, 22, 10, 11, 12, 345678, tzinfo=timezone(timedelta(hours=2)))
     read_as = moment.astimezone().replace(tzinfo=None)
-    asked = [
-        lease("one", 1, run_id="it's \\ a name", cluster="main"),
-        lease("two", 1, acquired_at=moment, cluster="main"),
-    ]
+    asked = [lease("one", 1, run_id=name, cluster="main"), lease("two", 1, acquired_at=moment, cluster="main")]
     assert ledger.compare_and_set(LEASES, "cluster_id", asked) == 2
     found = {row["cluster_id"]: row for row in dicts(ledger.read(LEASES))}
-    assert (found["one"]["run_id"], found["two"]["acquired_at"]) == ("it's \\ a name", read_as)
+    assert (found["one"]["run_id"], found["two"]["acquired_at"]) == (name, read_as)
 
     # All were there before; of one, somebody else knows more.
     again = [{**asked[0], "changes": 2, "released_at": moment}, {**asked[1], "changes": 3, "run_id": "late"}]
     assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
-    again[1] = {**asked[1], "changes": 2, "run_id": "other's \\"}
+    again[1] = {**asked[1], "changes": 2, "run_id": f"other {name}"}
     assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
     # One is new, one changes, and one changed meanwhile.
     mixed = [lease("three", 1), {**again[1], "changes": 3, "host": "h"}, {**again[0], "changes": 2, "host": "h"}]
@@ -349,6 +357,15 @@ def test_rows_are_set_where_nobody_changed_them_new_ones_among_them_or_not(ledge
     assert {name: row["changes"] for name, row in found.items()} == {"one": 2, "two": 3, "three": 1}
     assert found["one"] == {**dict.fromkeys(LEASES.schema.names), **again[0], "released_at": read_as}
     assert found["two"] == {**dict.fromkeys(LEASES.schema.names), **mixed[1], "acquired_at": read_as}
+
+
+def test_many_rows_are_set_at_once(ledger: Ledger) -> None:
+    names = [f"cluster-{number}" for number in range(40)]
+    for changes in (1, 2, 3):
+        rows = [lease(name, changes, host=f"{changes} of {name}") for name in names]
+        assert ledger.compare_and_set(LEASES, "cluster_id", rows) == len(names)
+    found = {row["cluster_id"]: (row["changes"], row["host"]) for row in dicts(ledger.read(LEASES))}
+    assert found == {name: (3, f"3 of {name}") for name in names}
 
 
 def test_rows_of_other_keys_may_change_meanwhile(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

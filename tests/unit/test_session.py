@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from topicledger.session import DEFAULTS, FEW_ROWS, for_few_rows, workers_python
+from topicledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, for_few_rows, workers_python
 
 CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 
@@ -22,6 +22,14 @@ def test_spark_defaults_conf_says_what_the_package_says() -> None:
     lines = [line.split(maxsplit=1) for line in CONF.read_text().splitlines() if line and not line.startswith("#")]
     said = {key: value.strip() for key, value in lines}
     assert {key: said.get(key) for key in DEFAULTS} == dict(DEFAULTS)
+    assert said["spark.driver.defaultJavaOptions"] == JAVA_OPTIONS
+
+
+def test_java_knows_the_options() -> None:
+    """Sessions of tests are started with others."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    done = subprocess.run([java, *JAVA_OPTIONS.split(), "-version"], capture_output=True, text=True)
+    assert (done.returncode, "ignored" in done.stderr) == (0, False), done.stderr
 
 
 def test_queries_are_for_few_rows_within_and_for_many_again_when_asked(spark: SparkSession) -> None:
