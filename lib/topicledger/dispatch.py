@@ -208,7 +208,6 @@ def _one_cluster(
     step: Step,
 ) -> Iterator[Sequence[Ended]]:
     with ClusterAdmin(settings, run.settings.kafka) as admin:
-        live_id = admin.describe_cluster().cluster_id
         executor = Executor(
             cluster=settings.name,
             cluster_id=cluster_id,
@@ -220,6 +219,7 @@ def _one_cluster(
             may_send=run.leases.require_for_request if run.leases is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
         )
+        live_id = executor.live_cluster_id()
         left = sum(map(len, batches))
         for batch in batches:
             if context.stop.is_set():

@@ -304,6 +304,10 @@ class Executor:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
+    def live_cluster_id(self) -> str:
+        """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
+        return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
+
     def _describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
 

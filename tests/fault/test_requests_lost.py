@@ -203,6 +203,15 @@ def test_a_delete_that_arrives_after_its_repeat_spares_the_topic_made_anew(
     cluster.await_topics("late.phoenix", {"late.phoenix": Live(1, 1, anew["late.phoenix"])})
 
 
+def test_a_listing_goes_on_with_another_broker_where_one_is_gone(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """A broker that died is listed for seconds: to observe must not depend on which one kafka-python picks."""
+    ids = make(kafka, "gone.a")
+    with executor_of(proxy) as executor:
+        proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, times=2, do=CUT)
+        assert "gone.a" in {info.topic for info in executor.admin.list_topics()}
+    remove(kafka, ids)
+
+
 def test_what_recovery_asks_may_be_lost_too(kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy) -> None:
     """C18: the descriptions that tell whether a live topic is as planned are asked again."""
 

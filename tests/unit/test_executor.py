@@ -11,7 +11,7 @@ from unittest.mock import MagicMock, create_autospec
 import pytest
 
 from topicledger import admin as kafka
-from topicledger.admin import ClusterAdmin, RequestLost, Response
+from topicledger.admin import Cluster, ClusterAdmin, RequestLost, Response
 from topicledger.errors import ClusterError
 from topicledger.execute import Executor, delete_refusal, difference_from_plan, verdict
 from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
@@ -568,6 +568,15 @@ def test_a_question_that_gets_no_answer_is_asked_again_and_not_for_ever(admin: M
     assert [each.outcome for each in executor.apply([create("a")])] == [Outcome.OK]
     admin.describe_topics.side_effect = [LOST] * ATTEMPTS
     assert until_unknown(executor.apply([create("a")])) == []
+
+
+def test_the_clusters_id_is_asked_for_until_a_broker_answers(admin: MagicMock, executor: Executor) -> None:
+    """A run of many requests must not end for one that was lost before the first."""
+    admin.describe_cluster.side_effect = [LOST, LOST, Cluster(cluster_id="kafka-main", brokers=())]
+    assert executor.live_cluster_id() == "kafka-main"
+    admin.describe_cluster.side_effect = LOST
+    with pytest.raises(OutcomeUnknown, match=f"{ATTEMPTS} attempts; start the run again with its id"):
+        executor.live_cluster_id()
 
 
 GONE: dict[str, tuple[list[TopicInfo], str, int, str | None]] = {

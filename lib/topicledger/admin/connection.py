@@ -82,6 +82,8 @@ OFFSET_NOT_AVAILABLE = 78
 UNKNOWN_TOPIC_ID = 100
 
 _THROTTLE_MARGIN_SECONDS = 0.05
+_BROKERS_GONE = 3
+"""How often a request that any broker may answer finds the one asked gone before it is lost."""
 _ANSWER_SECONDS = 5.0
 """What an answer may take beside the broker's work on it."""
 
@@ -101,6 +103,10 @@ _KAFKA_NAMES = {
 
 class RequestLost(ClusterError):
     """A request got no answer: what it did is unknown, and it may be sent again."""
+
+
+class Disconnected(RequestLost):
+    """A request got no answer because the connection was closed, or none could be made: the broker may be gone."""
 
 
 def error_name(error_code: int) -> str:
@@ -188,9 +194,17 @@ class Connection:
                 # A broker that came after we connected; kafka-python looks around by itself every five minutes.
                 with suppress(kafka_errors.KafkaError, OSError):
                     self._manager.run(self._manager.cluster.refresh_metadata)
-            raise RequestLost(
+            lost = Disconnected if isinstance(error, kafka_errors.KafkaConnectionError | OSError) else RequestLost
+            raise lost(
                 redact(f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {error}", self._secrets)
             ) from None
+
+    def _any_broker(self, request: Any) -> Any:
+        """What a broker answers that only reads. One that is gone is listed for a while: others are asked instead."""
+        for _ in range(_BROKERS_GONE):
+            with suppress(Disconnected):
+                return self._run(self._manager.send, request)
+        return self._run(self._manager.send, request)
 
     def ask(self, request: Any, broker_id: int | None = None) -> Any:
         """What one broker answers, any broker where none is named; raises RequestLost when no answer came.
@@ -200,7 +214,7 @@ class Connection:
         if broker_id is not None and self._manager.cluster.broker_metadata(broker_id) is None:
             # A broker that came after we connected; kafka-python looks around by itself every five minutes.
             self._run(self._manager.cluster.refresh_metadata)
-        response = self._run(self._manager.send, request, broker_id)
+        response = self._any_broker(request) if broker_id is None else self._run(self._manager.send, request, broker_id)
         if response.throttle_time_ms > 0:
             # kafka-python refuses to send to a throttled broker instead of waiting.
             time.sleep(response.throttle_time_ms / 1000 + _THROTTLE_MARGIN_SECONDS)
@@ -215,7 +229,7 @@ class Connection:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=operations,
         )
-        return self._run(self._manager.send, request)
+        return self._any_broker(request)
 
     def version(self, request: type) -> int:
         """The newest version of a request that both sides know."""
