@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -215,4 +215,4 @@ def _from_ready(told: str) -> float:
 def _timed_within(series: Series, seconds: Sequence[float]) -> Series:
     """A series with the times that its processes took of themselves."""
     samples = [Sample(seconds=each, others=sample.others) for each, sample in zip(seconds, series.samples, strict=True)]
-    return Series(name=series.name, what=series.what, samples=samples, counts=series.counts)
+    return replace(series, samples=samples)

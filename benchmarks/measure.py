@@ -18,11 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks.report import Process, Sample, Series
+from benchmarks.report import Peak, Process, Sample, Series
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY = 0.5
+KINDS = ("java", "python")
+"""Of processes whose memory is noted."""
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -47,18 +49,27 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Seri
     The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure.
     """
     measured: dict[str, list[Sample]] = {work.name: [] for work in works}
+    peaks: dict[str, list[Mapping[str, int]]] = {work.name: [] for work in works}
     counts: dict[str, Mapping[str, int]] = {}
     for number in range(1 - warm_ups, samples + 1):
         for work in works:
-            with work.around() as given, _timed() as taken:
+            with work.around() as given, MemoryWatch(os.getpid()) as memory, _timed() as taken:
                 counts[work.name] = work.do(given)
             sample = taken[0]
             told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
             print(f"{told}{'' if number > 0 else ' (warm-up)'}", flush=True)
             if number > 0:
                 measured[work.name].append(sample)
+                peaks[work.name].append(memory.most)
     return [
-        Series(name=work.name, what=work.what, samples=measured[work.name], counts=counts[work.name]) for work in works
+        Series(
+            name=work.name,
+            what=work.what,
+            samples=measured[work.name],
+            counts=counts[work.name],
+            memory=Peak(**{f"{kind}_bytes": max(each[kind] for each in peaks[work.name]) for kind in KINDS}),
+        )
+        for work in works
     ]
 
 
@@ -119,6 +130,8 @@ class MemoryWatch:
     def __init__(self, root: int) -> None:
         self.peak_bytes = 0
         """The most that they had together at one time."""
+        self.most = dict.fromkeys(KINDS, 0)
+        """By kind, the most that its processes had at one time."""
         self._root = root
         self._peaks: dict[int, Process] = {}
         self._stop = threading.Event()
@@ -141,19 +154,20 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(_EVERY):
-            together = 0
+            together = dict.fromkeys(KINDS, 0)
             for pid in family(self._root):
                 memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
                 told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
                 kind = told.get("Name", "").strip().rstrip("0123456789.")
-                if "Pss" not in told or kind not in ("java", "python"):
+                if "Pss" not in told or kind not in KINDS:
                     continue
                 if kind == "java" and "\0kafka." in _read(_PROC / str(pid) / "cmdline"):
                     # A cluster that is measured on is no part of what is measured.
                     continue
-                together += _bytes(told["Pss"])
+                together[kind] += _bytes(told["Pss"])
                 self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))
-            self.peak_bytes = max(self.peak_bytes, together)
+            self.peak_bytes = max(self.peak_bytes, sum(together.values()))
+            self.most = {kind: max(self.most[kind], together[kind]) for kind in KINDS}
 
 
 def _bytes(kilobytes: str) -> int:

@@ -33,6 +33,18 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Peak:
+    """The most memory that a work's processes had at one time, of all its samples; what they share is counted once.
+
+    Spark's driver and, where the master is local, its executors are one Java process; Python is what drives it, and its
+    workers. Brokers aren't counted. Processes that several works of a benchmark share keep what an earlier one took.
+    """
+
+    java_bytes: int = 0
+    python_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Series:
     """A work, and how long it took each time."""
 
@@ -42,6 +54,8 @@ class Series:
     samples: Sequence[Sample]
     counts: Mapping[str, int] = field(default_factory=dict)
     """What came out of it, to see that it did the work."""
+    memory: Peak | None = None
+    """None where nothing ran."""
 
     @property
     def median(self) -> float:
@@ -143,10 +157,15 @@ def _ratios(result: Mapping[str, Any]) -> list[str]:
 
 
 def _series(result: Mapping[str, Any]) -> list[str]:
-    lines = ["| | what | median s | each sample, s (cores that others kept busy) |", "|---|---|---|---|"]
+    lines = [
+        "| | what | median s | memory at most, GiB: Java, Python | each sample, s (cores that others kept busy) |",
+        "|---|---|---|---|---|",
+    ]
     for each in result["series"]:
         samples = ", ".join(f"{sample['seconds']:.1f} ({sample['others']:.1f})" for sample in each["samples"])
-        lines.append(f"| {each['name']} | {each['what']} | {each['median']:.1f} | {samples} |")
+        memory = each["memory"] or {}
+        peaks = ", ".join(f"{memory[kind] / GIB:.2f}" for kind in ("java_bytes", "python_bytes") if kind in memory)
+        lines.append(f"| {each['name']} | {each['what']} | {each['median']:.1f} | {peaks} | {samples} |")
     return lines
 
 

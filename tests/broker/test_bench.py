@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -59,12 +60,17 @@ def test_the_memory_of_java_and_python_is_told_apart(out: Path) -> None:
     assert kinds == {"java", "python"}
     assert memory["processes"][0]["kind"] == "java"
     assert memory["peak_bytes"] > 100 * 2**20
+    for series in _report(out, "policies")["series"]:
+        row = series["memory"]
+        assert 100 * 2**20 < row["java_bytes"] + row["python_bytes"] < memory["peak_bytes"] * 1.3
+        assert row["java_bytes"] > row["python_bytes"] > 10 * 2**20
 
 
 def test_what_a_quota_costs_is_compared_with_the_least_that_it_can(out: Path) -> None:
     """Counted from the quota alone: 125 topics, validated and created, less the burst, at 20 a second (KIP-599)."""
     result = _report(out, "quota")
     paced, least = result["series"]
+    assert least["memory"] is None
     assert paced["counts"] == {"validated": 125, "created": 125}
     assert least["median"] == (250 - 220) / 20
     (ratio,) = result["ratios"]
@@ -86,6 +92,8 @@ def test_the_report_to_read_says_that_its_numbers_mean_nothing(out: Path) -> Non
     text = (out / "bench-small.md").read_text(encoding="utf-8")
     assert "its numbers mean nothing" in text
     assert "| ten / without |" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ten | ")]
+    assert re.search(r" \| \d\.\d\d, \d\.\d\d \| ", rows[0])
 
 
 def test_an_unknown_benchmark_is_a_usage_error_that_names_those_there_are(tmp_path: Path) -> None:
@@ -120,4 +128,5 @@ def test_memory_of_a_process_that_ended_is_remembered() -> None:
         process.wait()
         time.sleep(0.1)
     assert memory.peak_bytes > 200 * 2**20
+    assert memory.most == {"java": 0, "python": memory.peak_bytes}
     assert [(each.kind, each.peak_bytes > 200 * 2**20) for each in memory.processes] == [("python", True)]
