@@ -23,7 +23,7 @@ from benchmarks.report import Peak, Process, Sample, Series
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY = 0.5
-KINDS = ("java", "python")
+_KINDS = ("java", "python")
 """Of processes whose memory is noted."""
 
 
@@ -67,7 +67,10 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Seri
             what=work.what,
             samples=measured[work.name],
             counts=counts[work.name],
-            memory=Peak(**{f"{kind}_bytes": max(each[kind] for each in peaks[work.name]) for kind in KINDS}),
+            memory=Peak(
+                java_bytes=max(each["java"] for each in peaks[work.name]),
+                python_bytes=max(each["python"] for each in peaks[work.name]),
+            ),
         )
         for work in works
     ]
@@ -130,7 +133,7 @@ class MemoryWatch:
     def __init__(self, root: int) -> None:
         self.peak_bytes = 0
         """The most that they had together at one time."""
-        self.most = dict.fromkeys(KINDS, 0)
+        self.most = dict.fromkeys(_KINDS, 0)
         """By kind, the most that its processes had at one time."""
         self._root = root
         self._peaks: dict[int, Process] = {}
@@ -154,12 +157,12 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         while not self._stop.wait(_EVERY):
-            together = dict.fromkeys(KINDS, 0)
+            together = dict.fromkeys(_KINDS, 0)
             for pid in family(self._root):
                 memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
                 told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
                 kind = told.get("Name", "").strip().rstrip("0123456789.")
-                if "Pss" not in told or kind not in KINDS:
+                if "Pss" not in told or kind not in _KINDS:
                     continue
                 if kind == "java" and "\0kafka." in _read(_PROC / str(pid) / "cmdline"):
                     # A cluster that is measured on is no part of what is measured.
@@ -167,7 +170,7 @@ class MemoryWatch:
                 together[kind] += _bytes(told["Pss"])
                 self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))
             self.peak_bytes = max(self.peak_bytes, sum(together.values()))
-            self.most = {kind: max(self.most[kind], together[kind]) for kind in KINDS}
+            self.most = {kind: max(self.most[kind], together[kind]) for kind in _KINDS}
 
 
 def _bytes(kilobytes: str) -> int:

@@ -40,8 +40,8 @@ class Peak:
     workers. Brokers aren't counted. Processes that several works of a benchmark share keep what an earlier one took.
     """
 
-    java_bytes: int = 0
-    python_bytes: int = 0
+    java_bytes: int
+    python_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +163,7 @@ def _series(result: Mapping[str, Any]) -> list[str]:
     ]
     for each in result["series"]:
         samples = ", ".join(f"{sample['seconds']:.1f} ({sample['others']:.1f})" for sample in each["samples"])
-        memory = each["memory"] or {}
-        peaks = ", ".join(f"{memory[kind] / GIB:.2f}" for kind in ("java_bytes", "python_bytes") if kind in memory)
+        peaks = ", ".join(f"{most / GIB:.2f}" for most in (each["memory"] or {}).values())
         lines.append(f"| {each['name']} | {each['what']} | {each['median']:.1f} | {peaks} | {samples} |")
     return lines
 

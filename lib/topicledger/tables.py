@@ -228,7 +228,7 @@ class Ledger:
         """
         keys = ", ".join(sql_value(row[key]) for row in rows)
         if all(row["changes"] != 1 for row in rows):
-            # For half of what MERGE takes.
+            # The states of runs go this way too: Java has run it before, and MERGE only for the first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
             values = {name: _by_key(key, name, rows) for name in table.schema.names if name != key}
             return self.update(table, f"{key} IN ({keys}) AND ({known})", values)
