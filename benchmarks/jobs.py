@@ -14,16 +14,10 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from benchmarks import brokers
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Sample, Series, Size
 from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.schemas import MANIFESTS
-from topicledger.session import get_session
-from topicledger.tables import Ledger, all_tables
 
 DRIVER_MEMORY = "512m"
 """Of the process that measures: the jobs have Spark's default of 1 GB."""
@@ -68,9 +62,13 @@ def whole(size: Size, folder: Path) -> Result:
 
     works = [
         Work(
-            name="plain", what="anti-join, create_topics twice in mapInPandas, two Delta tables", do=plain, around=ready
+            name="plain",
+            what="anti-join, create_topics twice in mapInPandas, two Delta tables",
+            do=plain,
+            around=ready,
+            elsewhere=True,
         ),
-        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready),
+        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready, elsewhere=True),
     ]
     measured = in_turns(works, warm_ups=0, samples={Size.FULL: 5, Size.SMALL: 1}[size])
     plainest, ours = (_timed_within(series, times[series.name]) for series in measured)
@@ -110,9 +108,16 @@ def cold(size: Size, folder: Path) -> Result:
                 what=f"spark-submit of a script that starts a Delta session and reads `manifests` ({creates:,} rows)",
                 do=lambda ground: _read(ground, creates),
                 around=ready,
+                elsewhere=True,
             ),
-            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready),
-            Work(name="nothing", what=f"provision, {unchanged:,} topics unchanged", do=_provision, around=all_there),
+            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready, elsewhere=True),
+            Work(
+                name="nothing",
+                what=f"provision, {unchanged:,} topics unchanged",
+                do=_provision,
+                around=all_there,
+                elsewhere=True,
+            ),
         ]
         session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples)
     return Result(
@@ -130,25 +135,9 @@ def cold(size: Size, folder: Path) -> Result:
 
 
 def _ledger(folder: Path, count: int) -> Path:
-    """A ledger with all its tables, `manifests` filled, the rest empty; made in a process's own session."""
+    """A ledger with all its tables, `manifests` filled, the rest empty."""
     root = folder / f"ledger-{count}"
-    spark = get_session("bench")
-    spark.sparkContext.setLogLevel("ERROR")
-    ledger = Ledger(spark, str(root))
-    all_tables(ledger)
-    configs = F.create_map(*(F.lit(part) for item in brokers.CONFIGS.items() for part in item))
-    given = {
-        "cluster": F.lit(brokers.NAME),
-        "topic": F.concat(F.lit("bench."), F.lpad(F.col("id").cast("string"), 5, "0")),
-        "state": F.lit("present"),
-        "num_partitions": F.lit(1),
-        "replication_factor": F.lit(1),
-        "configs": configs,
-        "owner": F.lit("bench"),
-    }
-    columns = (given.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in MANIFESTS.schema)
-    ledger.append(MANIFESTS, spark.range(count).select(*columns), app_id="bench", version=0)
-    SparkSession.builder.getOrCreate().stop()
+    _run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count)])
     return root
 
 

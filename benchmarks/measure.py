@@ -41,6 +41,8 @@ class Work:
     """Does it once, on what `around` gives; returns counts that show that it was done."""
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What has to be there and isn't measured: a fresh broker, say."""
+    elsewhere: bool = False
+    """It is done by processes of its own: the memory of this one, which only waits, is no part of it."""
 
 
 def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Series]:
@@ -53,7 +55,8 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Seri
     counts: dict[str, Mapping[str, int]] = {}
     for number in range(1 - warm_ups, samples + 1):
         for work in works:
-            with work.around() as given, MemoryWatch(os.getpid()) as memory, _timed() as taken:
+            watch = MemoryWatch(os.getpid(), itself=not work.elsewhere)
+            with work.around() as given, watch as memory, _timed() as taken:
                 counts[work.name] = work.do(given)
             sample = taken[0]
             told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
@@ -128,14 +131,18 @@ def _read(path: Path) -> str:
 
 
 class MemoryWatch:
-    """Within it, twice a second, a thread notes the memory of a process and its descendants: Java's and Python's."""
+    """Within it, twice a second, a thread notes the memory of a process and its descendants: Java's and Python's.
 
-    def __init__(self, root: int) -> None:
+    Without `itself` only that of its descendants.
+    """
+
+    def __init__(self, root: int, *, itself: bool = True) -> None:
         self.peak_bytes = 0
         """The most that they had together at one time."""
         self.most = dict.fromkeys(_KINDS, 0)
         """By kind, the most that its processes had at one time."""
         self._root = root
+        self._first = 0 if itself else 1
         self._peaks: dict[int, Process] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -158,14 +165,15 @@ class MemoryWatch:
     def _watch(self) -> None:
         while not self._stop.wait(_EVERY):
             together = dict.fromkeys(_KINDS, 0)
-            for pid in family(self._root):
+            for pid in family(self._root)[self._first :]:
+                program = _read(_PROC / str(pid) / "cmdline")
+                if not program or "\0kafka." in program:
+                    # A cluster that is measured on is no part of what is measured; what has no name any more ends.
+                    continue
                 memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
                 told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
                 kind = told.get("Name", "").strip().rstrip("0123456789.")
                 if "Pss" not in told or kind not in _KINDS:
-                    continue
-                if kind == "java" and "\0kafka." in _read(_PROC / str(pid) / "cmdline"):
-                    # A cluster that is measured on is no part of what is measured.
                     continue
                 together[kind] += _bytes(told["Pss"])
                 self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))

@@ -130,3 +130,12 @@ def test_memory_of_a_process_that_ended_is_remembered() -> None:
     assert memory.peak_bytes > 200 * 2**20
     assert memory.most == {"java": 0, "python": memory.peak_bytes}
     assert [(each.kind, each.peak_bytes > 200 * 2**20) for each in memory.processes] == [("python", True)]
+
+
+def test_of_a_process_that_only_waits_for_others_the_memory_is_left_out() -> None:
+    other = "import time; taken = bytearray(50 * 2**20); time.sleep(2)"
+    waits = f"import subprocess, sys; taken = bytearray(200 * 2**20); subprocess.run([sys.executable, '-c', {other!r}])"
+    with subprocess.Popen([sys.executable, "-c", waits]) as process, MemoryWatch(process.pid, itself=False) as memory:
+        process.wait()
+    assert 50 * 2**20 < memory.peak_bytes < 200 * 2**20
+    assert memory.most == {"java": 0, "python": memory.peak_bytes}

@@ -1,0 +1,38 @@
+"""python -m benchmarks.ledger FOLDER COUNT: make a ledger to provision from, in a process that is gone afterwards."""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import functions as F
+
+from benchmarks import brokers
+from topicledger.schemas import MANIFESTS
+from topicledger.session import get_session
+from topicledger.tables import Ledger, all_tables
+
+
+def main() -> None:
+    """Make all tables; `manifests` has COUNT topics, the rest is empty."""
+    folder, count = sys.argv[1:]
+    spark = get_session("bench")
+    spark.sparkContext.setLogLevel("ERROR")
+    ledger = Ledger(spark, folder)
+    all_tables(ledger)
+    configs = F.create_map(*(F.lit(part) for item in brokers.CONFIGS.items() for part in item))
+    given = {
+        "cluster": F.lit(brokers.NAME),
+        "topic": F.concat(F.lit("bench."), F.lpad(F.col("id").cast("string"), 5, "0")),
+        "state": F.lit("present"),
+        "num_partitions": F.lit(1),
+        "replication_factor": F.lit(1),
+        "configs": configs,
+        "owner": F.lit("bench"),
+    }
+    columns = (given.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in MANIFESTS.schema)
+    ledger.append(MANIFESTS, spark.range(int(count)).select(*columns), app_id="bench", version=0)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
