@@ -44,8 +44,8 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run every test, against real brokers, in two processes (WORKERS=1 for one)
 	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests
 
-test-unit: setup  ## run the fast tests: no broker, no tables
-	.venv/bin/python -m pytest tests/unit
+test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
+	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile tests/unit
 
 test-faults: setup  ## kill drivers, lose answers, kill brokers: what each fault cost (KILLS=50, an hour)
 	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault

@@ -11,14 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from tests.harness import Estate
+from tests.harness import Estate, new_folder
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.session import for_few_rows, get_session
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts.
-_SERIAL = "-XX:+UseSerialGC"
+# A driver that is killed leaves its files behind.
+_SERIAL = f"-XX:+UseSerialGC -Djava.io.tmpdir={new_folder()}"
+_QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell')
-os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={commands.QUICK_JAVA}"')
+os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_QUICK}"')
 
 pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka"]
 

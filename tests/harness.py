@@ -46,7 +46,8 @@ def cluster_settings(
 
 
 @lru_cache(maxsize=1)
-def _new_folder() -> Path:
+def new_folder() -> Path:
+    """A folder of this process; it goes when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="topicledger-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -54,7 +55,7 @@ def _new_folder() -> Path:
 
 def _empty_ledger(spark: SparkSession) -> Path:
     """A ledger with empty tables, made once: a copy is much faster than seven tables anew."""
-    root = _new_folder() / "ledger"
+    root = new_folder() / "ledger"
     if not root.exists():
         all_tables(Ledger(spark, str(root)))
     return root
