@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,6 +23,8 @@ CONFIGS = {"retention.ms": "3600000"}
 _VISIBLE_SECONDS = 600.0
 _OPTIONS = KafkaOptions(heap="2g")
 """With the default of 512 MB a broker of 20,000 topics does nothing but collect garbage."""
+_OTHER_FILES = 500
+"""What a broker has open beside its topics' logs, with room to spare: 91 files without a topic, and its connections."""
 
 
 @contextmanager
@@ -71,7 +75,11 @@ def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
 
 
 def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
-    """Create topics, wait until they are there and their logs too, and return their deletes (C21)."""
+    """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
+        told = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
+        print(f"warning: {told}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
         targets = creates(count)
         for batch in batches(targets, sending.learned.max_batch_records):
