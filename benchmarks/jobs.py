@@ -62,15 +62,11 @@ def whole(size: Size, folder: Path) -> Result:
 
     works = [
         Work(
-            name="plain",
-            what="anti-join, create_topics twice in mapInPandas, two Delta tables",
-            do=plain,
-            around=ready,
-            elsewhere=True,
+            name="plain", what="anti-join, create_topics twice in mapInPandas, two Delta tables", do=plain, around=ready
         ),
-        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready, elsewhere=True),
+        Work(name="provision", what="provision: every phase, every table", do=provision, around=ready),
     ]
-    measured = in_turns(works, warm_ups=0, samples={Size.FULL: 5, Size.SMALL: 1}[size])
+    measured = in_turns(works, warm_ups=0, samples={Size.FULL: 5, Size.SMALL: 1}[size], elsewhere=True)
     plainest, ours = (_timed_within(series, times[series.name]) for series in measured)
     return Result(
         work=f"Create {count:,} topics of one partition and one config, from session ready to exit, fresh broker.",
@@ -108,18 +104,11 @@ def cold(size: Size, folder: Path) -> Result:
                 what=f"spark-submit of a script that starts a Delta session and reads `manifests` ({creates:,} rows)",
                 do=lambda ground: _read(ground, creates),
                 around=ready,
-                elsewhere=True,
             ),
-            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready, elsewhere=True),
-            Work(
-                name="nothing",
-                what=f"provision, {unchanged:,} topics unchanged",
-                do=_provision,
-                around=all_there,
-                elsewhere=True,
-            ),
+            Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready),
+            Work(name="nothing", what=f"provision, {unchanged:,} topics unchanged", do=_provision, around=all_there),
         ]
-        session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples)
+        session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples, elsewhere=True)
     return Result(
         work=f"From shell to exit: {creates:,} creates, and {unchanged:,} manifests that {unchanged:,} topics meet.",
         series=[session, some, none],

@@ -41,22 +41,21 @@ class Work:
     """Does it once, on what `around` gives; returns counts that show that it was done."""
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
     """What has to be there and isn't measured: a fresh broker, say."""
-    elsewhere: bool = False
-    """It is done by processes of its own: the memory of this one, which only waits, is no part of it."""
 
 
-def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int) -> list[Series]:
+def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: bool = False) -> list[Series]:
     """Do each work in turn, over and over, so that whatever changes on the machine meanwhile is everyone's.
 
-    The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure.
+    The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure. Works that are done
+    `elsewhere` have processes of their own: the memory of this one, which only waits, is no part of theirs.
     """
     measured: dict[str, list[Sample]] = {work.name: [] for work in works}
     peaks: dict[str, list[Mapping[str, int]]] = {work.name: [] for work in works}
     counts: dict[str, Mapping[str, int]] = {}
     for number in range(1 - warm_ups, samples + 1):
         for work in works:
-            watch = MemoryWatch(os.getpid(), itself=not work.elsewhere)
-            with work.around() as given, watch as memory, _timed() as taken:
+            memory = MemoryWatch(os.getpid(), itself=not elsewhere)
+            with work.around() as given, memory, _timed() as taken:
                 counts[work.name] = work.do(given)
             sample = taken[0]
             told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
