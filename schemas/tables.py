@@ -129,6 +129,12 @@ ACTIONS = StructType(
         _column("batch", _INT),
         _column("manifest_version", _BIGINT),
         _column("planned_at", _TIMESTAMP),
+        _column(
+            "before",
+            MapType(_STRING, _STRING),
+            "of a delete: num_partitions, replication_factor and assignments of the live topic; "
+            "where it has no id also the configs that are set on it",
+        ),
     ]
 )
 """Columns of `plans`: what decide, policy and guard produce."""
@@ -138,6 +144,22 @@ PLANS = Table(
     comment="Every decision of every run, refusals included, committed before anything is sent",
     schema=ACTIONS,
     properties=_skipping_by("run_id", "cluster", "topic"),
+)
+
+SENT_BATCHES = Table(
+    name="sent_batches",
+    comment="Which batches of a run may have been sent, append-only: a row is committed before its batch is sent",
+    schema=StructType(
+        [
+            _column("run_id", _STRING),
+            _column("cluster", _STRING),
+            _column("action", _STRING),
+            _column("batch", _INT, "as in plans; the one after it may have a row before it is sent"),
+            _column("epoch", _INT, "of the run's start that sent it"),
+            _column("marked_at", _TIMESTAMP),
+        ]
+    ),
+    properties={"delta.appendOnly": "true", **_skipping_by("run_id")},
 )
 
 OBSERVED = Table(
@@ -305,5 +327,17 @@ LEASES = Table(
 
 TABLES: Mapping[str, Table] = {
     table.name: table
-    for table in (MANIFESTS, USAGES, PLANS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, RUNS, LEASES)
+    for table in (
+        MANIFESTS,
+        USAGES,
+        PLANS,
+        SENT_BATCHES,
+        OBSERVED,
+        OBSERVED_CONFIGS,
+        BROKERS,
+        AUDIT,
+        DRIFT,
+        RUNS,
+        LEASES,
+    )
 }

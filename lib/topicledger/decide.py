@@ -21,6 +21,8 @@ class Look:
     """Kafka's own id of the cluster; None where it wasn't reached."""
     error: str | None = None
     """Why it wasn't reached, for the user."""
+    gives_topic_ids: bool = True
+    """False: its brokers are older than Kafka 2.8, and nothing tells a topic from one that was recreated (D7)."""
 
 
 COLUMNS = (
@@ -49,11 +51,13 @@ COLUMNS = (
     "error_message",
     "violations",
     "waits",
+    "before",
 )
 """What decide returns and policies and guards see.
 
 `phase` to `violations` are null while nothing ended the row; `waits` is true for a create that needs room which a
-delete has yet to make. What validateOnly resolved is not known before the phase validate.
+delete has yet to make; `before` is the `shape` of what a delete finds. What validateOnly resolved is not known before
+the phase validate.
 """
 
 RESOLVED = {
@@ -115,10 +119,24 @@ def decide(observed: DataFrame, looks: Mapping[str, Look]) -> Transform:
                 "_ended.error_message",
                 F.lit(None).cast(VIOLATIONS).alias("violations"),
                 F.lit(False).alias("waits"),
+                F.when(F.col("_decision") == Decision.DELETE.value, shape()).alias("before"),
             )
         )
 
     return transform
+
+
+def shape() -> Column:
+    """A live topic's counts and assignments as map<string,string>, written as `execute.shape` writes them."""
+    assignment = F.transform(
+        F.array_sort(F.map_entries("live_assignments")),
+        lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),
+    )
+    return F.create_map(
+        F.lit("num_partitions"), F.col("live_num_partitions").cast("string"),
+        F.lit("replication_factor"), F.col("live_replication_factor").cast("string"),
+        F.lit("assignments"), F.array_join(assignment, ";"),
+    )  # fmt: skip
 
 
 def _decision() -> Column:

@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,14 @@ from itertools import groupby
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from topicledger import logs
 from topicledger.admin import ClusterAdmin
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.execute import Executor
 from topicledger.memory import Work
-from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, Violation
+from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
 from topicledger.progress import Progress
 from topicledger.runs import Run, Waves
 from topicledger.sending import Learned
@@ -102,7 +103,7 @@ Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
 def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
     """Bring planned actions to the driver as batches: deletes before creates, each in the plan's order."""
     names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
-    columns = (*names, "assignments", "configs", "violations", "batch", *more)
+    columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
     order = [("cluster", "ascending"), ("action", "descending"), ("batch", "ascending"), ("topic", "ascending")]
     table = rows.select(*columns).toArrow().sort_by(order)
     work: dict[str, tuple[str, list[list[Target]]]] = {}
@@ -130,25 +131,36 @@ def target(row: Mapping[str, Any]) -> Target:
         configs=dict(row["configs"] or ()),
         violations=tuple(Violation(**each) for each in row["violations"] or ()),
         batch=row["batch"],
+        before=dict(row["before"] or ()),
+        maybe_sent=row["maybe_sent"],
     )
 
 
-def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Step, title: str | None = None) -> None:
+def each_cluster(
+    run: Run,
+    context: Context,
+    phase: Phase,
+    work: Work,
+    step: Step,
+    title: str | None = None,
+    before: Callable[[str, int], None] = lambda _, __: None,
+) -> Collection[str]:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
     A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
-    finish. Raises Stopped when asked to stop, after appending what is known.
+    finish. `before` is called with the cluster and the batch's place in `work`, from 0, before each step. Returns the
+    clusters that have become problems. Raises Stopped when asked to stop, after appending what is known.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
     if not total:
-        return
+        return ()
     results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
     settings = {cluster.name: cluster for cluster in run.clusters}
 
     def one_cluster(name: str) -> None:
         try:
             with logs.about(cluster=name):
-                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step):
+                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step, before):
                     results.put(ended)
         finally:
             results.put(None)
@@ -183,19 +195,34 @@ def each_cluster(run: Run, context: Context, phase: Phase, work: Work, step: Ste
             raise
         finally:
             waves.flush()
-    for future in running.values():
+    failed = []
+    for name, future in running.items():
         try:
             future.result()
         except ClusterError as error:
+            failed.append(name)
             log.warning("%s", error)
             if str(error) not in run.problems:
                 run.problems.append(str(error))
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
+    return failed
 
 
 def _allowed() -> None:
     """Nothing is changed outside of leases: what validates needs none."""
+
+
+def _validated(run: Run, cluster: str, topics: Collection[str]) -> Mapping[str, TopicResult]:
+    """What validateOnly resolved in this run of topics of a cluster, by the rows of `audit`."""
+    wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    ok = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    rows = run.audit().where(ok & (F.col("cluster") == cluster) & (F.col("action") == Action.CREATE.value))
+    found = rows.join(wanted, on="topic", how="left_semi").select("topic", "num_partitions", "replication_factor")
+    return {
+        row["topic"]: TopicResult(num_partitions=row["num_partitions"], replication_factor=row["replication_factor"])
+        for row in found.collect()
+    }
 
 
 def _one_cluster(
@@ -206,6 +233,7 @@ def _one_cluster(
     batches: Sequence[Sequence[Target]],
     phase: Phase,
     step: Step,
+    before: Callable[[str, int], None],
 ) -> Iterator[Sequence[Ended]]:
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
@@ -218,10 +246,11 @@ def _one_cluster(
             stop=context.stop,
             may_send=run.leases.require_for_request if run.leases is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
+            validated=partial(_validated, run, settings.name),
         )
         live_id = executor.live_cluster_id()
         left = sum(map(len, batches))
-        for batch in batches:
+        for number, batch in enumerate(batches):
             if context.stop.is_set():
                 return
             left -= len(batch)
@@ -233,6 +262,7 @@ def _one_cluster(
                 looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
                 yield [replace(each, outcome=looked) for each in refused]
                 continue
+            before(settings.name, number)
             ended: list[Ended] = []
             told_at = time.monotonic()
             try:

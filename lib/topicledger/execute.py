@@ -14,27 +14,39 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from typing import TypeVar
 
 from topicledger import admin as kafka
-from topicledger.admin import ClusterAdmin, error_name
+from topicledger.admin import ClusterAdmin, Response, error_name
+from topicledger.errors import ClusterError
 from topicledger.model import (
+    AUTHORIZATION_FAILED,
     OURS,
+    SET_ON_TOPIC,
     Action,
+    ConfigEntry,
     Ended,
     Outcome,
     Phase,
     Refusal,
     Target,
+    TopicConfigs,
     TopicInfo,
     TopicResult,
     Violation,
 )
-from topicledger.sending import Answer, Learned, OutcomeUnknown, Patience, QuotaWait, Sender
+from topicledger.sending import Answer, Learned, OutcomeUnknown, Patience, QuotaWait, Sender, may_be_done
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 BROKER = "broker"
 """The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
+
+
+class WrongCluster(ClusterError):
+    """Another cluster answers at the addresses of this one: nothing was sent to it."""
 
 
 @dataclass
@@ -57,6 +69,8 @@ class Executor:
     """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
     """Told before each wait for the cluster's quota, and None when there is nothing left to wait for (C17)."""
+    validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
+    """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
 
     def __post_init__(self) -> None:
         self._sender = Sender(
@@ -67,8 +81,18 @@ class Executor:
             sleep=self.sleep or self.stop.wait,
             clock=self.clock,
             may_send=self.may_send,
+            prepare=self._prepare,
             waiting=self.waiting,
         )
+
+    def _prepare(self) -> None:
+        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's."""
+        live_id = self._sender.ask(self.admin.connect_to_controller)
+        if live_id != self.cluster_id:
+            raise WrongCluster(
+                f"cluster {self.cluster}: planned for cluster id {self.cluster_id}, its brokers now say {live_id}: "
+                f"nothing more was sent; correct clusters.{self.cluster} and start the run again with its id"
+            )
 
     def expect(self, later: int) -> None:
         """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
@@ -136,7 +160,7 @@ class Executor:
         if not targets:
             return
         requested_at = datetime.now(UTC)
-        live = self._describe([target.topic for target in targets])
+        live = self.describe([target.topic for target in targets])
         for target in targets:
             info = live.get(target.topic)
             if info is not None and info.permitted:
@@ -154,9 +178,12 @@ class Executor:
                 yield self.refused(target, phase, refusal[0], refusal[1])
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[Ended]:
-        """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more."""
-        creates = [target for target in targets if target.action is Action.CREATE]
-        live = self._describe([target.topic for target in creates])
+        """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more.
+
+        A create that an earlier start may have sent is left out: `learn` asked the controller about it.
+        """
+        creates = [target for target in targets if target.action is Action.CREATE and not target.maybe_sent]
+        live = self.describe([target.topic for target in creates])
         for target in creates:
             info = live.get(target.topic)
             if info is not None and info.permitted:
@@ -168,11 +195,52 @@ class Executor:
                     f"{info.replication_factor}; plan again",
                 )
         deletes = [target for target in targets if target.action is Action.DELETE]
-        for ended in self.check_deletes(deletes, Phase.APPLY):
+        for ended in self.check_deletes([each for each in deletes if each.topic_id is not None], Phase.APPLY):
             if ended.outcome is not Outcome.OK:
                 yield ended
+        for target in deletes:
+            if target.topic_id is None:
+                yield self.refused(
+                    target,
+                    Phase.APPLY,
+                    Refusal.CHANGED_SINCE_PLAN,
+                    "this cluster gives topics no ids (brokers before 2.8), so nobody can tell whether it is still the "
+                    "topic that was planned: plan and apply in one run, with `provision`",
+                )
 
     # -- apply -------------------------------------------------------------------------------------------------------
+
+    def learn(self, targets: Sequence[Target]) -> Iterator[Ended]:
+        """Find out what became of targets that an earlier start may have sent (C18, D3); changes nothing.
+
+        Yields those that were carried out, or can't be any more; the others were not, as the controller says: it is
+        asked by validateOnly, since a listing lags (C21).
+        """
+        validate = partial(self.admin.create_topics, validate_only=True)
+        creates = [target for target in targets if target.action is Action.CREATE]
+        answers = self._sender.send(creates, validate, changes=False)
+        existing = [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
+        yield from self._recovered_creates(existing)
+        deletes = [target for target in targets if target.action is Action.DELETE]
+        # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
+        names = {target.topic: replace(target, num_partitions=1, replication_factor=1) for target in deletes}
+        live = self.describe(list(names))
+        for target, answer in self._sender.send(list(names.values()), validate, changes=False):
+            code, info = answer.result.error_code, live.get(target.topic)
+            # Without the right to create, only the description tells.
+            taken = info is not None if code in AUTHORIZATION_FAILED else code == kafka.TOPIC_ALREADY_EXISTS
+            if not taken:
+                done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+                yield self._ended(
+                    target,
+                    Phase.APPLY,
+                    Outcome.OK,
+                    done,
+                    note=Refusal.RECOVERED,
+                    message="an earlier request deleted it",
+                )
+            elif info is not None and info.permitted and info.topic_id != target.topic_id:
+                yield self._recreated(target, answer, info)
 
     def apply(self, targets: Sequence[Target]) -> Iterator[Ended]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
@@ -181,7 +249,9 @@ class Executor:
         existing: list[tuple[Target, Answer]] = []
         create = partial(self.admin.create_topics, validate_only=False)
         for target, answer in self._sender.send(creates, create, changes=True):
-            if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
+            exists = answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS
+            # Where nothing of ours can exist, it is a stranger's.
+            if exists and (target.maybe_sent or answer.maybe_done):
                 existing.append((target, answer))
             else:
                 yield self._ended(target, Phase.APPLY, _outcome(answer.result.error_code), answer)
@@ -191,21 +261,12 @@ class Executor:
         by_name: list[Target] = []
         for target in deletes:
             (by_id if target.topic_id is not None and self.admin.deletes_by_id else by_name).append(target)
-        yield from self._delete(by_id)
-        # By name only what was compared just before (D7).
-        same: set[str] = set()
-        for ended in self.check_deletes(by_name, Phase.APPLY):
-            if ended.outcome is Outcome.OK:
-                same.add(ended.topic)
-            elif ended.error == Refusal.CHANGED_SINCE_PLAN:
-                yield replace(ended, outcome=Outcome.OK, error_code=kafka.NONE, error=Refusal.RECOVERED.value)
-            else:
-                yield ended
-        yield from self._delete([target for target in by_name if target.topic in same])
+        yield from self._delete(by_id, self.admin.delete_topics)
+        yield from self._delete(by_name, _DeleteByName(self))
 
-    def _delete(self, targets: Sequence[Target]) -> Iterator[Ended]:
+    def _delete(self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]) -> Iterator[Ended]:
         gone: list[tuple[Target, Answer]] = []
-        for target, answer in self._sender.send(targets, self.admin.delete_topics, changes=True):
+        for target, answer in self._sender.send(targets, request, changes=True):
             code = answer.result.error_code
             if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
                 gone.append((target, answer))
@@ -218,59 +279,75 @@ class Executor:
         yield from self._recovered_deletes(gone)
 
     def _recovered_creates(self, existing: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
-        """A planned topic that exists and matches is ours as far as anyone can know: ok, noted RECOVERED (C18)."""
+        """A topic that exists after our own request may have been carried out: ok, RECOVERED, where it matches (C18).
+
+        It is compared with the plan and with what validateOnly resolved of it. What can't be described is failed.
+        """
         if not existing:
             return
-        live = self._describe_when_listed([target.topic for target, _ in existing])
-        permitted = [name for name, info in live.items() if info.permitted]
-        configs = self._sender.ask(lambda: self.admin.describe_configs(permitted))
+        names = [target.topic for target, _ in existing]
+        live = self._describe_when_listed(names)
+        configs = self._configs_when_listed([name for name, info in live.items() if info.permitted])
+        validated = self.validated(names)
         for target, answer in existing:
-            info = live[target.topic]
-            if not info.permitted:
-                yield self._ended(
-                    target,
-                    Phase.APPLY,
-                    Outcome.OK,
-                    answer,
-                    note=Refusal.RECOVERED,
-                    message="it exists; this principal may not describe it, so nothing more can be told",
+            info, found = live[target.topic], configs.get(target.topic)
+            difference = (
+                None if found is None else difference_from_validated(target, validated.get(target.topic), info, found)
+            )
+            if not info.permitted or found is None:
+                right = "DescribeConfigs" if info.permitted else "Describe"
+                message = (
+                    "the topic exists, and this principal may not describe it, so nobody can tell whether an earlier "
+                    f"request of this run made it: grant it {right} on the topic, and plan again"
                 )
-                continue
-            found = configs.get(target.topic)
-            difference = difference_from_plan(target, info, {c.name: c.value for c in found} if found else None)
+            elif difference is not None:
+                message = f"the topic exists and is not as planned: {difference}"
+            else:
+                message = "an earlier request of this run created it; its partitions and configs were described"
+            ours = found is not None and difference is None
             result = TopicResult(
-                error_code=kafka.NONE if difference is None else answer.result.error_code,
+                error_code=kafka.NONE if ours else answer.result.error_code,
                 error_message=answer.result.error_message,
-                topic_id=info.topic_id,
-                num_partitions=info.num_partitions,
-                replication_factor=info.replication_factor,
+                topic_id=info.topic_id if info.permitted else None,
+                num_partitions=info.num_partitions if info.permitted else None,
+                replication_factor=info.replication_factor if info.permitted else None,
                 configs=found,
-                topic_config_error_code=kafka.NONE if found else kafka.TOPIC_AUTHORIZATION_FAILED,
+                topic_config_error_code=kafka.NONE if found is not None else kafka.TOPIC_AUTHORIZATION_FAILED,
             )
             again = Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
-            if difference is None:
-                message = "an earlier request of this run had created it; what it has was read by describe"
+            if ours:
                 yield self._ended(target, Phase.APPLY, Outcome.OK, again, note=Refusal.RECOVERED, message=message)
             else:
-                message = f"the topic exists and is not as planned: {difference}"
                 yield self._ended(target, Phase.APPLY, Outcome.FAILED, again, message=message)
 
     def _recovered_deletes(self, gone: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
         """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
         if not gone:
             return
-        live = self._describe([target.topic for target, _ in gone])
+        live = self.describe([target.topic for target, _ in gone])
         for target, answer in gone:
             info = live.get(target.topic)
-            if info is None or (info.permitted and info.topic_id == target.topic_id):
+            # By name only our own comparison gives this code.
+            compared = target.topic_id is None and answer.result.error_code == kafka.UNKNOWN_TOPIC_ID
+            if info is None or (info.permitted and info.topic_id == target.topic_id and not compared):
                 done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
-                message = "it was gone when the request came"
-                yield self._ended(target, Phase.APPLY, Outcome.OK, done, note=Refusal.RECOVERED, message=message)
+                ours = target.maybe_sent or answer.maybe_done
+                message = (
+                    "an earlier request deleted it" if ours else "another client deleted it since it was validated"
+                )
+                note = Refusal.RECOVERED if ours else None
+                yield self._ended(target, Phase.APPLY, Outcome.OK, done, note=note, message=message)
             elif info.permitted:
-                message = f"recreated since the plan, with id {info.topic_id}: not touched; plan again"
-                yield self._ended(target, Phase.APPLY, Outcome.FAILED, answer, note=Refusal.RECREATED, message=message)
+                yield self._recreated(target, answer, info)
             else:
                 yield self._ended(target, Phase.APPLY, Outcome.FAILED, answer)
+
+    def _recreated(self, target: Target, answer: Answer, info: TopicInfo) -> Ended:
+        """The topic that was planned to go is gone, and another has its name: it isn't touched (D7)."""
+        code = kafka.UNKNOWN_TOPIC_OR_PARTITION if target.topic_id is None else kafka.UNKNOWN_TOPIC_ID
+        gone = Answer(TopicResult(error_code=code), answer.attempt, answer.requested_at, datetime.now(UTC))
+        message = f"recreated since the plan, {_which(info)}: not touched; plan again"
+        return self._ended(target, Phase.APPLY, Outcome.FAILED, gone, note=Refusal.RECREATED, message=message)
 
     # -- verify ------------------------------------------------------------------------------------------------------
 
@@ -279,7 +356,7 @@ class Executor:
         if not applied:
             return
         requested_at = datetime.now(UTC)
-        live = self._describe([target.topic for target, _ in applied])
+        live = self.describe([target.topic for target, _ in applied])
         for target, result in applied:
             outcome, error_code, note, message = verdict(target, result, live.get(target.topic))
             info = live.get(target.topic)
@@ -308,15 +385,39 @@ class Executor:
         """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
 
-    def _describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        """By topic, those that brokers list; raises OutcomeUnknown where none answers."""
+        if not topics:
+            return {}
         return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
+
+    def describe_configs(self, topics: Sequence[str]) -> dict[str, TopicConfigs]:
+        """By topic, its configs or the error of those that can't be read; raises OutcomeUnknown without an answer."""
+        if not topics:
+            return {}
+        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(topics)})
 
     def _describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Topics that the controller says exist, as soon as brokers list them (C21)."""
+        return self._when_listed(topics, lambda: self.describe(topics))
+
+    def _configs_when_listed(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
+        """Configs of listed topics, as soon as the broker asked lists them too; without those that may not be read."""
+
+        def readable() -> dict[str, TopicConfigs]:
+            found = self.describe_configs(topics)
+            return {
+                topic: each for topic, each in found.items() if each.error_code in (kafka.NONE, *AUTHORIZATION_FAILED)
+            }
+
+        found = self._when_listed(topics, readable)
+        return {topic: each.configs for topic, each in found.items() if each.configs is not None}
+
+    def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
         deadline = time.monotonic() + self.patience.visibility
         backoff = self.patience.first_backoff
         while True:
-            live = self._describe(topics)
+            live = describe()
             waiting = [topic for topic in topics if topic not in live]
             if not waiting:
                 return live
@@ -380,6 +481,52 @@ class Executor:
         return self._ended(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)
 
 
+class _DeleteByName:
+    """DeleteTopics by name, of what was compared with the plan right before (D7).
+
+    By name a repeat could hit a topic that somebody created after the first request: where a topic has no id, and the
+    answer about it was lost, it isn't repeated.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._sent: set[str] = set()
+
+    def __call__(self, targets: Sequence[Target]) -> Response:
+        executor = self._executor
+        live = executor.describe([target.topic for target in targets])
+        without_id = [target.topic for target in targets if target.topic_id is None and target.topic in live]
+        configs = executor.describe_configs(without_id)
+        results: dict[str, TopicResult] = {}
+        same: list[Target] = []
+        for target in targets:
+            info, found = live.get(target.topic), configs.get(target.topic)
+            if info is None:
+                results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
+            elif target.topic_id is not None:
+                if info.topic_id == target.topic_id:
+                    same.append(target)
+                else:
+                    results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
+            elif target.topic in self._sent:
+                raise OutcomeUnknown(
+                    f"cluster {executor.cluster}: the answer about deleting topic {target.topic} was lost, and the "
+                    "cluster gives topics no ids: it isn't deleted again by name; start the run again with its id"
+                )
+            elif shape_differs(target, info, (found.configs or ()) if found is not None else ()) is None:
+                same.append(target)
+            else:
+                results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
+        if not same:
+            return Response(results=results, throttle_time_ms=0)
+        executor.may_send()
+        self._sent.update(target.topic for target in same)
+        response = executor.admin.delete_topics(same)
+        answered = {topic for topic, each in response.results.items() if not may_be_done(each)}
+        self._sent -= answered
+        return Response(results=results | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+
 # -- pure judgements --------------------------------------------------------------------------------------------------
 
 
@@ -387,6 +534,34 @@ def _outcome(error_code: int) -> Outcome:
     if error_code == kafka.NONE:
         return Outcome.OK
     return Outcome.REFUSED if error_code == kafka.POLICY_VIOLATION else Outcome.FAILED
+
+
+def shape(info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> Mapping[str, str]:
+    """What a topic is like, as `plans.before` has it: counts, assignments, and configs that are set on the topic."""
+    assignments = (f"{partition}:{','.join(map(str, ids))}" for partition, ids in sorted(info.assignments.items()))
+    set_on_topic = {
+        each.name: str(each.value)
+        for each in configs or ()
+        if each.config_source == SET_ON_TOPIC and not each.is_sensitive
+    }
+    return {
+        "num_partitions": str(info.num_partitions),
+        "replication_factor": str(info.replication_factor),
+        "assignments": ";".join(assignments),
+        **set_on_topic,
+    }
+
+
+def shape_differs(target: Target, info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> str | None:
+    """What a topic without an id has otherwise than planned, or None; where `configs` is None they don't count."""
+    live, counted = shape(info, configs), ("num_partitions", "replication_factor", "assignments")
+    names = {*live, *target.before} if configs is not None else counted
+    differences = [
+        f"{name} is {live.get(name, 'not set')}, was {target.before.get(name, 'not set')}"
+        for name in sorted(names)
+        if live.get(name) != target.before.get(name)
+    ]
+    return "; ".join(differences) or None
 
 
 def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusal, str] | None:
@@ -397,11 +572,42 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
         return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not describe the topic any more; grant it Describe"
     if info.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
+    if target.topic_id is None and (difference := shape_differs(target, info)) is not None:
+        return Refusal.CHANGED_SINCE_PLAN, f"the topic is another than planned: {difference}; plan again"
     if info.internal:
         return Refusal.POLICY_VIOLATION, "internal to Kafka: never deleted"
     if info.authorized_operations is not None and "DELETE" not in info.authorized_operations:
         return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not delete the topic; grant it Delete"
     return None
+
+
+def difference_from_validated(
+    target: Target, validated: TopicResult | None, info: TopicInfo, configs: Sequence[ConfigEntry]
+) -> str | None:
+    """What a live topic has otherwise than planned and as validateOnly resolved it, or None.
+
+    `configs` are all that the live topic has. One that is set on it and isn't planned is a difference, too.
+    """
+    if validated is not None:
+        counted = target.assignments is None
+        target = replace(
+            target,
+            num_partitions=validated.num_partitions if counted else target.num_partitions,
+            replication_factor=validated.replication_factor if counted else target.replication_factor,
+        )
+    planned = difference_from_plan(target, info, {each.name: each.value for each in configs})
+    unplanned = [
+        f"{each.name} is {each.value}, not planned"
+        for each in sorted(configs, key=lambda each: each.name)
+        if each.config_source == SET_ON_TOPIC and not each.is_sensitive and each.name not in target.configs
+    ]
+    return "; ".join([*([planned] if planned else ()), *unplanned]) or None
+
+
+def _which(info: TopicInfo) -> str:
+    if info.topic_id is not None:
+        return f"with id {info.topic_id}"
+    return f"with {info.num_partitions} partitions and replication factor {info.replication_factor}"
 
 
 def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:

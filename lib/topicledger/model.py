@@ -107,6 +107,7 @@ class Refusal(StrEnum):
     CHANGED_SINCE_PLAN = "CHANGED_SINCE_PLAN"
     RECREATED = "RECREATED"
     RECOVERED = "RECOVERED"
+    PLAN_EXPIRED = "PLAN_EXPIRED"
     COUNTS_REQUIRED = "COUNTS_REQUIRED"
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
 
@@ -158,6 +159,10 @@ class Target:
     violations: tuple[Violation, ...] = ()
     """Of policies that only warn."""
     batch: int = 0
+    before: Mapping[str, str] = field(default_factory=dict)
+    """Of a delete: what the plan saw, by `shape`; configs only where the broker gives topics no ids (D7)."""
+    maybe_sent: bool = False
+    """Whether an earlier start of the run may have sent it (C18)."""
 
     @property
     def records(self) -> int:

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, MapType, StringType, StructField, StructType
 
-from topicledger.admin import ClusterAdmin
+from topicledger.admin import Cluster, ClusterAdmin
 from topicledger.asking import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
 from topicledger.decide import Look
 from topicledger.errors import SecretError, TopicLedgerError
-from topicledger.model import Broker, Refusal, TopicInfo
+from topicledger.model import Refusal, TopicInfo
 from topicledger.schemas import BROKERS, OBSERVED
 from topicledger.settings import ClusterSettings, KafkaSettings
 
@@ -42,6 +42,7 @@ SCHEMA = StructType(
         *(StructField(f.name, f.dataType) for f in OBSERVED.schema if f.name != "run_id"),
         StructField("other_leaders", MapType(IntegerType(), IntegerType())),
         StructField("brokers", ArrayType(_BROKER)),
+        StructField("gives_topic_ids", BooleanType()),
         StructField("error", StringType()),
         StructField("error_message", StringType()),
     ]
@@ -70,7 +71,7 @@ def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.Re
     except TopicLedgerError as error:
         yield _cluster_batch(name, error=Refusal.CLUSTER_UNREACHABLE.value, error_message=str(error))
     else:
-        yield _cluster_batch(name, cluster_id=cluster.cluster_id, brokers=cluster.brokers)
+        yield _cluster_batch(name, cluster=cluster)
 
 
 def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:
@@ -104,18 +105,14 @@ def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> p
 
 
 def _cluster_batch(
-    cluster: str,
-    *,
-    cluster_id: str | None = None,
-    brokers: Sequence[Broker] | None = None,
-    error: str | None = None,
-    error_message: str | None = None,
+    name: str, *, cluster: Cluster | None = None, error: str | None = None, error_message: str | None = None
 ) -> pa.RecordBatch:
     columns: dict[str, list[object]] = {
-        "cluster": [cluster],
-        "cluster_id": [cluster_id],
+        "cluster": [name],
+        "cluster_id": [None if cluster is None else cluster.cluster_id],
         "observed_at": [datetime.now(UTC)],
-        "brokers": [None if brokers is None else [asdict(broker) for broker in brokers]],
+        "brokers": [None if cluster is None else [asdict(broker) for broker in cluster.brokers]],
+        "gives_topic_ids": [None if cluster is None else cluster.gives_topic_ids],
         "error": [error],
         "error_message": [error_message],
     }
@@ -253,7 +250,8 @@ def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple
 
 
 def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
-    rows = seen.where("topic is null").select("cluster", "cluster_id", "error", "error_message").collect()
+    columns = ("cluster", "cluster_id", "gives_topic_ids", "error", "error_message")
+    rows = seen.where("topic is null").select(*columns).collect()
     return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
 
 
@@ -262,6 +260,7 @@ def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> O
         name: Look(
             cluster_id=None if row["error"] else str(row["cluster_id"]),
             error=str(row["error_message"]) if row["error"] else None,
+            gives_topic_ids=bool(row["gives_topic_ids"]),
         )
         for name, row in told.items()
     }

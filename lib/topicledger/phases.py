@@ -28,15 +28,30 @@ from topicledger.decide import decide
 from topicledger.dispatch import Context, batches, each_cluster
 from topicledger.errors import ExitCode
 from topicledger.execute import Executor
+from topicledger.intent import expired, no_longer_declared
 from topicledger.leases import Leases
 from topicledger.manifests import Transform
 from topicledger.memory import REMEMBERED, Memory, Results, Work
-from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
+from topicledger.model import (
+    OURS,
+    SET_ON_TOPIC,
+    Action,
+    Decision,
+    Ended,
+    Outcome,
+    Phase,
+    Refusal,
+    RunState,
+    Target,
+    TopicResult,
+)
 from topicledger.observe import Listing, Observation, list_clusters, look_up
+from topicledger.observe_configs import observe_configs
 from topicledger.plan import planned
 from topicledger.policies import Facts, Policy
 from topicledger.runs import Run
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES, Table
+from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES, Table
+from topicledger.sent_batches import SentBatches
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.standing import facts, judge_again
 from topicledger.summary import Summary, summarise
@@ -52,22 +67,25 @@ _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
     with run:
+        seen = None
         if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
-            plan(run, context)
+            seen = plan(run, context)
         if planning_only:
             run.keep_state()
         else:
-            apply(run, context)
+            apply(run, context, seen)
         return close(run, planning_only=planning_only, detailed=detailed)
 
 
-def plan(run: Run, context: Context) -> None:
-    """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
+def plan(run: Run, context: Context) -> Observation | None:
+    """Everything up to validate; commits the plan before anything is sent, validateOnly included.
+
+    Returns what this start observed of the run's clusters; None where it didn't have to.
+    """
     # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS))
     clusters, again = _clusters_without_plan(run)
-    if clusters:
-        _plan_clusters(run, context, clusters, again=again)
+    seen = _plan_clusters(run, context, clusters, again=again) if clusters else None
     if not run.none_ended:
         _record_refusals(run)
     if run.none_planned:
@@ -76,42 +94,55 @@ def plan(run: Run, context: Context) -> None:
         _validate(run, context)
     if run.state is RunState.PLANNING:
         if run.settings.policies.create and not run.none_planned:
-            judge_again(run, Phase.POLICY, Action.CREATE)
+            if seen is None or again:
+                # An earlier start observed the others: what it wrote may be another run's by now.
+                seen = _observe_again(run, context, run.clusters, run.open_actions())
+            judge_again(run, seen, run.manifest_version, Phase.POLICY, Action.CREATE)
         # Where it is applied at once, its row says so with the commit that says `applying`.
         run.becomes(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
+    return seen
 
 
-def apply(run: Run, context: Context) -> None:
-    """Send what passed, and look once at what it did."""
+def apply(run: Run, context: Context, seen: Observation | None) -> None:
+    """Send what passed, and look once at what it did. `seen`: what this start observed, where it did."""
     if run.none_planned:
         return
-    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS)
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     work = batches(_passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
     if work:
         held = run.ending.enter_context(_leases(run, context, work))
-        if not _apply_leased(run, context, work, held):
-            return
+        with SentBatches(run) as sent:
+            if not _apply_leased(run, context, work, held, sent, seen):
+                return
     elif run.state is not RunState.APPLYING:
         run.move_to(RunState.APPLYING, counts=run.counts)
     _verify(run, context)
 
 
-def _apply_leased(run: Run, context: Context, work: Work, held: Leases) -> bool:
+def _apply_leased(
+    run: Run, context: Context, work: Work, held: Leases, sent: SentBatches, seen: Observation | None
+) -> bool:
     """Send `work`, what passed validate, while no other run may change its clusters; False where it can't be judged."""
     run.leases = held
+    latest = run.ledger.latest_version(MANIFESTS)
     afresh = run.resumed or held.contended
-    if afresh:
+    judged_again = afresh or latest != run.manifest_version
+    if judged_again:
         run.keep_state()
-        before = len(run.problems)
-        _judge_afresh(run, context, work)
-        if len(run.problems) > before and run.state is not RunState.APPLYING:
-            # What can't be judged must not be sent; once `applying`, a topic that appeared passes for ours.
+        _refuse_outdated(run, context, latest)
+        if afresh:
+            seen = _judge_afresh(run, context, work, latest)
+        if set(work) <= run.unjudged:
+            # What can't be judged must not be sent.
             run.leases = None
             held.release_soon()
             return False
+    else:
+        # Beside the commit that says `applying`.
+        sent.begin(work)
     if run.state is not RunState.APPLYING:
         run.move_to(RunState.APPLYING, counts=run.counts)
-    _apply(run, context, None if afresh else work)
+    _apply(run, context, sent, None if judged_again else work, seen, latest)
     held.require()
     run.leases = None
 
@@ -176,7 +207,8 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
     return [each for each in run.clusters if found.get(each.name, (False, False)) == (True, False)], True
 
 
-def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> None:
+def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> Observation:
+    """Observe clusters, decide on them, and commit what was decided; returns what was observed."""
     settings = run.settings
     looked_at = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
@@ -206,6 +238,7 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
             log.warning("%s", error)
             if name in concerned_names:
                 run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
+    return seen
 
 
 def _decisions(
@@ -215,6 +248,9 @@ def _decisions(
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
     decisions = judged.transform(decided(seen, run.policies, known, settings))
+    without_ids = [each for each in clusters if not seen.looks[each.name].gives_topic_ids]
+    if without_ids:
+        decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
     counted = [
@@ -227,6 +263,25 @@ def _decisions(
         rows = rows.transform(_second_look).transform(_not_told_before(run))
     now, most = datetime.now(UTC), settings.kafka.max_batch_records
     return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
+
+
+def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
+    """Adds to `before` of deletes the configs set on their topics: of clusters that give topics no ids (D7)."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        names = [cluster.name for cluster in clusters]
+        deletes = decisions.where(F.col("cluster").isin(*names) & F.col("before").isNotNull()).select(
+            "cluster", "topic"
+        )
+        topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
+        found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
+        set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
+        as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
+        rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
+        before = F.when(F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
+        return rows.withColumn("before", before).select(*decisions.columns)
+
+    return transform
 
 
 def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
@@ -370,47 +425,94 @@ def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Col
     return [row["topic"] for row in last.where(F.col("action") == Action.CREATE.value).collect()]
 
 
-def _judge_afresh(run: Run, context: Context, work: Work) -> None:
-    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now."""
-    if run.state is not RunState.APPLYING:
-        each_cluster(
-            run, context, Phase.APPLY, work, lambda executor, batch: executor.changed_since_plan(batch), "check"
+def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
+    """Refuse what the manifests at version `latest` don't ask for any more, and of a run that is being applied what was
+    planned too long ago. What earlier starts may have sent is found out first.
+    """
+    if run.state is RunState.APPLYING:
+        maybe_sent = batches(_passed(run).where("maybe_sent"))
+        run.unjudged |= set(each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.learn, "recover"))
+        _refuse(run, _judgeable(run).transform(expired(run.settings.guards.max_plan_age, datetime.now(UTC))))
+    if latest != run.manifest_version:
+        judged = run.ledger.read(MANIFESTS, latest).transform(
+            manifests.judge(list(run.settings.clusters), run.selected)
         )
+        _refuse(run, _judgeable(run).transform(no_longer_declared(judged, latest)))
+
+
+def _judgeable(run: Run) -> DataFrame:
+    """What passed, less that of clusters on which it isn't known what earlier starts did."""
+    return _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+
+
+def _refuse(run: Run, rows: DataFrame) -> None:
+    """End actions (columns `intent.REFUSED`) that are not sent: each gets its apply row."""
+    refused = rows.localCheckpoint()
+    if refused.isEmpty():
+        return
+    values = {
+        "run_id": F.lit(run.run_id),
+        "phase": F.lit(Phase.APPLY.value),
+        "outcome": F.lit(Outcome.REFUSED.value),
+        "error_code": F.lit(OURS),
+        "completed_at": F.lit(datetime.now(UTC)),
+        "manifest_version": F.lit(run.manifest_version),
+    }
+    known = {name: F.col(name) for name in refused.columns} | values
+    run.append_audit(
+        refused.select(*(known.get(c.name, F.lit(None)).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
+    )
+
+
+def _judge_afresh(run: Run, context: Context, work: Work, latest: int) -> Observation:
+    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now."""
+    check = batches(_judgeable(run))
+    run.unjudged |= set(each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, "check"))
     clusters = [cluster for cluster in run.clusters if cluster.name in work]
-    deletes = _passed(run).where(F.col("action") == Action.DELETE.value)
-    with context.progress.phase("observe", len(clusters)):
-        listing = list_clusters(run.spark, clusters, run.settings.kafka)
-        with _look(run, listing, deletes) as seen:
-            pass
+    seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
     for name, look in seen.looks.items():
         if look.error is not None:
             run.unjudged.add(name)
             if look.error not in run.problems:
                 run.problems.append(look.error)
-    judge_again(run, Phase.APPLY, *Action)
+    judge_again(run, seen, latest, Phase.APPLY, *Action)
+    return seen
 
 
-def _apply(run: Run, context: Context, work: Work | None) -> None:
+def _observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
+    """What clusters look like now; `observed` and `brokers` have it, too."""
+    with context.progress.phase("observe", len(clusters)):
+        listing = list_clusters(run.spark, clusters, run.settings.kafka)
+        with _look(run, listing, named) as seen:
+            pass
+    return seen
+
+
+def _apply(
+    run: Run, context: Context, sent: SentBatches, work: Work | None, seen: Observation | None, latest: int
+) -> None:
     """Send what passed; `work` is all of it where that is known already."""
     waiting = run.waiting
     if waiting is None and work is not None:
-        _send(run, context, work)
+        _send(run, context, sent, work)
         return
-    rows = _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+    rows = _judgeable(run)
     if waiting is None:
-        _send(run, context, batches(rows))
+        _send(run, context, sent, batches(rows))
         return
-    _send(run, context, batches(rows.join(waiting, on=["cluster", "topic"], how="left_anti")))
-    judge_again(run, Phase.APPLY, Action.CREATE)
-    rows = _passed(run).join(waiting, on=["cluster", "topic"], how="left_semi")
+    _send(run, context, sent, batches(rows.join(waiting, on=["cluster", "topic"], how="left_anti")))
+    assert seen is not None, "creates wait only where this start has judged them"
+    judge_again(run, seen, latest, Phase.APPLY, Action.CREATE)
+    rows = _judgeable(run).join(waiting, on=["cluster", "topic"], how="left_semi")
     if run.waiting is not None:
         # Deletes whose outcome isn't known yet: their room isn't either.
         rows = rows.join(run.waiting, on=["cluster", "topic"], how="left_anti")
-    _send(run, context, batches(rows))
+    _send(run, context, sent, batches(rows))
 
 
-def _send(run: Run, context: Context, work: Work) -> None:
-    each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: executor.apply(batch))
+def _send(run: Run, context: Context, sent: SentBatches, work: Work) -> None:
+    sent.begin(work)
+    each_cluster(run, context, Phase.APPLY, work, Executor.apply, before=sent.before)
 
 
 def _verify(run: Run, context: Context) -> None:

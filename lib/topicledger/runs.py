@@ -27,7 +27,7 @@ from topicledger.memory import Memory
 from topicledger.model import Ended, RunState
 from topicledger.policies import Policy, from_settings
 from topicledger.rows import audit_table
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
 from topicledger.secrets import resolve_client_options
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger, sql_value
@@ -37,7 +37,8 @@ EARLIER_CONFIGS = "earlier_configs_version"
 """Of an audit's arguments: the version of `observed_configs` that it compares with."""
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
-_EPOCH_STEP = 1_000_000
+EPOCH_STEP = 1_000_000
+"""How far the txnVersions of two epochs are apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Run:
     waiting: DataFrame | None = None
     """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
     unjudged: set[str] = field(default_factory=set)
-    """Clusters that a taken up run couldn't look at again: nothing is sent to them."""
+    """Clusters on which what is open couldn't be judged again: nothing is sent to them."""
     leases: Leases | None = None
     """While it changes clusters: what allows it to."""
     looked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -125,7 +126,7 @@ class Run:
     def next_version(self) -> int:
         """The txnVersion of the run's next append: the epoch, then the wave."""
         self._wave += 1
-        return self.epoch * _EPOCH_STEP + self._wave
+        return self.epoch * EPOCH_STEP + self._wave
 
     def plans(self) -> DataFrame:
         """This run's rows of `plans`."""
@@ -133,8 +134,15 @@ class Run:
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
-        """Rows of `plans` for actions that nothing ended before validate."""
-        return self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
+        """Rows of `plans` for actions that nothing ended before validate, and `maybe_sent`: whether any start may have
+        sent them already (C18)."""
+        rows = self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
+        if not self.resumed:
+            return rows.withColumn("maybe_sent", F.lit(False))
+        key = ["cluster", "action", "batch"]
+        sent = self.ledger.read(SENT_BATCHES).where(F.col("run_id") == self.run_id).select(*key).distinct()
+        marked = F.broadcast(sent.withColumn("maybe_sent", F.lit(True)))
+        return rows.join(marked, on=key, how="left").withColumn("maybe_sent", F.coalesce("maybe_sent", F.lit(False)))
 
     def audit(self) -> DataFrame:
         """This run's rows of `audit`."""
@@ -321,7 +329,7 @@ def _begin(
         "settings_digest": _digest(settings, request.command),
         "epoch": run.epoch,
     }
-    run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=_EPOCH_STEP))
+    run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=EPOCH_STEP))
     if request.run_id:
         run.require_ownership()
     return run
@@ -383,11 +391,11 @@ def _digest(settings: Settings, command: str) -> str:
 
 
 def _require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
-    """A plan older than `guards.max_plan_age` is refused as a whole; what is being applied already may be finished."""
+    """A plan older than `guards.max_plan_age` is refused as a whole; of one that is being applied, what is open is."""
     most = settings.guards.max_plan_age
     # PySpark gives the moment in this process's own time zone, without saying so.
     age = (datetime.now(UTC) - started_at.astimezone(UTC)).total_seconds()
-    if most is not None and age > most:
+    if age > most:
         raise GuardStopped(
             f"the plan of run {run_id} is {age:.0f} s old and guards.max_plan_age is {most:g}: nothing was sent; "
             "plan again"
@@ -397,13 +405,13 @@ def _require_fresh(run_id: str, started_at: datetime, settings: Settings) -> Non
 def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
-    run.ledger.ensure(*tables)
+    run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"run_id = {sql_value(run.run_id)} AND epoch = {run.epoch}"
     run.epoch += 1
     values = {"epoch": sql_value(run.epoch), "spark_app_id": sql_value(_app_id(run.spark))}
     run.ledger.update(RUNS, before, values)
     for table in tables:
-        run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * _EPOCH_STEP)
+        run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * EPOCH_STEP)
     row = run.require_ownership()
     run.state, run.counts = RunState(row["state"]), row["counts"] or {}
 

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -26,7 +26,9 @@ _T = TypeVar("_T")
 THROTTLING_QUOTA_EXCEEDED = 89
 THROTTLE_MARGIN_SECONDS = 0.05
 """kafka-python refuses to send to a throttled broker until its own timer has run."""
-_NO_OUTCOME = frozenset({kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED})
+_MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
+"""Answers after which a request may have been carried out all the same (C12, N1)."""
+_NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
 """Answers after which a topic is sent again (C12, C13, C17)."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
 """How a broker's message begins when it refuses a request whole for its size (C15)."""
@@ -58,9 +60,11 @@ class Answer:
 
     result: TopicResult
     attempt: int
-    """How many requests the topic was part of."""
+    """The number of the request that it answers, from 1."""
     requested_at: datetime
     completed_at: datetime
+    maybe_done: bool = False
+    """Whether an earlier request for the topic may have been carried out: its answer was lost, or told nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,8 @@ class _Told:
 
     results: Mapping[str, TopicResult] = field(default_factory=dict)
     """By topic, those whose outcome is known."""
+    maybe_done: Collection[str] = ()
+    """Topics without a known outcome whose request may have been carried out."""
     over_quota: bool = False
     """Some were answered with 89."""
     too_large: bool = False
@@ -126,6 +132,8 @@ class Sender:
     """Seconds."""
     may_send: Callable[[], None] = lambda: None
     """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    prepare: Callable[[], None] = lambda: None
+    """Called before `may_send`: does what may take long, such as finding the controller and connecting to it."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
     """Told before each wait for the quota, and None when there is nothing left to wait for."""
     later: int = 0
@@ -168,11 +176,14 @@ class Sender:
             return
         left = list(targets)
         attempts: Counter[str] = Counter()
+        maybe_done: set[str] = set()
         fruitless, backoff = 0, self.patience.first_backoff
         try:
             while left:
                 batch = self._next(left)
                 if changes:
+                    self.prepare()
+                    # Nothing that takes time may come between this and the request.
                     self.may_send()
                 attempts.update(target.topic for target in batch)
                 requested_at = datetime.now(UTC)
@@ -187,7 +198,9 @@ class Sender:
                 left[: len(batch)] = unknown
                 for target in batch:
                     if (result := told.results.get(target.topic)) is not None:
-                        yield target, Answer(result, attempts[target.topic], requested_at, completed_at)
+                        attempt, uncertain = attempts[target.topic], target.topic in maybe_done
+                        yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
+                maybe_done.update(told.maybe_done)
                 if told.results or told.over_quota:
                     fruitless, backoff = 0, self.patience.first_backoff
                 else:
@@ -238,7 +251,7 @@ class Sender:
             response = request(batch)
         except RequestLost as error:
             pace.lost()
-            return _Told(why=str(error))
+            return _Told(why=str(error), maybe_done=[target.topic for target in batch])
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
@@ -247,14 +260,16 @@ class Sender:
             return _Told(too_large=True)
         codes = {result.error_code for result in response.results.values()}
         over_quota = THROTTLING_QUOTA_EXCEEDED in codes
-        if kafka.REQUEST_TIMED_OUT in codes:
+        if codes & _MAYBE_DONE:
             pace.lost()
         spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
         pace.answered(sent, now, spent, throttled if over_quota else None)
         again = {topic: each for topic, each in response.results.items() if _comes_to_nothing_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
+        unanswered = [target.topic for target in batch if target.topic not in response.results]
         return _Told(
             results={topic: each for topic, each in response.results.items() if topic not in again},
+            maybe_done=[*unanswered, *(topic for topic, each in again.items() if each.error_code in _MAYBE_DONE)],
             over_quota=over_quota,
             why=", ".join(names) or "not in the answer",
         )
@@ -289,6 +304,11 @@ def _comes_to_nothing_yet(result: TopicResult) -> bool:
     """Whether an answer tells no outcome that lasts (C12, C13, C17)."""
     fenced = result.error_code == kafka.INVALID_REPLICATION_FACTOR and _ALL_FENCED in (result.error_message or "")
     return result.error_code in _NO_OUTCOME or fenced
+
+
+def may_be_done(result: TopicResult) -> bool:
+    """Whether a request may have been carried out although its answer says otherwise (C12, N1)."""
+    return result.error_code in _MAYBE_DONE
 
 
 def _too_large(result: TopicResult) -> bool:

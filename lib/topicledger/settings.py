@@ -114,8 +114,8 @@ class GuardSettings:
 
     max_deletes: int = 0
     """Topics that one run may delete, per cluster."""
-    max_plan_age: float | None = None
-    """Seconds after which a saved plan isn't applied any more; None takes any. It bears on no decision."""
+    max_plan_age: float = 86_400.0
+    """Seconds after which nothing more of a plan is sent. It bears on no decision."""
 
 
 IGNORE = "ignore"
@@ -418,7 +418,7 @@ def _guards(table: _Table) -> GuardSettings:
     table.only("max_deletes", "max_plan_age")
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
-        max_plan_age=table.seconds("max_plan_age", 0.0) if "max_plan_age" in table.values else None,
+        max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
     )
 
 

@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 
 from topicledger import decide, manifests, policies
 from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
+from topicledger.observe import Observation
 from topicledger.policies import Facts
 from topicledger.policies.contract import partitions, replicas
 from topicledger.runs import Run
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, USAGES
+from topicledger.schemas import AUDIT, MANIFESTS, USAGES
 from topicledger.schemas.tables import VIOLATIONS
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger
@@ -39,17 +40,20 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
     )
 
 
-def judge_again(run: Run, phase: Phase, *actions: Action) -> None:
+def judge_again(run: Run, seen: Observation, manifest_version: int, phase: Phase, *actions: Action) -> None:
     """Judge open actions of these kinds again; what is refused gets its last row in `audit`, in `phase`.
+
+    They are judged on `seen`, what this start observed; clusters that it didn't reach are left out. Owners and labels
+    are those of the manifests at `manifest_version`.
 
     A create that waited in vain for room is failed, BUDGET_NOT_FREED. New warnings get a row in phase policy, ok.
     `run.waiting` becomes what still needs room that an open delete has yet to make.
     """
-    seen = facts(run.ledger, run.settings, run.clusters, run.ledger.read(BROKERS))
-    rows = standing(run)
+    known = facts(run.ledger, run.settings, run.clusters, seen.brokers)
+    rows = standing(run, seen, manifest_version)
     # Deletes first: only those that will be sent make room.
     for action in sorted(actions, reverse=True):
-        rows = rows.transform(policies.judge([each for each in run.policies if each.action is action], seen))
+        rows = rows.transform(policies.judge([each for each in run.policies if each.action is action], known))
     judged = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())
         .select(
@@ -96,19 +100,19 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
     return rows.select(*(known_columns.get(c.name, nothing).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
 
 
-def standing(run: Run) -> DataFrame:
+def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     """`decide.COLUMNS` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
 
     `phase` is null for what passed validate and has no outcome yet; the others are as they are, and use up what they
     use. What this run created lives, and what it deleted doesn't, whatever the listing says (C21). Values that
-    validateOnly resolved are filled in; owners and labels are the manifests' at the run's version.
+    validateOnly resolved are filled in; owners and labels are the manifests' at `manifest_version`.
     """
     key = ["cluster", "topic"]
-    names = [cluster.name for cluster in run.clusters]
-    planned = run.plans().where(F.col("action").isNotNull()).alias("planned")
-    live = run.ledger.read(OBSERVED).where(F.col("cluster").isin(*names)).alias("live")
+    reached = [name for name, look in seen.looks.items() if look.error is None]
+    planned = run.plans().where(F.col("action").isNotNull() & F.col("cluster").isin(*reached)).alias("planned")
+    live = seen.topics.alias("live")
     declared = (
-        run.ledger.read(MANIFESTS, run.manifest_version)
+        run.ledger.read(MANIFESTS, manifest_version)
         .transform(manifests.judge(list(run.settings.clusters), run.selected))
         .where(F.col("phase").isNull())
         .select(*key, "owner", "labels")
@@ -136,13 +140,13 @@ def standing(run: Run) -> DataFrame:
         (F.col("action") == Action.DELETE.value) & acknowledged & F.col("topic_id").eqNullSafe(F.col("planned_id"))
     )
     created = (F.col("action") == Action.CREATE.value) & (acknowledged | F.coalesce("exists", F.lit(False)))
-    seen = F.coalesce("permitted", F.lit(False)) & ~F.coalesce(deleted, F.lit(False))
-    lives = seen | F.coalesce(created, F.lit(False))
+    listed = F.coalesce("permitted", F.lit(False)) & ~F.coalesce(deleted, F.lit(False))
+    lives = listed | F.coalesce(created, F.lit(False))
     is_open = F.col("action").isNotNull() & F.col("phase").isNull() & F.col("passed")
     values = {
         "cluster_id": F.coalesce("planned_cluster_id", "cluster_id"),
         "topic_id": F.coalesce("planned_id", "topic_id"),
-        "decision": F.coalesce("action", F.when(seen & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
+        "decision": F.coalesce("action", F.when(listed & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
         "live": lives,
         "internal": F.coalesce("internal", F.lit(False)),
         "live_num_partitions": F.when(lives, F.coalesce("seen_num_partitions", partitions())),

@@ -37,6 +37,8 @@ _PHASES = [
 ]
 
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
+_GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
+"""Errors of guards that stop a plan which is being applied: its rows are of phase apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
                 unknown += topics
         if outcome is not None and not validated:
             of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
-            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.other_cluster)
+            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.guarded)
             unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
@@ -207,8 +209,8 @@ class _Tally:
     outcome: str | None
     planned: bool
     """Whether an action was planned for them."""
-    other_cluster: bool
-    """Whether one ended for want of the planned cluster id."""
+    guarded: bool
+    """Whether a guard stopped one of them."""
     topics: int
 
 
@@ -226,9 +228,7 @@ class _FromTables:
             self._results.groupBy("cluster", "phase", "outcome", "planned")
             .agg(
                 F.count(F.lit(1)).alias("topics"),
-                F.coalesce(F.bool_or(F.col("error") == Refusal.CLUSTER_ID_MISMATCH.value), F.lit(False)).alias(
-                    "other_cluster"
-                ),
+                F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
             )
             .collect()
         )
@@ -249,16 +249,14 @@ class _FromMemory:
 
     def tallies(self) -> Sequence[_Tally]:
         topics: Counter[tuple[str, str | None, str | None]] = Counter()
-        elsewhere = set()
+        guarded = set()
         for cluster, ended in self._all:
             key = (cluster, None, None) if ended is None else (cluster, ended.phase.value, ended.outcome.value)
             topics[key] += 1
-            if ended is not None and ended.error == Refusal.CLUSTER_ID_MISMATCH:
-                elsewhere.add(key)
+            if ended is not None and ended.error in _GUARDS_WHILE_APPLYING:
+                guarded.add(key)
         return [
-            _Tally(
-                cluster=key[0], phase=key[1], outcome=key[2], planned=True, other_cluster=key in elsewhere, topics=count
-            )
+            _Tally(cluster=key[0], phase=key[1], outcome=key[2], planned=True, guarded=key in guarded, topics=count)
             for key, count in sorted(topics.items(), key=lambda item: (item[0][0], item[0][2] or ""))
         ]
 

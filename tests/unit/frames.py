@@ -44,6 +44,7 @@ DECISIONS = StructType(
         *_ENDED,
         StructField("violations", VIOLATIONS),
         StructField("waits", BooleanType()),
+        StructField("before", _TEXT),
     ]
 )
 """What `decide` returns, policies and guards change, and `planned` takes."""

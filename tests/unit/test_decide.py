@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
 from topicledger.decide import COLUMNS, Look, decide
+from topicledger.execute import shape
+from topicledger.model import TopicInfo
 
 LOOKS = {
     "main": Look(cluster_id="kafka-main"),
@@ -132,7 +134,7 @@ def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: Spar
         {"topic": "c", "decision": "unmanaged", "topic_id": "id.c"},
     )
     assert decisions.columns == list(COLUMNS)
-    maps = ("assignments", "configs", "labels", "resolved_configs")
+    maps = ("assignments", "configs", "labels", "resolved_configs", "before")
     assert_df_equality(decisions.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True)
 
 
@@ -155,3 +157,15 @@ def test_clusters_that_were_all_out_of_reach_need_no_observed_topics(spark: Spar
     rows = by_topic(declared.transform(decide(observed_rows(spark), {"dark": LOOKS["dark"]})))
     assert rows["dark", "a"]["error"] == "CLUSTER_UNREACHABLE"
     assert by_topic(judged_rows(spark).transform(decide(observed_rows(spark), {}))) == {}
+
+
+def test_what_a_delete_finds_is_written_as_the_driver_writes_what_it_describes(spark: SparkSession) -> None:
+    """D7: where topics have no ids, the two are compared before the delete is sent."""
+    assignments = {10: [1], 2: [3, 1], 0: [1, 2]}
+    observed = observed_rows(
+        spark, {"topic": "gone", "num_partitions": 3, "replication_factor": 2, "assignments": assignments}
+    )
+    rows = judged_rows(spark, {"topic": "gone", "state": "absent"}).transform(decide(observed, LOOKS)).collect()
+    described = TopicInfo(topic="gone", assignments={number: tuple(ids) for number, ids in assignments.items()})
+    assert [row["before"] for row in rows] == [dict(shape(described))]
+    assert rows[0]["before"]["assignments"] == "0:1,2;2:3,1;10:1"

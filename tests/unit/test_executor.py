@@ -13,8 +13,19 @@ import pytest
 from topicledger import admin as kafka
 from topicledger.admin import Cluster, ClusterAdmin, RequestLost, Response
 from topicledger.errors import ClusterError
-from topicledger.execute import Executor, delete_refusal, difference_from_plan, verdict
-from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Refusal, Target, TopicInfo, TopicResult
+from topicledger.execute import Executor, WrongCluster, delete_refusal, difference_from_plan, verdict
+from topicledger.model import (
+    Action,
+    ConfigEntry,
+    Ended,
+    Outcome,
+    Phase,
+    Refusal,
+    Target,
+    TopicConfigs,
+    TopicInfo,
+    TopicResult,
+)
 from topicledger.sending import (
     THROTTLE_MARGIN_SECONDS,
     THROTTLING_QUOTA_EXCEEDED,
@@ -36,7 +47,8 @@ def admin() -> MagicMock:
     stand_in.has_default_counts = True
     stand_in.returns_configs = True
     stand_in.describe_topics.return_value = []
-    stand_in.describe_configs.return_value = {}
+    stand_in.connect_to_controller.return_value = "kafka-main"
+    stand_in.topic_configs.side_effect = lambda topics: [TopicConfigs(topic=topic, configs=()) for topic in topics]
     return stand_in
 
 
@@ -328,7 +340,7 @@ def test_a_look_at_topics_waits_until_the_broker_listens_again(admin: MagicMock,
     broker = QuotaBroker(admin, clock, rate=1.0)
     admin.create_topics.side_effect = [answers({"a": kafka.TOPIC_ALREADY_EXISTS}, throttle_time_ms=4_000)]
     broker.quiet_until = clock() + 4.0
-    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
+    assert brief(list(executor.apply([create("a", maybe_sent=True)]))) == [("a", "ok", 0, "RECOVERED")]
     assert clock.waits == [pytest.approx(4.0 + THROTTLE_MARGIN_SECONDS)]
 
 
@@ -508,7 +520,7 @@ def test_a_topic_that_exists_as_planned_is_ours_and_described(admin: MagicMock, 
     entry = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
     admin.create_topics.side_effect = [LOST, EXISTS]
     admin.describe_topics.return_value = [live("a", "id-9", partitions=3, replicas=2)]
-    admin.describe_configs.return_value = {"a": (entry,)}
+    admin.topic_configs.side_effect = lambda _: [TopicConfigs(topic="a", configs=(entry,))]
     (ended,) = executor.apply([create("a", num_partitions=3, configs={"retention.ms": "1"})])
     assert brief([ended]) == [("a", "ok", 0, "RECOVERED")]
     assert (ended.topic_id, ended.num_partitions, ended.replication_factor) == ("id-9", 3, 2)
@@ -522,28 +534,70 @@ def test_a_topic_that_exists_as_planned_is_ours_and_described(admin: MagicMock, 
         ({"num_partitions": 4}, "num_partitions is 3, planned 4"),
         ({"replication_factor": 3}, "replication_factor is 2, planned 3"),
         ({"configs": {"retention.ms": "2"}}, "retention.ms is 1, planned 2"),
+        ({"configs": {}}, "retention.ms is 1, not planned"),
     ],
 )
 def test_a_topic_that_exists_otherwise_than_planned_is_a_failure_that_says_how(
     admin: MagicMock, executor: Executor, planned: dict[str, Any], difference: str
 ) -> None:
     """C18"""
-    admin.create_topics.return_value = EXISTS
+    admin.create_topics.side_effect = [LOST, EXISTS]
     admin.describe_topics.return_value = [live("a", partitions=3, replicas=2)]
-    admin.describe_configs.return_value = {"a": (ConfigEntry("retention.ms", "1", False, "X", False),)}
-    (ended,) = executor.apply([create("a", **planned)])
+    set_on_topic = (ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False),)
+    admin.topic_configs.side_effect = lambda _: [TopicConfigs(topic="a", configs=set_on_topic)]
+    (ended,) = executor.apply([create("a", **{"configs": {"retention.ms": "1"}, **planned})])
     assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
     assert ended.error_message == f"the topic exists and is not as planned: {difference}"
 
 
-def test_a_topic_that_exists_and_may_not_be_described_is_ours_as_far_as_anyone_knows(
+def test_a_topic_that_differs_from_what_the_broker_resolved_is_not_taken_for_ours(
+    admin: MagicMock, no_sleep: Callable[[float], None]
+) -> None:
+    """C18: the manifest leaves the counts to the broker, and validateOnly told them."""
+    validated = {"a": TopicResult(num_partitions=6, replication_factor=2)}
+    executor = executor_for(admin, no_sleep, validated=lambda _: validated)
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.return_value = [live("a", partitions=3, replicas=2)]
+    (ended,) = executor.apply([create("a", maybe_sent=True)])
+    assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+    assert ended.error_message == "the topic exists and is not as planned: num_partitions is 3, planned 6"
+
+
+def test_a_topic_that_exists_at_the_first_request_of_a_first_start_is_a_strangers(
     admin: MagicMock, executor: Executor
+) -> None:
+    """C18: nothing of ours can exist, so nothing is compared."""
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.return_value = [live("a")]
+    (ended,) = executor.apply([create("a", num_partitions=1)])
+    assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+    assert ended.error_message == "Topic 'a' already exists."
+    admin.describe_topics.assert_not_called()
+
+
+@pytest.mark.parametrize("answer", [89, 41])
+def test_an_answer_that_says_that_nothing_was_done_makes_no_topic_ours(
+    admin: MagicMock, executor: Executor, answer: int
+) -> None:
+    """C13, C17, C18: the quota and a controller that moved refuse before anything happens."""
+    admin.create_topics.side_effect = [answers({"a": answer}), EXISTS]
+    assert brief(list(executor.apply([create("a")]))) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+
+
+@pytest.mark.parametrize(
+    ("listed", "code", "right"),
+    [(TopicInfo(topic="a", permitted=False), 0, "Describe"), (live("a"), 29, "DescribeConfigs")],
+)
+def test_a_topic_that_exists_and_can_not_be_described_is_failed_and_says_what_to_grant(
+    admin: MagicMock, executor: Executor, listed: TopicInfo, code: int, right: str
 ) -> None:
     """C18, M3"""
     admin.create_topics.return_value = EXISTS
-    admin.describe_topics.return_value = [TopicInfo(topic="a", permitted=False)]
-    (ended,) = executor.apply([create("a", num_partitions=3)])
-    assert (ended.outcome, ended.error, ended.num_partitions) == (Outcome.OK, "RECOVERED", None)
+    admin.describe_topics.return_value = [listed]
+    admin.topic_configs.side_effect = lambda _: [TopicConfigs(topic="a", error_code=code)]
+    (ended,) = executor.apply([create("a", num_partitions=1, maybe_sent=True)])
+    assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+    assert f"grant it {right} on the topic" in str(ended.error_message)
 
 
 def test_a_topic_that_exists_is_waited_for_until_it_is_listed(
@@ -553,26 +607,31 @@ def test_a_topic_that_exists_is_waited_for_until_it_is_listed(
     executor = executor_for(admin, no_sleep, patience=Patience(attempts=ATTEMPTS, visibility=60.0))
     admin.create_topics.return_value = EXISTS
     admin.describe_topics.side_effect = [[], [], [live("a")]]
-    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
+    assert brief(list(executor.apply([create("a", maybe_sent=True)]))) == [("a", "ok", 0, "RECOVERED")]
 
 
 def test_a_topic_that_exists_and_is_never_listed_stays_open(admin: MagicMock, executor: Executor) -> None:
     """C21"""
     admin.create_topics.return_value = answers({"a": 36, "b": 0})
-    assert brief(until_unknown(executor.apply([create("a"), create("b")]))) == [("b", "ok", 0, None)]
+    both = [create("a", maybe_sent=True), create("b", maybe_sent=True)]
+    assert brief(until_unknown(executor.apply(both))) == [("b", "ok", 0, None)]
 
 
 def test_a_question_that_gets_no_answer_is_asked_again_and_not_for_ever(admin: MagicMock, executor: Executor) -> None:
     admin.create_topics.return_value = EXISTS
     admin.describe_topics.side_effect = [LOST, LOST, [live("a")]]
-    assert [each.outcome for each in executor.apply([create("a")])] == [Outcome.OK]
+    assert [each.outcome for each in executor.apply([create("a", maybe_sent=True)])] == [Outcome.OK]
     admin.describe_topics.side_effect = [LOST] * ATTEMPTS
-    assert until_unknown(executor.apply([create("a")])) == []
+    assert until_unknown(executor.apply([create("a", maybe_sent=True)])) == []
 
 
 def test_the_clusters_id_is_asked_for_until_a_broker_answers(admin: MagicMock, executor: Executor) -> None:
     """A run of many requests must not end for one that was lost before the first."""
-    admin.describe_cluster.side_effect = [LOST, LOST, Cluster(cluster_id="kafka-main", brokers=())]
+    admin.describe_cluster.side_effect = [
+        LOST,
+        LOST,
+        Cluster(cluster_id="kafka-main", brokers=(), gives_topic_ids=True),
+    ]
     assert executor.live_cluster_id() == "kafka-main"
     admin.describe_cluster.side_effect = LOST
     with pytest.raises(OutcomeUnknown, match=f"{ATTEMPTS} attempts; start the run again with its id"):
@@ -580,8 +639,8 @@ def test_the_clusters_id_is_asked_for_until_a_broker_answers(admin: MagicMock, e
 
 
 GONE: dict[str, tuple[list[TopicInfo], str, int, str | None]] = {
-    "the name is gone too": ([], "ok", 0, "RECOVERED"),
-    "the listing is late": ([live("a", "id-1")], "ok", 0, "RECOVERED"),
+    "the name is gone too": ([], "ok", 0, None),
+    "the listing is late": ([live("a", "id-1")], "ok", 0, None),
     "the topic was recreated": ([live("a", "id-2")], "failed", 100, "RECREATED"),
     "nobody may know": ([TopicInfo(topic="a", permitted=False)], "failed", 100, "UNKNOWN_TOPIC_ID"),
 }
@@ -603,7 +662,136 @@ def test_a_delete_whose_topic_id_is_gone_is_done_unless_the_name_lives_on(
 def test_a_delete_by_name_that_finds_nothing_is_done(admin: MagicMock, executor: Executor) -> None:
     """D3"""
     admin.delete_topics.return_value = answers({"a": kafka.UNKNOWN_TOPIC_OR_PARTITION})
-    assert brief(list(executor.apply([delete("a")]))) == [("a", "ok", 0, "RECOVERED")]
+    assert brief(list(executor.apply([delete("a")]))) == [("a", "ok", 0, None)]
+    assert brief(list(executor.apply([delete("a", maybe_sent=True)]))) == [("a", "ok", 0, "RECOVERED")]
+
+
+BEFORE = {"num_partitions": "1", "replication_factor": "1", "assignments": "0:1"}
+
+
+def without_id(topic: str, before: Mapping[str, str] = BEFORE, **fields: Any) -> Target:
+    return Target(topic=topic, action=Action.DELETE, before=before, **fields)
+
+
+def nameless(topic: str, **fields: Any) -> TopicInfo:
+    """A live topic of a broker that gives no ids."""
+    return replace(live(topic, **fields), topic_id=None)
+
+
+def set_on(topic: str, **configs: str) -> TopicConfigs:
+    entries = [ConfigEntry(name, value, False, "DYNAMIC_TOPIC_CONFIG", False) for name, value in configs.items()]
+    default = ConfigEntry("segment.ms", "1", False, "DEFAULT_CONFIG", False)
+    return TopicConfigs(topic=topic, configs=(*entries, default))
+
+
+ANOTHER_SHAPE: dict[str, tuple[TopicInfo, TopicConfigs]] = {
+    "more partitions": (nameless("a", partitions=2), set_on("a")),
+    "more replicas": (nameless("a", replicas=2), set_on("a")),
+    "another broker": (replace(nameless("a"), assignments={0: (7,)}), set_on("a")),
+    "a config that is set now": (nameless("a"), set_on("a", x="1")),
+}
+
+
+@pytest.mark.parametrize("case", ANOTHER_SHAPE)
+def test_a_topic_without_an_id_is_deleted_only_where_it_is_as_planned(
+    admin: MagicMock, executor: Executor, case: str
+) -> None:
+    """D7: what such a broker shows of a topic is all there is to tell it from one that was recreated."""
+    info, configs = ANOTHER_SHAPE[case]
+    admin.describe_topics.return_value = [info]
+    admin.topic_configs.side_effect = lambda _: [configs]
+    assert brief(list(executor.apply([without_id("a")]))) == [("a", "failed", 3, "RECREATED")]
+    admin.delete_topics.assert_not_called()
+
+
+def test_a_topic_without_an_id_that_is_as_planned_is_deleted_by_name(admin: MagicMock, executor: Executor) -> None:
+    """D7"""
+    admin.describe_topics.return_value = [nameless("a")]
+    admin.topic_configs.side_effect = lambda _: [set_on("a", x="1")]
+    admin.delete_topics.return_value = answers({"a": 0})
+    assert brief(list(executor.apply([without_id("a", {**BEFORE, "x": "1"})]))) == [("a", "ok", 0, None)]
+
+
+def test_a_delete_without_an_id_whose_answer_was_lost_is_not_repeated_while_the_name_is_there(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """D7: the first request may have deleted it, and what is there now may be somebody's new topic."""
+    admin.describe_topics.return_value = [nameless("a")]
+    admin.delete_topics.side_effect = LOST
+    with pytest.raises(OutcomeUnknown, match="gives topics no ids: it isn't deleted again by name"):
+        list(executor.apply([without_id("a")]))
+    assert len(sent(admin.delete_topics)) == 1
+    admin.describe_topics.side_effect = [[nameless("a")], [], []]
+    assert brief(list(executor.apply([without_id("a")]))) == [("a", "ok", 0, "RECOVERED")]
+
+
+def test_a_saved_delete_without_an_id_is_refused(admin: MagicMock, executor: Executor) -> None:
+    """D7"""
+    (ended,) = executor.changed_since_plan([without_id("a")])
+    assert brief([ended]) == [("a", "refused", -1, "CHANGED_SINCE_PLAN")]
+    assert "with `provision`" in str(ended.error_message)
+
+
+# -- what an earlier start may have sent ------------------------------------------------------------------------------
+
+FREE = answers({"a": 0})
+LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, int, str | None]]]] = {
+    "a create that was carried out": (create("a"), EXISTS, [live("a")], [("a", "ok", 0, "RECOVERED")]),
+    "a create that was not": (create("a"), FREE, [], []),
+    "a create of what is another's": (
+        create("a", num_partitions=2), EXISTS, [live("a")], [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")],
+    ),
+    "a delete that was carried out": (delete("a"), FREE, [], [("a", "ok", 0, "RECOVERED")]),
+    "a delete that is still listed": (delete("a"), FREE, [live("a")], [("a", "ok", 0, "RECOVERED")]),
+    "a delete that was not": (delete("a"), EXISTS, [live("a")], []),
+    "a delete whose name has another topic": (
+        delete("a"), EXISTS, [live("a", "id-2")], [("a", "failed", 100, "RECREATED")],
+    ),
+    "a delete without the right to create": (delete("a"), answers({"a": 29}), [], [("a", "ok", 0, "RECOVERED")]),
+    "the same, and it is there": (delete("a"), answers({"a": 29}), [live("a")], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEARNT)
+def test_what_may_have_been_sent_is_found_out_without_sending_it(
+    admin: MagicMock, executor: Executor, case: str
+) -> None:
+    """C18, D3: the controller is asked by validateOnly, since a listing lags (C21)."""
+    target, answer, listed, expected = LEARNT[case]
+    admin.create_topics.return_value = answer
+    admin.describe_topics.return_value = listed
+    assert brief(list(executor.learn([replace(target, maybe_sent=True)]))) == expected
+    assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
+    admin.delete_topics.assert_not_called()
+
+
+def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: MagicMock, executor: Executor) -> None:
+    """N1: what answers -1 may have been done. -1 in `audit` is a refusal of ours."""
+    admin.create_topics.side_effect = [answers({"a": -1}), EXISTS]
+    admin.describe_topics.return_value = [live("a")]
+    assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
+    admin.delete_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
+    assert until_unknown(executor.apply([delete("a")])) == []
+    admin.create_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
+    assert until_unknown(executor.validate([create("a")], lambda _: [])) == []
+
+
+def test_nothing_is_sent_where_another_cluster_answers(admin: MagicMock, executor: Executor) -> None:
+    """The name behind the brokers' addresses may come to mean another cluster while a run goes on."""
+    admin.connect_to_controller.return_value = "kafka-other"
+    with pytest.raises(WrongCluster, match="planned for cluster id kafka-main, its brokers now say kafka-other"):
+        list(executor.apply([create("a")]))
+    admin.create_topics.assert_not_called()
+
+
+def test_leave_to_send_is_asked_for_after_everything_that_may_take_long(admin: MagicMock, clock: Clock) -> None:
+    """Looking for the controller may take longer than what was allowed."""
+    order: list[str] = []
+    admin.connect_to_controller.side_effect = lambda: order.append("connected") or "kafka-main"
+    admin.create_topics.side_effect = lambda *_, **__: order.append("sent") or answers({"a": 0})
+    executor = paced(admin, clock, may_send=lambda: order.append("allowed"))
+    list(executor.apply([create("a")]))
+    assert order == ["connected", "allowed", "sent"]
 
 
 def test_a_batch_is_never_compared_target_by_target(

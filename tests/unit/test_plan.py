@@ -171,7 +171,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         ],
     )
     assert plan.columns == ACTIONS.names
-    maps = ("assignments", "configs")
+    maps = ("assignments", "configs", "before")
     assert_df_equality(
         plan.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
     )

@@ -9,13 +9,14 @@ group's or one partition's error.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from kafka.admin import ACLOperation, ConfigResourceType
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.admin import groups, offsets
 from topicledger.admin.connection import (
@@ -28,6 +29,7 @@ from topicledger.admin.connection import (
     TOPIC_ALREADY_EXISTS,
     TOPIC_AUTHORIZATION_FAILED,
     TOPIC_DELETION_DISABLED,
+    UNKNOWN_SERVER_ERROR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     Connection,
@@ -48,6 +50,7 @@ __all__ = [
     "TOPIC_ALREADY_EXISTS",
     "TOPIC_AUTHORIZATION_FAILED",
     "TOPIC_DELETION_DISABLED",
+    "UNKNOWN_SERVER_ERROR",
     "UNKNOWN_TOPIC_ID",
     "UNKNOWN_TOPIC_OR_PARTITION",
     "Cluster",
@@ -64,6 +67,7 @@ _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0
 _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
 _DELETE_BY_ID = 6
+_METADATA_WITH_IDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,8 @@ class Cluster:
 
     cluster_id: str
     brokers: tuple[Broker, ...]
+    gives_topic_ids: bool
+    """Whether topics have ids (broker 2.8 and later; D7)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +97,33 @@ class ClusterAdmin(Connection):
     Each method sends what it says and raises RequestLost when no answer came.
     """
 
-    def _forget_controller(self, error_codes: Iterable[int]) -> None:
-        """After NOT_CONTROLLER the next request must ask anew who the controller is (C13)."""
-        if NOT_CONTROLLER in error_codes:
+    def connect_to_controller(self) -> str:
+        """Find the controller and connect to it, where that isn't done yet; returns the cluster id that it answers.
+
+        Changes nothing. A change that is sent next goes out at once: nothing has to be found or connected first (C13).
+        """
+        controller_id = self._admin._controller_id
+        if controller_id is None:
+            controller_id = self.metadata([]).controller_id
+            if controller_id < 0:
+                raise RequestLost(f"cluster {self.name} at {self._bootstrap_servers} has no controller at the moment")
+        # Asked of the controller itself: the connection is up then, and the id is the one behind its address now.
+        cluster_id = str(
+            self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), controller_id).cluster_id
+        )
+        self._admin._controller_id = controller_id
+        return cluster_id
+
+    def _change(self, request: Any) -> Any:
+        """What the controller answers to a request that changes something."""
+        if self._admin._controller_id is None:
+            self.connect_to_controller()
+        response = self._run(self._manager.send, request, self._admin._controller_id)
+        results = response.topics if hasattr(response, "topics") else response.responses
+        if NOT_CONTROLLER in {each.error_code for each in results}:
+            # The next request must find out anew who the controller is (C13).
             self._admin._controller_id = None
+        return response
 
     @property
     def has_default_counts(self) -> bool:
@@ -128,6 +157,7 @@ class ClusterAdmin(Connection):
                 )
                 for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
             ),
+            gives_topic_ids=self.version(MetadataRequest) >= _METADATA_WITH_IDS,
         )
 
     def list_topics(self) -> Iterator[TopicInfo]:
@@ -181,8 +211,7 @@ class ClusterAdmin(Connection):
             validate_only=validate_only,
             max_version=LAST_VERSION,
         )
-        response = self._run(self._admin._send_request_to_controller, request)
-        self._forget_controller(topic.error_code for topic in response.topics)
+        response = self._change(request)
         told = self.returns_configs
         return Response(
             results={topic.name: _created(topic, told, validate_only) for topic in response.topics},
@@ -202,8 +231,7 @@ class ClusterAdmin(Connection):
             ],
             timeout_ms=self._operation_timeout_ms,
         )
-        response = self._run(self._admin._send_request_to_controller, request)
-        self._forget_controller(topic.error_code for topic in response.responses)
+        response = self._change(request)
         names = {target.topic_id: target.topic for target in targets}
         return Response(
             results={
@@ -248,6 +276,8 @@ def _created(topic: Any, told: bool, validate_only: bool) -> TopicResult:
 
 def _infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
     for topic in topics:
+        if topic.error_code == UNKNOWN_SERVER_ERROR:
+            raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             yield TopicInfo(topic=topic.name, permitted=False)
         elif topic.error_code == NONE or topic.partitions:

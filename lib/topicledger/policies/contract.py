@@ -14,7 +14,7 @@ from topicledger.decide import COLUMNS
 from topicledger.model import Action, Refusal
 from topicledger.settings import Mode
 
-_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits")
+_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "before")
 
 TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
