@@ -169,10 +169,6 @@ class ClusterAdmin(Connection):
         for start in range(0, len(topics), _DESCRIBE_BATCH):
             yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
-    def describe_configs(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
-        """Every config of the named topics, sensitive values null; topics that may not be described are left out."""
-        return {each.topic: each.configs for each in self.topic_configs(topics) if each.configs is not None}
-
     def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
         """Every config of the named topics, sensitive values null, or the error of those that it isn't told of."""
         for start in range(0, len(topics), _CONFIGS_BATCH):
