@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from topicledger import logs
 from topicledger.admin import ClusterAdmin
 from topicledger.errors import ClusterError, TopicLedgerError
-from topicledger.execute import Executor
+from topicledger.execute import Executor, WrongCluster
 from topicledger.memory import Work
 from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
 from topicledger.progress import Progress
@@ -249,6 +249,11 @@ def _one_cluster(
             validated=partial(_validated, run, settings.name),
         )
         live_id = executor.live_cluster_id()
+        if live_id != cluster_id and any(each.maybe_sent for batch in batches for each in batch):
+            raise WrongCluster(
+                f"cluster {settings.name}: planned for cluster id {cluster_id}, its brokers now say {live_id}, so what "
+                f"an earlier start did can't be found out; correct clusters.{settings.name} and start the run again"
+            )
         left = sum(map(len, batches))
         for number, batch in enumerate(batches):
             if context.stop.is_set():

@@ -209,6 +209,18 @@ class FaultProxy:
         with self._lock:
             self._rules.clear()
 
+    def stand_for(self, kafka: EmbeddedKafka) -> None:
+        """From now on stand before another cluster, of as many brokers; every connection is cut."""
+        assert len(kafka.brokers) == len(self._doors)
+
+        def swap() -> None:
+            for door, broker in zip(self._doors, kafka.brokers, strict=True):
+                door.broker = broker
+                for link in list(door.links):
+                    link.cut()
+
+        self._loop.call_soon_threadsafe(swap)
+
     @property
     def seen(self) -> list[Frame]:
         """Every frame so far, in the order in which they came."""

@@ -1,0 +1,133 @@
+"""Runs whose knowledge goes stale while they work: manifests, clusters and topics become others' or other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import live, make
+from tests.fault import told
+from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, FaultProxy, Frame
+from tests.fault.proxy import Fault as Answer
+from tests.fault.told import FAULTS, Fault
+from tests.harness import Estate, topics
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.settings import KafkaSettings
+
+PATIENT = KafkaSettings(connect_timeout=20.0, operation_timeout=2.0, max_batch_records=16)
+NEW, OLD = range(8), range(4)
+
+
+@pytest.fixture
+def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka) as made:
+        yield made
+
+
+def estate_with(
+    spark: SparkSession, folder: Path, kafka: EmbeddedKafka, address: str, prefix: str
+) -> tuple[Estate, list[str], list[str]]:
+    """A ledger that declares topics, and the end of others that the cluster has; both by name."""
+    new, old = [f"{prefix}new-{number}" for number in NEW], [f"{prefix}old-{number}" for number in OLD]
+    make(kafka, *old)
+    estate = Estate(spark, folder / "ledger", {"main": address}, max_deletes=50, kafka=PATIENT)
+    estate.declare(*topics(new, num_partitions=2, configs={"retention.ms": "1000"}), *topics(old, state="absent"))
+    return estate, new, old
+
+
+def test_manifests_that_flip_between_plan_and_apply_are_followed(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """D6: every second action is withdrawn."""
+    line = Fault(name="manifest flipped between plan and apply", tried=1)
+    FAULTS.append(line)
+    estate, new, old = estate_with(spark, tmp_path, kafka, kafka.bootstrap_servers[0], "flipped.")
+    assert estate.run("plan", run_id="flipped").exit_code == 0
+    estate.declare_anew(
+        *topics(new[::2], num_partitions=2, configs={"retention.ms": "1000"}),
+        *topics(new[1::2], state="absent"),
+        *topics(old[::2], state="absent"),
+        *topics(old[1::2]),
+    )
+    assert estate.run("apply", run_id="flipped").exit_code == 4
+    due = dict.fromkeys([*new[::2], *old[1::2]], True) | dict.fromkeys([*new[1::2], *old[::2]], False)
+    told.check(line, tmp_path / "ledger", "flipped", kafka, "flipped.", due)
+
+
+@pytest.mark.parametrize("api_key", [DELETE_TOPICS, CREATE_TOPICS])
+def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    kafka_policy: EmbeddedKafka,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    api_key: int,
+) -> None:
+    """D7: amid a run; the same id goes on when the address leads to the right one again."""
+    line = Fault(
+        name=f"cluster swapped behind its address, amid {'deletes' if api_key == DELETE_TOPICS else 'creates'}"
+    )
+    FAULTS.append(line)
+    prefix = f"swapped-{api_key}."
+    estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], prefix)
+    make(kafka_policy, *old)
+    before = live(kafka_policy, prefix)
+
+    def swap(_: Frame) -> Answer:
+        line.tried += 1
+        proxy.stand_for(kafka_policy)
+        return CUT
+
+    proxy.on(api_key, "request", validate_only=False, do=swap)
+    first = estate.run(run_id="swapped")
+    assert first.exit_code == 1
+    assert any(kafka_policy.cluster_id in problem for problem in first.problems), first.problems
+    assert estate.run(run_id="swapped").exit_code == 1
+    assert live(kafka_policy, prefix) == before
+    proxy.stand_for(kafka)
+    assert estate.run(run_id="swapped").exit_code == 0
+    line.resumed = 2
+    due = dict.fromkeys(new, True) | dict.fromkeys(old, False)
+    told.check(line, tmp_path / "ledger", "swapped", kafka, prefix, due)
+    assert live(kafka_policy, prefix) == before
+
+
+def test_a_name_that_leads_to_another_cluster_since_the_plan_is_refused(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """D7: exit code 5, and neither cluster is changed."""
+    line = Fault(name="name resolved to another cluster between plan and apply", tried=1)
+    FAULTS.append(line)
+    estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], "renamed.")
+    make(kafka_policy, *old)
+    before = live(kafka_policy, "renamed.")
+    assert estate.run("plan", run_id="renamed").exit_code == 0
+    proxy.stand_for(kafka_policy)
+    assert estate.run("apply", run_id="renamed").exit_code == 5
+    due = dict.fromkeys(new, False) | dict.fromkeys(old, True)
+    told.check(line, tmp_path / "ledger", "renamed", kafka, "renamed.", due)
+    assert live(kafka_policy, "renamed.") == before
+
+
+def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """C18: exactly as planned, right before the request that would; nothing of ours can exist then."""
+    line = Fault(name="a stranger creating during apply")
+    FAULTS.append(line)
+    estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], "stranger.")
+    theirs = new[1::3]
+
+    def stranger(_: Frame) -> None:
+        line.tried += 1
+        make(kafka, *theirs, num_partitions=2, configs={"retention.ms": "1000"})
+
+    proxy.on(CREATE_TOPICS, "request", validate_only=False, do=stranger)
+    assert estate.run(run_id="stranger").exit_code == 4
+    last = estate.last("stranger")
+    assert {name for name in new if last[name] == ("apply", "failed", "TOPIC_ALREADY_EXISTS")} == set(theirs)
+    due = dict.fromkeys(new, True) | dict.fromkeys(old, False)
+    told.check(line, tmp_path / "ledger", "stranger", kafka, "stranger.", due)
