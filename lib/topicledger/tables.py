@@ -104,7 +104,8 @@ class Ledger:
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.
 
-        Raises TableError naming the table where its columns aren't as its schema says: nothing is merged in silence.
+        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table where
+        its columns differ in any other way from its schema.
         """
         for table in tables:
             if table.name not in self._ensured:
@@ -118,8 +119,8 @@ class Ledger:
             return
         properties = {
             "delta.enableDeletionVectors": "false",
-            **table.properties,
             SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
+            **table.properties,
         }
         if self._in_catalog:
             # Delta's builder takes no name of three parts.
@@ -141,17 +142,68 @@ class Ledger:
             return DeltaTable.isDeltaTable(self.spark, self.location(table))
 
     def _check(self, table: Table) -> None:
-        with _errors(f"table {self.location(table)} can't be read"):
-            found = self.read(table).schema
-        problems = _differences(table.schema, found)
-        extra = [name for name in found.names if name not in table.schema.names]
-        if extra and not table.shared:
-            problems.append(f"unknown columns {', '.join(extra)}")
-        if problems:
+        problems, missing = self._compare(table)
+        if missing and not problems:
+            self._add_columns(table)
+            problems, missing = self._compare(table)
+        if problems or missing:
+            if self._schema_version(table) > SCHEMA_VERSION:
+                raise TableError(
+                    f"table {self.location(table)} was written by a newer topicledger, this one knows tables up to "
+                    f"schema {SCHEMA_VERSION}: use a newer topicledger. Nothing was changed"
+                )
+            problems = [*(f"no column {each.name}" for each in missing), *problems]
             raise TableError(
                 f"table {self.location(table)} is not as topicledger's schema {SCHEMA_VERSION} says: "
                 f"{'; '.join(problems)}. Nothing was changed; point tables.root elsewhere or mend the table"
             )
+
+    def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
+        """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            found = self.read(table).schema
+        missing = [each for each in table.schema if each.name not in found.names]
+        addable = [each for each in missing if each.nullable and each.name not in table.partitioned_by]
+        problems = [f"no column {each.name}" for each in missing if each not in addable]
+        problems += _other_types(table.schema, found)
+        extra = [name for name in found.names if name not in table.schema.names]
+        if extra and not table.shared:
+            problems.append(f"unknown columns {', '.join(extra)}")
+        return problems, addable
+
+    def _add_columns(self, table: Table) -> None:
+        """Add the columns that an older topicledger didn't know; another process may do the same at once."""
+        if self._schema_version(table) < SCHEMA_VERSION:
+            # First: whoever is stopped in between finds the columns still missing, and goes on.
+            self._alter(table, lambda: self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION)))
+
+        def add() -> None:
+            _, missing = self._compare(table)
+            if missing:
+                columns = ", ".join(map(_column, missing))
+                log.info("adding columns to %s: %s", self.location(table), ", ".join(each.name for each in missing))
+                self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
+
+        self._alter(table, add)
+
+    def _alter(self, table: Table, alter: Callable[[], object]) -> None:
+        """Alter a table, again where another writer's commit came in between."""
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                with _errors(f"table {self.location(table)} can't be altered"):
+                    alter()
+                return
+            except TableError:
+                # Delta's error differs by who was how far: that of a conflict, or of a column that is there by now.
+                if attempt == _CONFLICT_RETRIES - 1:
+                    raise
+                time.sleep(random.uniform(0.05, 0.5))
+
+    def _schema_version(self, table: Table) -> int:
+        """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
+        with _errors(f"table {self.location(table)} can't be read"):
+            rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table)}").collect()
+        return int({row["key"]: row["value"] for row in rows}.get(SCHEMA_VERSION_PROPERTY, 0))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -359,14 +411,16 @@ def all_tables(ledger: Ledger) -> None:
 
 def _definition(table: Table, properties: Mapping[str, str]) -> str:
     """A table as CREATE TABLE describes it."""
-    columns = ", ".join(
-        f"`{each.name}` {each.dataType.simpleString()}{'' if each.nullable else ' NOT NULL'}"
-        + (f" COMMENT {sql_text(each.metadata['comment'])}" if "comment" in each.metadata else "")
-        for each in table.schema
-    )
+    columns = ", ".join(map(_column, table.schema))
     partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
     told = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
     return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({told})"
+
+
+def _column(field: StructField) -> str:
+    """A column as CREATE TABLE and ALTER TABLE describe it."""
+    comment = f" COMMENT {sql_text(field.metadata['comment'])}" if "comment" in field.metadata else ""
+    return f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}{comment}"
 
 
 def sql_text(text: str) -> str:
@@ -394,16 +448,13 @@ def _by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
     return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"
 
 
-def _differences(wanted: StructType, found: StructType) -> list[str]:
+def _other_types(wanted: StructType, found: StructType) -> list[str]:
     types = {each.name: each.dataType for each in found}
-    missing = [each.name for each in wanted if each.name not in types]
-    problems = [f"no column {name}" for name in missing]
-    problems += [
+    return [
         f"column {each.name} is {types[each.name].simpleString()}, not {each.dataType.simpleString()}"
         for each in wanted
         if each.name in types and not _same_type(each.dataType, types[each.name])
     ]
-    return problems
 
 
 def _same_type(wanted: DataType, found: DataType) -> bool:

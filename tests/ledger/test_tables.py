@@ -10,8 +10,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -25,10 +27,24 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
 from topicledger import tables
 from topicledger.errors import TableError
-from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, OBSERVED, PLANS, RUNS, TABLES, USAGES, Table
+from topicledger.schemas import (
+    AUDIT,
+    BROKERS,
+    LEASES,
+    MANIFESTS,
+    OBSERVED,
+    PLANS,
+    RUNS,
+    SCHEMA_VERSION,
+    SCHEMA_VERSION_PROPERTY,
+    TABLES,
+    USAGES,
+    Table,
+)
 from topicledger.tables import Ledger, all_tables
 
 GOLDEN = Path(__file__).with_name("golden")
+ONCE: Any = {"app_id": "test", "version": 1}
 
 
 # -- creating and checking --------------------------------------------------------------------------------------------
@@ -82,7 +98,7 @@ def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
     with pytest.raises(TableError) as error:
         ledger.ensure(RUNS)
     message = str(error.value)
-    assert message.startswith(f"table {tmp_path}/runs is not as topicledger's schema 1 says: ")
+    assert message.startswith(f"table {tmp_path}/runs is not as topicledger's schema 2 says: ")
     problems = message.split(" says: ")[1].split(". Nothing was changed")[0].split("; ")
     assert sorted(problems) == [
         "column exit_code is bigint, not int",
@@ -107,6 +123,99 @@ def test_a_shared_table_with_a_wrong_type_or_without_a_column_is_an_error(spark:
     ledger = make(spark, tmp_path, MANIFESTS, StructType([*fields, StructField("configs", StringType())]))
     with pytest.raises(TableError, match="no column labels; column configs is string, not map<string,string>"):
         ledger.ensure(MANIFESTS)
+
+
+def older(ledger: Ledger, table: Table, *lacking: str, version: int = 1) -> list[dict[str, Any]]:
+    """Makes a table as an older topicledger did, without some columns; returns its rows as they are to be read."""
+    schema = StructType([field for field in table.schema if field.name not in lacking])
+    with_defaults = {SCHEMA_VERSION_PROPERTY: str(version), **table.properties}
+    then = replace(table, schema=schema, properties=with_defaults)
+    ledger._create_if_missing(then)
+    rows = [a_row(name, schema) for name in ("a", "b")]
+    ledger.append(then, frame(ledger.spark, schema, rows), **ONCE)
+    return [{**dict.fromkeys(table.schema.names), **row} for row in rows]
+
+
+def a_row(name: str, schema: StructType) -> dict[str, Any]:
+    given = {"run_id": name, "cluster": "main", "topic": name, "state": "present"}
+    return {name: value for name, value in given.items() if name in schema.names}
+
+
+def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]:
+    """Name, type and comment of the columns of `table` as the ledger has it."""
+    return sorted(
+        (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
+        for field in ledger.read(table).schema
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [("runs", ("counts", "principal")), ("audit", ("configs", "error")), ("manifests", ("labels", "assignments"))],
+)
+@pytest.mark.parametrize("where", ["folder", "catalog"])
+def test_columns_that_a_table_of_an_older_topicledger_lacks_are_added(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, name: str, lacking: tuple[str, ...], where: str
+) -> None:
+    ledger = request.getfixturevalue("in_catalog") if where == "catalog" else Ledger(spark, str(tmp_path / "ledger"))
+    table = TABLES[name]
+    rows = older(ledger, table, *lacking)
+
+    Ledger(spark, ledger.root).ensure(table)
+
+    assert of_schema(ledger, table) == sorted(
+        (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment")) for field in table.schema
+    )
+    assert sorted(dicts(ledger.read(table)), key=str) == rows
+    assert f"{SCHEMA_VERSION_PROPERTY} = {SCHEMA_VERSION}" in described(ledger, table)
+    ledger.append(table, frame(spark, table.schema, [a_row("c", table.schema)]), app_id="test", version=2)
+    version = ledger.latest_version(table)
+    Ledger(spark, ledger.root).ensure(table)
+    assert ledger.latest_version(table) == version
+
+
+def test_processes_that_add_the_same_columns_at_once_all_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    older(Ledger(spark, str(tmp_path)), PLANS, "violations", "batch")
+    together = Barrier(4)
+
+    def ensure(_: int) -> list[str]:
+        ledger = Ledger(spark, str(tmp_path))
+        together.wait()
+        ledger.ensure(PLANS)
+        return ledger.read(PLANS).columns
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [sorted(columns) for columns in pool.map(ensure, range(4))] == [sorted(PLANS.schema.names)] * 4
+
+
+def test_columns_are_added_to_a_shared_table_beside_those_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    """The table has no version of ours: somebody else made it."""
+    fields = [field for field in MANIFEST_ROWS if field.name != "labels"]
+    ledger = make(spark, tmp_path, MANIFESTS, StructType([StructField("ticket", IntegerType()), *fields]))
+    ledger.ensure(MANIFESTS)
+    assert ledger.read(MANIFESTS).columns == ["ticket", *(field.name for field in fields), "labels"]
+
+
+@pytest.mark.parametrize("table", [MANIFESTS, OBSERVED], ids=lambda table: table.name)
+def test_a_column_that_rows_need_is_never_added(spark: SparkSession, tmp_path: Path, table: Table) -> None:
+    """One that is not null, or that the table is partitioned by."""
+    fields = [field for field in table.schema if field.name not in ("cluster", "topic_id", "owner")]
+    ledger = make(spark, tmp_path, table, StructType(fields))
+    with pytest.raises(TableError, match="no column cluster"):
+        ledger.ensure(table)
+    assert ledger.latest_version(table) == 0
+
+
+def test_a_table_of_a_newer_topicledger_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    newer = replace(
+        RUNS,
+        schema=StructType([*RUNS.schema, StructField("mood", StringType())]),
+        properties={SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION + 1)},
+    )
+    ledger = Ledger(spark, str(tmp_path))
+    ledger._create_if_missing(newer)
+    with pytest.raises(TableError, match=r"table .*/runs was written by a newer topicledger.*: use"):
+        ledger.ensure(RUNS)
 
 
 def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
