@@ -67,11 +67,12 @@ def secured(certificates: Certificates) -> EmbeddedKafka:
         keystore = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
         return Listener(protocol="SSL", properties={**keystore, **more})
 
-    def sasl(mechanism: str, login: str) -> Listener:
-        """`login` is a login module, from its package on, and its options."""
+    def sasl(mechanism: str, login: str, **more: str) -> Listener:
+        """`login` is a login module, from its package on, and its options; `more` are properties of the mechanism."""
         module = f"org.apache.kafka.common.security.{login};"
+        of_mechanism = {f"{mechanism.lower()}.{name}": value for name, value in more.items()}
         jaas = {"sasl.enabled.mechanisms": mechanism, f"{mechanism.lower()}.sasl.jaas.config": module}
-        return replace(tls(certificates.server, **jaas), protocol="SASL_SSL")
+        return replace(tls(certificates.server, **jaas, **of_mechanism), protocol="SASL_SSL")
 
     clients = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates.authority)}
     plain_users = " ".join(f'user_{name}="{password}"' for name, password in SASL_USERS.items())
@@ -83,5 +84,10 @@ def secured(certificates: Certificates) -> EmbeddedKafka:
         "PASSWORD": sasl("PLAIN", f"plain.PlainLoginModule required {plain_users}"),
         "SCRAM": sasl("SCRAM-SHA-512", "scram.ScramLoginModule required"),
         "TOKEN": sasl("OAUTHBEARER", "oauthbearer.OAuthBearerLoginModule required"),
+        "TOKENAGAIN": sasl(
+            "OAUTHBEARER",
+            "oauthbearer.OAuthBearerLoginModule required",
+            **{"connections.max.reauth.ms": "3000"},
+        ),
     }
     return EmbeddedKafka(JARS, KafkaOptions(listeners=listeners))

@@ -9,6 +9,11 @@ import time
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 USER = "creator"
+SECRET = "s3cr3t-of-the-provider"
+"""What the errors of providers that fail quote."""
+
+failing = False
+"""Whether the providers of `failing_here` fail in this process; a test sets it for its own."""
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
@@ -31,6 +36,41 @@ def valid() -> TokenProvider:
 
 def expired() -> TokenProvider:
     return TokenProvider(-3600)
+
+
+class FailingProvider(TokenProvider):
+    """Makes so many valid tokens, then none."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__(3600)
+        self._left = tokens
+
+    def token(self) -> str:
+        if not self._left:
+            raise RuntimeError(f"could not sign in with {SECRET}")
+        self._left -= 1
+        return super().token()
+
+
+def not_made() -> TokenProvider:
+    raise RuntimeError(f"could not sign in with {SECRET}")
+
+
+def no_token() -> TokenProvider:
+    return FailingProvider(0)
+
+
+def no_token_at_reauthentication() -> TokenProvider:
+    """The first two are for the bootstrap connection, and for the broker's own."""
+    return FailingProvider(2)
+
+
+def not_made_here() -> TokenProvider:
+    return not_made() if failing else valid()
+
+
+def no_token_here() -> TokenProvider:
+    return no_token() if failing else valid()
 
 
 def _encoded(document: dict[str, object]) -> str:

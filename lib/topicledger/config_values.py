@@ -1,36 +1,82 @@
-"""Whether two values of a config mean the same to Kafka."""
+"""Whether two values of a config mean the same to Kafka: for one pair, and for columns of a DataFrame.
+
+Brokers return values as they parsed them (*measured* on 4.3.1): without blanks around them, booleans in lower case,
+numbers in one form, lists without blanks around their commas. Names such as `lz4` or `CreateTime` keep their case, and
+another case is refused. A value that no broker takes never gets live, so each form may be read as widely as any config
+reads it.
+"""
 
 from __future__ import annotations
+
+import math
+import re
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-_BLANKS = " \t\n\r"
-_WHOLE = "decimal(38,0)"
+LISTS = frozenset(
+    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+)
+"""The topic configs of Kafka's type LIST, each of them a set. In any other config a comma is a character."""
+
+BLANKS = "".join(map(chr, range(0x21)))
+"""What Java's `String.trim` cuts off."""
+
+_WHOLE = r"\A([+-]?)0*([0-9]+)\z"
 _NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
+_EXACT = 1e15
+"""Below it every whole double is one number in decimal, too."""
+_PYTHON_WHOLE, _PYTHON_NUMBER = (re.compile(pattern.replace(r"\z", r"\Z")) for pattern in (_WHOLE, _NUMBER))
 
 
-def same_value(declared: Column, live: Column) -> Column:
-    """Whether a declared value means what the broker says it has; null where either is null.
-
-    Brokers return values as they parsed them: blanks around them are gone, booleans are lower case, numbers have one
-    form, lists have no blanks around their commas. So both are cut at commas and, piece by piece, compared as numbers
-    where both are numbers, else as text, booleans whatever their case. The order of pieces doesn't count: those of
-    Kafka's topic configs that are lists (cleanup.policy and the throttled replicas) are sets.
-    """
-    return _pieces(declared) == _pieces(live)
+def same_value(name: str | None, one: str | None, other: str | None) -> bool | None:
+    """Whether two values of the config `name` mean the same; None where either is None."""
+    if one is None or other is None:
+        return None
+    if name in LISTS:
+        return _parts(one) == _parts(other)
+    return _canonical(one) == _canonical(other)
 
 
-def _pieces(value: Column) -> Column:
-    return F.array_sort(F.array_distinct(F.transform(F.split(value, ","), _canonical)))
+def same_value_column(name: Column, one: Column, other: Column) -> Column:
+    """`same_value` for columns (string): boolean, null where either value is null."""
+    as_lists = _parts_column(one) == _parts_column(other)
+    return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
 
 
-def _canonical(piece: Column) -> Column:
-    text = F.btrim(piece, F.lit(_BLANKS))
-    lower = F.lower(text)
-    # Whole numbers as such: a double can't tell the largest of them apart.
-    whole = F.when(text.rlike(r"\A[+-]?[0-9]{1,37}\z"), text).try_cast(_WHOLE)
+def _parts(value: str) -> frozenset[str]:
+    return frozenset(part.strip(BLANKS) for part in value.split(","))
+
+
+def _parts_column(value: Column) -> Column:
+    parts = F.transform(F.split(value, ","), lambda part: F.btrim(part, F.lit(BLANKS)))
+    return F.array_sort(F.array_distinct(parts))
+
+
+def _canonical(value: str) -> str:
+    text = value.strip(BLANKS)
+    whole = _PYTHON_WHOLE.match(text)
+    if whole is not None:
+        sign, digits = whole.groups()
+        return f"-{digits}" if sign == "-" and digits != "0" else digits
+    if _PYTHON_NUMBER.match(text):
+        number = float(text)
+        if math.isfinite(number):
+            return str(int(number)) if number.is_integer() and abs(number) < _EXACT else repr(number)
+    lower = text.lower()
+    return lower if lower in ("true", "false") else text
+
+
+def _canonical_column(value: Column) -> Column:
+    text = F.btrim(value, F.lit(BLANKS))
+    # As text: a double can't tell the largest whole numbers apart.
+    digits = F.regexp_extract(text, _WHOLE, 2)
+    minus = F.when(F.startswith(text, F.lit("-")) & (digits != "0"), F.lit("-")).otherwise(F.lit(""))
+    whole = F.when(text.rlike(_WHOLE), F.concat(minus, digits))
     number = F.when(text.rlike(_NUMBER), text).try_cast("double")
-    as_whole = F.when((number == F.floor(number)) & (F.abs(number) < 1e15), number).try_cast(_WHOLE)
-    boolean = F.when(lower.isin("true", "false"), lower)
-    return F.coalesce(whole.cast("string"), as_whole.cast("string"), number.cast("string"), boolean, text)
+    is_whole = (number == F.floor(number)) & (F.abs(number) < _EXACT)
+    decimal = F.when(is_whole, number.try_cast("decimal(38,0)").cast("string")).when(
+        F.abs(number) < F.lit(math.inf), number.cast("string")
+    )
+    lower = F.lower(text)
+    return F.coalesce(whole, decimal, F.when(lower.isin("true", "false"), lower), text)

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from topicledger.config_values import same_value
+from topicledger.config_values import same_value_column
 from topicledger.manifests import ABSENT, PRESENT
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Kind
 from topicledger.settings import AuditSettings
@@ -142,7 +142,7 @@ def _config_differs() -> Column:
 
     def differs(name: Column, value: Column) -> Column:
         config = live[name]
-        same = F.coalesce(same_value(value, config["value"]), F.lit(False))
+        same = F.coalesce(same_value_column(name, value, config["value"]), F.lit(False))
         return ~F.coalesce(config["is_sensitive"], F.lit(False)) & ~same
 
     return F.when(

@@ -52,9 +52,9 @@ class TableError(TopicLedgerError):
     """A Delta table is missing, unreachable or not as its schema says; names the table."""
 
 
-class SecretError(TopicLedgerError):
-    """A secret's reference can't be resolved; names the reference, never the value."""
-
-
 class ClusterError(TopicLedgerError):
     """A cluster can't be reached or does not answer; names the cluster and its bootstrap servers."""
+
+
+class SecretError(ClusterError):
+    """A cluster's client can't be made for want of a secret; names the reference, never the value."""

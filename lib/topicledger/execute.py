@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import TypeVar
 
 from topicledger import admin as kafka
 from topicledger.admin import ClusterAdmin, Response, error_name
+from topicledger.config_values import same_value
 from topicledger.errors import ClusterError
 from topicledger.model import (
     AUTHORIZATION_FAILED,
@@ -623,27 +623,10 @@ def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, 
         if wanted is not None and wanted != live:
             differences.append(f"{name} is {live}, planned {wanted}")
     for name, value in sorted(target.configs.items()):
-        if configs is not None and not (name in configs and _same_config(value, configs[name])):
+        # A sensitive value is null: then nobody knows.
+        if configs is not None and (name not in configs or same_value(name, value, configs[name]) is False):
             differences.append(f"{name} is {configs.get(name, 'not set')}, planned {value}")
     return "; ".join(differences) or None
-
-
-def _same_config(planned: str, live: str | None) -> bool:
-    """Whether a config means the same: brokers return values as they parsed them, a sensitive one as null."""
-    return live is None or _parsed(planned) == _parsed(live)
-
-
-def _parsed(value: str) -> list[Decimal | str]:
-    parts: list[Decimal | str] = []
-    for part in value.split(","):
-        text = part.strip().casefold()
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            parts.append(text)
-        else:
-            parts.append(number if number.is_finite() else text)
-    return parts
 
 
 def verdict(

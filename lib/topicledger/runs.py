@@ -28,7 +28,7 @@ from topicledger.model import Ended, RunState
 from topicledger.policies import Policy, from_settings
 from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
-from topicledger.secrets import resolve_client_options
+from topicledger.secrets import check_references
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger, sql_value
 
@@ -272,7 +272,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     selected = settings.select(request.clusters)
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is told before the run has a row.
-        resolve_client_options(cluster)
+        check_references(cluster)
     if row is None:
         run = _begin(ledger, settings, request, run_id, selected, request.bearing())
     else:

@@ -10,7 +10,8 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -20,6 +21,8 @@ from topicledger.settings import SECRET_OPTIONS, ClusterSettings, has_url_creden
 _TOKEN_PROVIDER = "sasl_oauth_token_provider"
 _URL_PASSWORD = re.compile(r"(?:^|://)[^/?#@]*?:(?P<password>[^/?#]+)@")
 _SHORT = 4
+_KNOWN_CODE = sys.stdlib_module_names | {"kafka", "topicledger"}
+"""Top-level packages whose errors hold no secret but those that `redact` knows."""
 
 
 class Secret(str):
@@ -43,6 +46,18 @@ def resolve_client_options(cluster: ClusterSettings) -> dict[str, object]:
             resolved = _token_provider(f"clusters.{cluster.name}.client.{key}", resolved)
         options[key] = resolved
     return options
+
+
+def check_references(cluster: ClusterSettings) -> None:
+    """Raise SecretError where a reference can't be read here, or the OAuth token provider's factory isn't there.
+
+    The factory is not called: whether it works now is that cluster's affair alone, when its client is made.
+    """
+    for key, value in cluster.client.items():
+        if isinstance(value, str):
+            resolved = _resolve(cluster.name, key, value)
+            if key == _TOKEN_PROVIDER:
+                _token_factory(f"clusters.{cluster.name}.client.{key}", resolved)
 
 
 def secret_values(cluster: ClusterSettings) -> frozenset[str]:
@@ -79,6 +94,29 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         escaped = re.escape(secret)
         patterns.append(escaped if len(secret) >= _SHORT else rf"(?<!\w){escaped}(?!\w)")
     return re.sub("|".join(patterns), "***", text) if patterns else text
+
+
+def foreign_code(error: BaseException) -> str | None:
+    """The module that is neither ours nor kafka-python's nor Python's own and that raised, or passed on, an error.
+
+    A token provider, botocore and the like may quote in an error what nobody else knows to be a secret.
+    """
+    modules = [type(error).__module__]
+    traceback = error.__traceback__
+    while traceback is not None:
+        modules.append(str(traceback.tb_frame.f_globals.get("__name__")))
+        traceback = traceback.tb_next
+    # The innermost: it knows best.
+    return next((each for each in reversed(modules) if each.partition(".")[0] not in _KNOWN_CODE), None)
+
+
+def words_of(error: BaseException) -> str:
+    """What may be told of an error: its own text, or just its type where foreign code had a part in it."""
+    kind, module = type(error).__name__, foreign_code(error)
+    if module is not None:
+        return f"{kind} raised by {module}, whose text is not shown since it may hold a secret"
+    text = str(error)
+    return text if isinstance(error, OSError) or text.startswith(kind) else f"{kind}: {text}"
 
 
 def _written_forms(secrets: Iterable[str]) -> set[str]:
@@ -124,16 +162,22 @@ def _read(where: str, path: str) -> str:
 
 def _token_provider(where: str, reference: str) -> object:
     """What `package.module:factory` makes: kafka-python wants an object, settings can only name one."""
+    factory = _token_factory(where, reference)
+    try:
+        return factory()
+    except (Exception, SystemExit) as error:
+        # Its text may quote a credential, so only the kind of error is shown.
+        raise SecretError(f"{where}: `{reference}` raised {type(error).__name__}") from None
+
+
+def _token_factory(where: str, reference: str) -> Callable[[], object]:
     module_name, _, factory_name = reference.partition(":")
     try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, ValueError) as error:
+        factory: Callable[[], object] = getattr(importlib.import_module(module_name), factory_name)
+    except (ImportError, AttributeError, ValueError):
         raise SecretError(
             f"{where}: can't find `{reference}` here; the module must be importable where the client is made"
-        ) from error
-    try:
-        provider: object = factory()
-    except Exception as error:
-        # its text may quote a credential, so only the kind of error is told
-        raise SecretError(f"{where}: `{reference}` raised {type(error).__name__}") from None
-    return provider
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise SecretError(f"{where}: importing `{reference}` raised {type(error).__name__}") from None
+    return factory

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import NOW, decision_rows, dicts, estate_facts
 from topicledger import policies
+from topicledger.config_values import same_value
 from topicledger.model import Action
 from topicledger.policies import Facts, Policy, building
 from topicledger.settings import PolicySettings, PolicySpec, Settings, TablesSettings
@@ -262,8 +263,7 @@ def config_values(topic: Topic, config: str, values: Sequence[str]) -> Answer:
     value = config_of(topic, config)
     if value is None:
         return Answer(unknown=True)
-    members = [sorted(part.strip() for part in each.split(",")) for each in (value, *values)]
-    return Answer(members[0] not in members[1:])
+    return Answer(not any(same_value(config, value, each) for each in values))
 
 
 def config_range(topic: Topic, config: str, min: float | None = None, max: float | None = None) -> Answer:

@@ -1023,6 +1023,17 @@ DIFFERENCES: dict[str, tuple[Target, Mapping[str, str | None] | None, str | None
     "other leader": (create("a", assignments={0: (2, 1), 1: (1, 2)}), {}, "assignments differ"),
     "same config": (create("a", configs={"x": "1"}), {"x": "1", "y": "2"}, None),
     "config in capitals and spaces": (create("a", configs={"x": " TRUE "}), {"x": "true"}, None),
+    "a list in another order": (
+        create("a", configs={"cleanup.policy": "delete, compact", "leader.replication.throttled.replicas": "0:1,1:1"}),
+        {"cleanup.policy": "compact,delete", "leader.replication.throttled.replicas": "1:1,0:1"},
+        None,
+    ),
+    "a name in another case": (
+        create("a", configs={"compression.type": "LZ4"}),
+        {"compression.type": "lz4"},
+        "compression.type is lz4, planned LZ4",
+    ),
+    "a comma that makes no list": (create("a", configs={"x": "1,2"}), {"x": "2,1"}, "x is 2,1, planned 1,2"),
     "sensitive config": (create("a", configs={"x": "1"}), {"x": None}, None),
     "configs unreadable": (create("a", configs={"x": "1"}), None, None),
     "all of it": (

@@ -248,6 +248,17 @@ def creates_one_by_one() -> Iterator[Estate]:
         config="cleanup.policy",
         values=["compact", "compact,delete"],
     )
+    allowed = "allowed is 'a,b', 'TRUE', '1000'"
+    yield of_one(
+        "config_values",
+        "a value may be written as Kafka reads it, and a comma makes a list of a list only",
+        create("same", configs={"new.in.kafka": " a,b "}),
+        create("boolean", configs={"new.in.kafka": "true"}),
+        create("number", configs={"new.in.kafka": "+01000"}),
+        create("reordered", f"new.in.kafka is b,a; {allowed}", configs={"new.in.kafka": "b,a"}),
+        config="new.in.kafka",
+        values=["a,b", "TRUE", "1000"],
+    )
     allowed = "allowed is 1000 to 86400000"
     yield of_one(
         "config_range",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
 from topicledger.hints import nearest, show
 from topicledger.model import Kind, Severity
-from topicledger.secrets import redact, resolve_client_options, secret_values
+from topicledger.secrets import check_references, redact, resolve_client_options, secret_values, words_of
 from topicledger.settings import AuditSettings, ClusterSettings, Settings, load_settings
 
 MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
@@ -393,6 +395,50 @@ def test_a_reference_that_leads_nowhere_names_cluster_key_and_reference(
 def test_a_token_provider_is_made_by_its_factory() -> None:
     options = resolve_client_options(client(sasl_oauth_token_provider=f"{__name__}:AnyProvider"))
     assert isinstance(options["sasl_oauth_token_provider"], AnyProvider)
+
+
+def raised(error: Exception, module: str) -> Exception:
+    """An error that code of a module raised."""
+    space = {"__name__": module, "error": error}
+    with pytest.raises(type(error)):
+        exec("def fail():\n    raise error\nfail()", space)
+    # Less this test's own frame: a client's errors have none below the one that catches them.
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("s3cr3t"), OSError("s3cr3t"), URLError("s3cr3t"), KafkaTimeoutError("s3cr3t"), ValueError()],
+    ids=repr,
+)
+def test_of_an_error_of_foreign_code_only_its_type_and_its_module_are_told(error: Exception) -> None:
+    told = words_of(raised(error, "ourcompany.tokens"))
+    assert (
+        told
+        == f"{type(error).__name__} raised by ourcompany.tokens, whose text is not shown since it may hold a secret"
+    )
+
+
+def test_an_error_of_a_foreign_type_is_foreign_whoever_raised_it() -> None:
+    error = type("Denied", (Exception,), {"__module__": "botocore.exceptions"})("s3cr3t")
+    assert words_of(raised(error, "kafka.net.sasl.msk")).startswith("Denied raised by botocore.exceptions, whose text")
+
+
+@pytest.mark.parametrize("module", ["kafka.net.connection", "ssl", "topicledger.admin.connection"])
+def test_the_words_of_known_code_are_told(module: str) -> None:
+    assert words_of(raised(KafkaTimeoutError("too late"), module)) == "KafkaTimeoutError: too late"
+    assert words_of(raised(OSError(111, "refused"), module)) == "[Errno 111] refused"
+    assert words_of(raised(KeyError("x"), module)) == "KeyError: 'x'"
+    assert words_of(KafkaTimeoutError()) == "KafkaTimeoutError"
+
+
+def test_the_start_of_a_run_needs_the_providers_factory_and_does_not_call_it() -> None:
+    check_references(client(sasl_oauth_token_provider=f"{__name__}:failing_provider"))
+    with pytest.raises(SecretError, match="can't find `no_such_module:x` here"):
+        check_references(client(sasl_oauth_token_provider="no_such_module:x"))
+    with pytest.raises(SecretError, match="NO_SUCH_VARIABLE is not set"):
+        check_references(client(sasl_plain_password="env:NO_SUCH_VARIABLE"))
 
 
 def test_a_token_provider_that_cannot_be_made_says_so_without_its_words() -> None:

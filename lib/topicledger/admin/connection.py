@@ -16,7 +16,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.errors import ClusterError
-from topicledger.secrets import redact, resolve_client_options, secret_values
+from topicledger.secrets import foreign_code, redact, resolve_client_options, secret_values, words_of
 from topicledger.settings import ClusterSettings, KafkaSettings
 
 _DISCONNECTED = "socket disconnected"
@@ -38,6 +38,8 @@ class _LastWords(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != "kafka.net.connection":
             return
+        if isinstance(record.args, tuple):
+            record.args = tuple(words_of(each) if isinstance(each, BaseException) else each for each in record.args)
         words, thread = record.getMessage().rpartition(">: ")[2], threading.current_thread()
         if _telling(words) >= _telling(self.by_thread.get(thread, _TELLING_LITTLE[0])):
             self.by_thread[thread] = words
@@ -149,7 +151,8 @@ class Connection:
         self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
         try:
             self._admin.__init__(**options)
-        except (kafka_errors.KafkaError, OSError, ValueError, AssertionError) as error:
+        except Exception as error:
+            # Whatever it is: one cluster's client fails alone.
             raise self._unreachable(self._why_not(error), kafka.connect_timeout) from None
         self._manager = self._admin._manager
 
@@ -166,12 +169,12 @@ class Connection:
     def _why_not(self, error: Exception) -> str:
         network = getattr(self._admin, "_net", None)
         if network is None:
-            return str(error)
+            return words_of(error)
         thread = network._io_thread
         self._manager = self._admin._manager
         self._manager.close()
         network.stop()
-        words = _last_words.by_thread.get(thread, str(error)) if thread else str(error)
+        words = _last_words.by_thread.get(thread, words_of(error)) if thread else words_of(error)
         if _DISCONNECTED in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
             words += "; a wrong user or password looks like this"
         return words
@@ -188,16 +191,15 @@ class Connection:
     def _run(self, send: Callable[..., Any], *arguments: object) -> Any:
         try:
             return self._manager.run(send, *arguments)
-        except (kafka_errors.KafkaError, OSError) as error:
+        except Exception as error:
             self._admin._controller_id = None
             if isinstance(error, kafka_errors.UnknownBrokerIdError):
                 # A broker that came after we connected; kafka-python looks around by itself every five minutes.
-                with suppress(kafka_errors.KafkaError, OSError):
+                with suppress(Exception):
                     self._manager.run(self._manager.cluster.refresh_metadata)
-            lost = Disconnected if isinstance(error, kafka_errors.KafkaConnectionError | OSError) else RequestLost
-            raise lost(
-                redact(f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {error}", self._secrets)
-            ) from None
+            gone = isinstance(error, kafka_errors.KafkaConnectionError | OSError) and foreign_code(error) is None
+            words = f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {words_of(error)}"
+            raise (Disconnected if gone else RequestLost)(redact(words, self._secrets)) from None
 
     def _any_broker(self, request: Any) -> Any:
         """What a broker answers that only reads. One that is gone is listed for a while: others are asked instead."""

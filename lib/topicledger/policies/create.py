@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
+from topicledger.config_values import same_value_column
 from topicledger.model import Action
 from topicledger.policies import patterns as re2
 from topicledger.policies.contract import (
@@ -127,11 +129,11 @@ def _set_configs() -> Column:
 
 
 def config_values(*, config: str, values: Sequence[str]) -> RowRule:
-    """The config has one of these values, also where it is left to the broker; the order within a list is free."""
+    """The config has one of these values, as Kafka reads them, also where it is left to the broker."""
     _some(values)
     value = _config(config)
-    allowed = F.array(*(_parts(F.lit(each)) for each in values))
-    broken = ~F.array_contains(allowed, _parts(value))
+    same = (same_value_column(F.lit(config), value, F.lit(each)) for each in values)
+    broken = ~reduce(lambda one, other: one | other, same)
     shown = ", ".join(map(repr, values))
     return RowRule(
         reason=F.when(
@@ -140,10 +142,6 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
         unjudgeable=not_told(config, value),
         inputs=text(f"{config} ", value),
     )
-
-
-def _parts(value: Column) -> Column:
-    return F.array_sort(F.transform(F.split(value, ","), lambda part: F.trim(part)))
 
 
 def config_range(*, config: str, min: int | float | None = None, max: int | float | None = None) -> RowRule:
