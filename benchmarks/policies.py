@@ -151,7 +151,12 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
     """The plan of every cluster as the phase plan makes and commits it; returns what it counted."""
     version = ledger.latest_version(MANIFESTS)
     known = Facts(
-        brokers=seen.brokers, usages=ledger.read(USAGES), now=data.NOW, consumer_groups=_nobody, last_records=_nobody
+        brokers=seen.brokers,
+        usages=ledger.read(USAGES),
+        now=data.NOW,
+        consumer_groups=_nobody,
+        last_records=_nobody,
+        unseen_topics=lambda named: named.select("cluster", F.lit(0).alias("unseen"), F.lit(None).alias("error")),
     )
     judged = ledger.read(MANIFESTS, version).transform(
         manifests.judge(list(settings.clusters), list(settings.clusters))

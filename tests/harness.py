@@ -26,6 +26,7 @@ from topicledger.settings import (
     GuardSettings,
     KafkaSettings,
     Mode,
+    Needs,
     PolicySettings,
     PolicySpec,
     Settings,
@@ -61,9 +62,9 @@ def _empty_ledger(spark: SparkSession) -> Path:
     return root
 
 
-def policy(use: str, mode: Mode = "refuse", **options: Any) -> PolicySpec:
+def policy(use: str, mode: Mode = "refuse", needs: Needs | None = None, **options: Any) -> PolicySpec:
     """A policy as the settings name it."""
-    return PolicySpec(use=use, mode=mode, options=options, where="policies[1]")
+    return PolicySpec(use=use, mode=mode, needs=needs, options=options, where="policies[1]")
 
 
 class Estate:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from topicledger.config_values import same_value_column
 from topicledger.manifests import ABSENT, PRESENT
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Kind
+from topicledger.owners import is_one_of, owner_key
 from topicledger.settings import AuditSettings
 
 FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
@@ -121,11 +122,9 @@ def _owner(settings: AuditSettings) -> Column:
     found: Column = F.lit(None)
     if settings.owners:
         message = "the settings' audit.owners has no such owner"
-        found = F.when(~owner.isin(*settings.owners), _one(Kind.OWNER_MISSING, message, declared=owner))
+        found = F.when(~is_one_of(owner, settings.owners), _one(Kind.OWNER_MISSING, message, declared=owner))
     if settings.require_owner:
-        found = F.when(owner.isNull() | (F.btrim(owner) == ""), _one(Kind.OWNER_MISSING, "nobody owns it")).otherwise(
-            found
-        )
+        found = F.when(owner_key(owner).isNull(), _one(Kind.OWNER_MISSING, "nobody owns it")).otherwise(found)
     return found.cast(_ARRAY)
 
 

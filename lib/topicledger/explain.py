@@ -23,6 +23,7 @@ from topicledger.errors import ExitCode, UsageError
 from topicledger.model import Action, TopicResult
 from topicledger.observe import observe
 from topicledger.phases import deletes_judged
+from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import MANIFESTS, USAGES
@@ -72,7 +73,8 @@ def list_policies(*, as_json: bool) -> None:
     for each in found:
         grid.add_row(cell(each["judges"]), cell(each["policy"]), cell("; ".join(each["settings"])), cell(each["what"]))
     _console().print(grid)
-    click.echo("each also takes mode (refuse or warn), clusters, owners and labels: which topics it judges")
+    click.echo("each also takes mode (refuse or warn), clusters, owners and labels: which topics it judges;")
+    click.echo("rules about topics together take needs (full or visible): what of a cluster must be seen to judge")
 
 
 def _settings(factory: Factory) -> list[str]:
@@ -90,19 +92,29 @@ def check_policies(settings: Settings, *, as_json: bool) -> ExitCode:
     """Print the policies of checked settings. Raises SettingsError where one can't be made."""
     made = policies.from_settings(settings)
     found = [
-        {"judges": each.action.value, "policy": each.name, "mode": each.mode, "settings": dict(each.settings)}
+        {
+            "judges": each.action.value,
+            "policy": each.name,
+            "mode": each.mode,
+            "needs": _needs(each),
+            "settings": dict(each.settings),
+        }
         for each in made
     ]
     if as_json:
         click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
         return ExitCode.DONE
     grid = Grid(title=f"{settings.path}: every policy is well-formed", title_justify="left")
-    for name in ("judges", "policy", "mode", "settings"):
+    for name in ("judges", "policy", "mode", "needs", "settings"):
         grid.add_column(name, overflow="fold")
     for each in made:
-        grid.add_row(cell(each.action.value), cell(each.name), cell(each.mode), cell(_told(each.settings)))
+        grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _told(each.settings))))
     _console().print(grid)
     return ExitCode.DONE
+
+
+def _needs(policy: Policy) -> str:
+    return "full" if policy.needs_full_sight else "visible"
 
 
 def _told(settings: Mapping[str, object]) -> str:

@@ -250,6 +250,14 @@ class LastRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """How much of a cluster is hidden from this principal (M3)."""
+
+    unseen: int
+    """Topics that exist and that it may not describe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
     """A live broker (M1)."""
 

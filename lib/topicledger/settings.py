@@ -20,6 +20,7 @@ from topicledger.model import Kind, Severity
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
 Mode: TypeAlias = Literal["refuse", "warn"]
+Needs: TypeAlias = Literal["full", "visible"]
 
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
@@ -40,7 +41,7 @@ _FOREIGN_OPTIONS = {
     "metrics_sample_window_ms": "topicledger keeps no client metrics",
 }
 
-OF_EVERY_POLICY = ("use", "mode", "clusters", "owners", "labels")
+OF_EVERY_POLICY = ("use", "mode", "needs", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
 
 _REFERENCE = re.compile(r"(?:env|file):")
@@ -160,6 +161,8 @@ class PolicySpec:
     """A built-in's name, or `package.module:factory`."""
     mode: Mode = "refuse"
     """`refuse` ends the action, `warn` only notes the violation."""
+    needs: Needs | None = None
+    """`full` judges only where all of a cluster is seen, `visible` by those that are; None is as the rule says."""
     clusters: tuple[str, ...] = ()
     """Judges topics of these only; empty takes all."""
     owners: tuple[str, ...] = ()
@@ -229,6 +232,7 @@ class Settings:
                 {
                     "use": spec.use,
                     "mode": spec.mode,
+                    "needs": spec.needs,
                     "clusters": spec.clusters,
                     "owners": spec.owners,
                     "labels": spec.labels,
@@ -462,6 +466,9 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
         mode = item.get("mode", "refuse")
         if mode not in ("refuse", "warn"):
             policy.problem("mode", 'must be "refuse" or "warn"')
+        needs = item.get("needs")
+        if needs not in (None, "full", "visible"):
+            policy.problem("needs", 'must be "full" or "visible"')
         named = policy.texts("clusters")
         for name in named:
             if name not in clusters:
@@ -470,6 +477,7 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
             PolicySpec(
                 use=policy.text("use") or "",
                 mode=cast(Mode, mode),
+                needs=cast(Needs | None, needs),
                 clusters=named,
                 owners=policy.texts("owners"),
                 labels=policy.text_values("labels"),

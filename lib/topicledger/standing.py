@@ -23,7 +23,7 @@ from topicledger.schemas import AUDIT, MANIFESTS, USAGES
 from topicledger.schemas.tables import VIOLATIONS
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger
-from topicledger.topic_use import read_consumer_groups, read_last_records
+from topicledger.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 
 NOTED = ("planned_violations", "noted_violations")
 """Columns beside `decide.COLUMNS`: the violations that the plan, or a row of `audit`, tells of already."""
@@ -37,6 +37,7 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
         now=datetime.now(UTC),
         consumer_groups=lambda topics: read_consumer_groups(ledger.spark, clusters, settings.kafka, topics),
         last_records=lambda topics: read_last_records(ledger.spark, clusters, settings.kafka, topics),
+        unseen_topics=lambda named: read_unseen_topics(ledger.spark, clusters, settings.kafka, named),
     )
 
 
@@ -49,7 +50,10 @@ def judge_again(run: Run, seen: Observation, manifest_version: int, phase: Phase
     A create that waited in vain for room is failed, BUDGET_NOT_FREED. New warnings get a row in phase policy, ok.
     `run.waiting` becomes what still needs room that an open delete has yet to make.
     """
-    known = facts(run.ledger, run.settings, run.clusters, seen.brokers)
+    # Clusters without open actions may be out of reach: nothing is asked of them.
+    concerned = run.open_actions().select("cluster").distinct()
+    brokers = seen.brokers.join(concerned, on="cluster", how="left_semi")
+    known = facts(run.ledger, run.settings, run.clusters, brokers)
     rows = standing(run, seen, manifest_version)
     # Deletes first: only those that will be sent make room.
     for action in sorted(actions, reverse=True):

@@ -1,4 +1,4 @@
-"""Who uses topics, and when they were last written to, as their clusters tell it: what policies ask before a delete.
+"""Who uses topics, when they were last written to, and how many are hidden: what policies ask clusters.
 
 Only the topics asked about are looked at, each cluster by an executor. A cluster that can't tell is a row that says why
 for each of its topics, never an exception and never silence: silence means that nobody uses a topic.
@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -26,7 +27,7 @@ from pyspark.sql.types import (
 from topicledger.admin import ClusterAdmin
 from topicledger.asking import BATCH_ROWS, UNRESOLVED, Sight, ask_about, record_batch
 from topicledger.errors import SecretError, TopicLedgerError
-from topicledger.model import GroupUse, LastRecord
+from topicledger.model import GroupUse, LastRecord, Unseen
 from topicledger.settings import ClusterSettings, KafkaSettings
 
 CONSUMER_GROUPS = StructType(
@@ -52,7 +53,19 @@ LAST_RECORDS = StructType(
 )
 """What `read_last_records` returns: the fields of LastRecord."""
 
-_Question: TypeAlias = Callable[[ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord]]
+UNSEEN_TOPICS = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("unseen", LongType()),
+        StructField("error", StringType()),
+    ]
+)
+"""What `read_unseen_topics` returns, and a topic that means nothing."""
+
+_Question: TypeAlias = Callable[
+    [ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord] | Sequence[Unseen]
+]
 
 
 def read_consumer_groups(
@@ -75,6 +88,22 @@ def read_last_records(
     the rest null. Topics of clusters that are not among `clusters` give no rows.
     """
     return _read(spark, clusters, kafka, topics, ClusterAdmin.last_records, LAST_RECORDS)
+
+
+def read_unseen_topics(
+    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
+) -> DataFrame:
+    """How many topics of the clusters `named` (cluster) this principal doesn't see, asked once and now (M3).
+
+    Columns cluster, unseen and error: one row per cluster. Where nobody can say, `error` has what to grant and `unseen`
+    is null. Clusters that are not among `clusters` give no rows.
+    """
+    one_each = named.select("cluster", F.lit("").alias("topic"))
+    return _read(spark, clusters, kafka, one_each, _unseen, UNSEEN_TOPICS).drop("topic")
+
+
+def _unseen(admin: ClusterAdmin, _: Sequence[str]) -> Sequence[Unseen]:
+    return [Unseen(unseen=admin.unseen_topics())]
 
 
 def _read(

@@ -56,7 +56,7 @@ NAMES = (
     "z",
     "z.z",
 )
-OWNERS = (None, "", "  ", "ops", "pay", "shop", "shop")
+OWNERS = (None, "", " \t", "ops", "pay", "shop", "Shop", " SHOP\n")
 CONFIGS = ("cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.ms")
 VALUES = ("-1", "-2", "0", "1", "2", " 2 ", "3", "2.5", "1e1", "10", "compact", "delete, compact", "compact,delete", "")
 BROKER_IDS = (1, 2, 3, 4, 5)
@@ -224,13 +224,17 @@ def blank(text: str | None) -> bool:
     return text is None or not text.strip()
 
 
+def owner_of(topic: Topic) -> str:
+    return (topic.owner or "").strip().casefold()
+
+
 def topic_name_pattern(topic: Topic, pattern: str) -> Answer:
     return Answer(re.search(pattern, topic.topic or "") is None)
 
 
 def topic_name_prefix(topic: Topic, of: str = "owner", separator: str = ".") -> Answer:
-    value = topic.owner if of == "owner" else (topic.labels or {}).get(of)
-    return Answer(blank(value) or not (topic.topic or "").startswith(f"{value}{separator}"))
+    value = (topic.owner if of == "owner" else (topic.labels or {}).get(of)) or ""
+    return Answer(blank(value) or not (topic.topic or "").startswith(f"{value.strip()}{separator}"))
 
 
 def in_range(value: int | None, least: int, most: int | None) -> Answer:
@@ -288,7 +292,7 @@ def min_insync_replicas(topic: Topic, spare: int = 1) -> Answer:
 
 
 def owner_required(topic: Topic, values: Sequence[str] = ()) -> Answer:
-    return Answer(blank(topic.owner) or (bool(values) and topic.owner not in values))
+    return Answer(blank(topic.owner) or (bool(values) and owner_of(topic) not in values))
 
 
 def labels_required(topic: Topic, names: Sequence[str], values: Sequence[str] = ()) -> Answer:
@@ -405,23 +409,28 @@ def replicas_per_broker(estate: Estate, is_open: Collection[str], max: int) -> A
     return shared_out(estate.topics, is_open, max * len(estate.racks), need, used)
 
 
-def of_each_owner(topics: Sequence[Topic], judge: Callable[[Sequence[Topic]], Answers]) -> Answers:
+def of_each_owner(
+    topics: Sequence[Topic], judge: Callable[[Sequence[Topic]], Answers], required: bool, *, new: bool = True
+) -> Answers:
+    """`new`: a topic that lives already needs nothing more."""
     found: Answers = {}
-    for owner in {topic.owner for topic in topics if not blank(topic.owner)}:
-        found |= judge([topic for topic in topics if topic.owner == owner])
-    return found
+    for owner in {owner_of(topic) for topic in topics if not blank(topic.owner)}:
+        found |= judge([topic for topic in topics if owner_of(topic) == owner])
+    ownerless = [topic for topic in topics if blank(topic.owner) and required]
+    return found | {topic.topic_id: Answer(broken=True) for topic in ownerless if not (topic.live and new)}
 
 
-def topics_per_owner(estate: Estate, is_open: Collection[str], max: int) -> Answers:
+def topics_per_owner(estate: Estate, is_open: Collection[str], max: int, require_owner: bool = False) -> Answers:
     return of_each_owner(
-        estate.topics, lambda topics: shared_out(topics, is_open, max, lambda topic: 1, lambda topic: 1)
+        estate.topics, lambda topics: shared_out(topics, is_open, max, lambda topic: 1, lambda topic: 1), require_owner
     )
 
 
-def partitions_per_owner(estate: Estate, is_open: Collection[str], max: int) -> Answers:
+def partitions_per_owner(estate: Estate, is_open: Collection[str], max: int, require_owner: bool = False) -> Answers:
     return of_each_owner(
         estate.topics,
         lambda topics: shared_out(topics, is_open, max, partitions, lambda topic: topic.live_num_partitions),
+        require_owner,
     )
 
 
@@ -460,8 +469,8 @@ def capped(topics: Iterable[Topic], is_open: Collection[str], most: int) -> Answ
     return found
 
 
-def deletes_per_owner(estate: Estate, is_open: Collection[str], max: int) -> Answers:
-    return of_each_owner(estate.topics, lambda topics: capped(topics, is_open, max))
+def deletes_per_owner(estate: Estate, is_open: Collection[str], max: int, require_owner: bool = False) -> Answers:
+    return of_each_owner(estate.topics, lambda topics: capped(topics, is_open, max), require_owner, new=False)
 
 
 def deletes_fraction(estate: Estate, is_open: Collection[str], max: float) -> Answers:
@@ -565,7 +574,7 @@ def asked(rule: Policy, estate: Estate, topic: Topic) -> bool:
         topic.acts
         and topic.decision == rule.action
         and (not rule.clusters or estate.cluster in rule.clusters)
-        and (not rule.owners or topic.owner in rule.owners)
+        and (not rule.owners or owner_of(topic) in rule.owners)
         and all((topic.labels or {}).get(name) == value for name, value in rule.labels.items())
     )
 
@@ -599,6 +608,11 @@ def _limits(most: int) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({"max": st.sampled_from([most // 3, *range(most + 1)])})
 
 
+def _owner_limits(most: int) -> st.SearchStrategy[dict[str, Any]]:
+    required = st.fixed_dictionaries({}, optional={"require_owner": st.booleans()})
+    return st.tuples(_limits(most), required).map(lambda pair: {**pair[0], **pair[1]})
+
+
 def _ranges(least: st.SearchStrategy[Any], most: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     def ordered(pair: tuple[Any, Any]) -> bool:
         return any(each is not None for each in pair) and (None in pair or pair[0] <= pair[1])
@@ -630,13 +644,13 @@ SETTINGS: Mapping[str, st.SearchStrategy[dict[str, Any]]] = {
     "distinct_racks": st.just({}),
     "partition_budget": _limits(30),
     "replicas_per_broker": _limits(15),
-    "topics_per_owner": _limits(4),
-    "partitions_per_owner": _limits(10),
+    "topics_per_owner": _owner_limits(4),
+    "partitions_per_owner": _owner_limits(10),
     "in_use": st.just({}),
     "protected_topics": st.fixed_dictionaries({"patterns": st.lists(_patterns, min_size=1, max_size=2, unique=True)}),
     "no_consumer_groups": st.just({}),
     "no_recent_records": st.fixed_dictionaries({"days": st.sampled_from([1, 3, 4])}),
-    "deletes_per_owner": _limits(2),
+    "deletes_per_owner": _owner_limits(2),
     "deletes_fraction": st.fixed_dictionaries({"max": st.sampled_from([0, 0.1, 0.25, 0.29, 0.5, 1])}),
 }
 

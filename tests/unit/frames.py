@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, MapType, StringType, StructField, StructType
 
@@ -107,8 +108,12 @@ def policy_facts(
     usages: Iterable[Mapping[str, Any]] = (),
     groups: Iterable[Mapping[str, Any]] = (),
     last_records: Iterable[Mapping[str, Any]] = (),
+    unseen: Mapping[str, int | str | None] | None = None,
 ) -> Facts:
-    """What policies may look at beside the topics: brokers of cluster main by id and rack, and what is given."""
+    """What policies may look at beside the topics: brokers of cluster main by id and rack, and what is given.
+
+    `unseen` has the number of hidden topics by cluster, or why nobody can say it; None: none is hidden anywhere.
+    """
     key = "cluster string, topic string"
     brokers = [{"cluster": "main", "broker_id": broker, "rack": rack} for broker, rack in (racks or {1: None}).items()]
     asked = {
@@ -119,12 +124,23 @@ def policy_facts(
         "groups": frame(spark, asked["groups"], ({"cluster": "main", **each} for each in groups)),
         "last_records": frame(spark, asked["last_records"], ({"cluster": "main", **each} for each in last_records)),
     }
+
+    def unseen_topics(clusters: DataFrame) -> DataFrame:
+        if unseen is None:
+            return clusters.select("cluster", F.lit(0).alias("unseen"), F.lit(None).cast("string").alias("error"))
+        rows = [
+            {"cluster": cluster, ("error" if isinstance(each, str) else "unseen"): each}
+            for cluster, each in unseen.items()
+        ]
+        return frame(spark, _ddl("cluster string, unseen bigint, error string"), rows)
+
     return Facts(
         brokers=frame(spark, BROKERS.schema, brokers),
         usages=frame(spark, USAGES.schema, ({"cluster": "main", **each} for each in usages)),
         now=NOW,
         consumer_groups=lambda topics: told["groups"].join(topics, on=["cluster", "topic"], how="left_semi"),
         last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),
+        unseen_topics=unseen_topics,
     )
 
 
@@ -140,7 +156,8 @@ def estate_facts(spark: SparkSession, estates: Collection[Any]) -> Facts:
         for broker, rack in estate.racks.items()
     ]
     given = {name: of_all(name) for name in ("usages", "groups", "last_records")}
-    return replace(policy_facts(spark, **given), brokers=frame(spark, BROKERS.schema, brokers))
+    everywhere = {"unseen": {estate.cluster: 0 for estate in estates}}
+    return replace(policy_facts(spark, **given, **everywhere), brokers=frame(spark, BROKERS.schema, brokers))
 
 
 def _ddl(text: str) -> StructType:

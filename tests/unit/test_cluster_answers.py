@@ -10,7 +10,7 @@ from unittest.mock import create_autospec
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from topicledger.admin import RequestLost, groups, members, offsets
+from topicledger.admin import RequestLost, groups, members, offsets, unseen
 from topicledger.admin.connection import Connection
 from topicledger.errors import ClusterError
 from topicledger.model import GroupUse
@@ -42,6 +42,31 @@ def topic(name: str, *leaders: int, error_code: int = 0, epoch: int = 0) -> Any:
 
 def live(*topics: Any) -> Any:
     return SimpleNamespace(topics=topics, brokers=[SimpleNamespace(node_id=1)])
+
+
+# -- hidden topics ----------------------------------------------------------------------------------------------------
+
+
+def log_dirs(*topics: str, error_code: int = 0) -> Any:
+    named = [SimpleNamespace(name=name, partitions=[]) for name in topics]
+    return SimpleNamespace(error_code=0, results=[SimpleNamespace(error_code=error_code, topics=named)])
+
+
+def test_topics_are_hidden_only_where_the_principal_may_not_describe_them() -> None:
+    """M3: one that was deleted meanwhile is unknown (3), one that was created meanwhile is described."""
+    codes = {"hidden": 29, "gone": 3, "new": 0}
+
+    def metadata(names: Sequence[str]) -> Any:
+        return live(*(topic(name, 1, error_code=codes[name]) for name in names))
+
+    made = connection(lambda request, broker_id: log_dirs(*codes), metadata)
+    assert unseen.unseen_topics(made) == 1
+
+
+def test_a_log_directory_that_cannot_be_read_may_hold_hidden_topics() -> None:
+    made = connection(lambda request, broker_id: log_dirs(error_code=56), lambda names: live())
+    with pytest.raises(ClusterError, match=r"cluster main: .* from broker 1 \(KAFKA_STORAGE_ERROR\)"):
+        unseen.unseen_topics(made)
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSes
     assert told(AuditSettings()) == []
     assert told(AuditSettings(require_owner=True)) == ["a"]
     assert told(AuditSettings(owners=("y",))) == ["b"]
-    assert told(AuditSettings(owners=("x",), require_owner=True)) == ["a"]
+    assert told(AuditSettings(owners=(" X ",), require_owner=True)) == ["a"]
 
 
 def test_a_kind_has_the_severity_of_the_settings_and_an_ignored_one_is_not_told(spark: SparkSession) -> None:

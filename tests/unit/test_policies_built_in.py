@@ -353,9 +353,10 @@ def creates_one_by_one() -> Iterator[Estate]:
         "owner_required",
         "topics have a known owner",
         create("fine", owner="shop"),
-        create("stranger", "owner is Shop; one of pay, shop", owner="Shop"),
-        create("null", "has no owner; one of pay, shop"),
-        values=["shop", "pay"],
+        create("in another form", owner=" SHOP\n"),
+        create("stranger", "owner is Shops; one of Pay, shop", owner="Shops"),
+        create("null", "has no owner; one of Pay, shop"),
+        values=["shop", "Pay"],
     )
     yield of_one(
         "labels_required",
@@ -588,6 +589,52 @@ def replica_budgets() -> Iterator[Estate]:
             error="UNJUDGEABLE",
         ),
         brokers=0,
+    )
+
+
+OWNERLESS = "has no owner, and {} are limited by owner; declare the team or service"
+
+
+def with_owners() -> Iterator[Estate]:
+    for policy, what in (("topics_per_owner", "topics"), ("partitions_per_owner", "partitions")):
+        one = {"num_partitions": 1}
+        yield Estate(
+            policy=policy,
+            action=Action.CREATE,
+            settings={"max": 2, "require_owner": True},
+            cluster=f"{policy} alike",
+            title="an owner in another case or with blanks around it is the same owner, and nobody may be asked for",
+            topics=[
+                live("lives", "unchanged", owner="Shop", live_num_partitions=1),
+                create("a", owner=" shop", **one),
+                create(
+                    "b",
+                    f"owner SHOP\t on {policy} alike may have 2 {what}: 1 exist, 0 are freed by deletes, "
+                    "1 are asked for by creates before it by name, it asks for 1; left are 0",
+                    owner="SHOP\t",
+                    **one,
+                ),
+                create("c", OWNERLESS.format(what), owner=" \t", **one),
+                create("d", OWNERLESS.format(what), **one),
+                live("nobody's", "unchanged"),
+            ],
+        )
+    yield Estate(
+        policy="deletes_per_owner",
+        action=Action.DELETE,
+        settings={"max": 1, "require_owner": True},
+        cluster="deletes alike",
+        title="an owner in another case or with blanks around it is the same owner, and nobody may be asked for",
+        topics=[
+            delete("a", owner="Shop"),
+            delete(
+                "b",
+                "one run may delete 1 topics of owner shop  on deletes alike and 1 come before it by name",
+                owner="shop ",
+            ),
+            delete("c", OWNERLESS.format("deletes")),
+            live("nobody's", "unchanged"),
+        ],
     )
 
 
@@ -847,6 +894,7 @@ ESTATES = [
     *replica_budgets(),
     *owner_budgets(),
     *deletes(),
+    *with_owners(),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame, 
 from topicledger import policies
 from topicledger.errors import PolicyError
 from topicledger.model import Action, Refusal
-from topicledger.policies import Facts, Policy, RowRule, Rule, SetRule
+from topicledger.policies import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.contract import ADDED, TOPICS
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
@@ -247,7 +248,7 @@ def test_a_policy_judges_only_its_clusters_its_owners_and_its_labels(
         {"topic": "all", "owner": "a", "labels": {**red, "tier": "1"}, **CREATE},
         {"topic": "all", "owner": "a", "labels": {**red, "tier": "1"}, "cluster": "other", **CREATE},
         {"topic": "owner", "owner": "b", "labels": blue, **CREATE},
-        {"topic": "stranger", "owner": "A", "labels": {"Colour": "red"}, **CREATE},
+        {"topic": "stranger", "owner": "aa", "labels": {"Colour": "red"}, **CREATE},
         {"topic": "nobody", "labels": {"colour": None}, **CREATE},
         {"topic": "delete", "owner": "a", "labels": red, **DELETE},
     )
@@ -258,7 +259,7 @@ def test_a_policy_judges_only_its_clusters_its_owners_and_its_labels(
     rules = [
         named("everywhere"),
         named("main", clusters=("main", "third")),
-        named("owners", owners=("a", "b")),
+        named("owners", owners=("a", " B ")),
         named("red", labels=red),
         named("red and 1", labels={**red, "tier": "1"}),
         named("all of it", clusters=("other",), owners=("a",), labels=red),
@@ -335,6 +336,70 @@ def test_a_refusal_beside_what_cannot_be_judged_has_the_error_of_the_first(spark
         ("policy", "refused", "UNJUDGEABLE", "nobody knows; no says no to a"),
         ("policy", "refused", "POLICY_VIOLATION", "no says no to a; nobody knows"),
     ]
+
+
+# -- what is hidden ---------------------------------------------------------------------------------------------------
+
+OR_ELSE = 'or set needs = "visible" to judge by what is seen'
+
+
+def nothing_wrong(topics: DataFrame, facts: Facts) -> DataFrame:
+    return topics.withColumn("reason", F.lit(None).cast("string"))
+
+
+@pytest.mark.parametrize("users_own", [False, True])
+def test_a_rule_that_must_see_every_topic_judges_nothing_where_some_may_be_hidden(
+    spark: SparkSession, users_own: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """M3: of a create it counts after validate, as everything that can't be judged."""
+    clusters = ("seen", "hidden", "unknown", "not asked")
+    rows = decision_rows(
+        spark,
+        *({"cluster": cluster, "topic": "a", "validated": True, **CREATE} for cluster in clusters),
+        *({"cluster": cluster, "topic": "b", **DELETE} for cluster in clusters),
+        {"cluster": "hidden", "topic": "c", **CREATE},
+        {"cluster": "hidden", "topic": "d", "decision": "unchanged"},
+    )
+    known = policy_facts(spark, unseen={"seen": 0, "hidden": 3, "unknown": "it needs a right"})
+
+    def named(name: str, rule: Any, **more: Any) -> list[Policy]:
+        return [Policy(name=name, action=action, rule=rule, users_own=users_own, **more) for action in Action]
+
+    rules = [
+        *named("by itself", FullSight(nothing_wrong)),
+        *named("by the settings", nothing_wrong, needs="full", mode="warn"),
+        *named("unless they say", FullSight(nothing_wrong), needs="visible"),
+        *named("no need", nothing_wrong),
+    ]
+    judged = by_topic(rows.transform(policies.judge(rules, known)))
+    hidden = f"3 topics of cluster hidden are hidden from this principal: grant it Describe on all topics, {OR_ELSE}"
+    why = {
+        "hidden": hidden,
+        "unknown": f"it is not known whether topics are hidden from this principal: it needs a right; {OR_ELSE}",
+        "not asked": f"the cluster was not asked whether topics are hidden from this principal; {OR_ELSE}",
+    }
+    assert {key: result(row) for key, row in judged.items() if row["error"]} == {
+        (cluster, topic): ("policy", "refused", "UNJUDGEABLE", message)
+        for cluster, message in why.items()
+        for topic in "ab"
+    }
+    assert judged["hidden", "a"]["violations"] == [
+        {"policy": "by itself", "message": hidden},
+        {"policy": "by the settings", "message": f"warning: {hidden}"},
+    ]
+    assert caplog.messages == [
+        "3 topics of cluster hidden are hidden from this principal: grant it Describe on all topics"
+    ]
+
+
+def test_no_cluster_is_asked_what_is_hidden_where_no_rule_must_know(spark: SparkSession) -> None:
+    def asked(clusters: DataFrame) -> DataFrame:
+        raise AssertionError("asked")
+
+    known = replace(policy_facts(spark), unseen_topics=asked)
+    rows = decision_rows(spark, {"topic": "a", "validated": True, **CREATE})
+    rules = [Policy(name="visible", action=Action.CREATE, rule=FullSight(nothing_wrong), needs="visible")]
+    assert by_topic(rows.transform(policies.judge(rules, known)))["main", "a"]["error"] is None
 
 
 # -- rules of topics together -----------------------------------------------------------------------------------------

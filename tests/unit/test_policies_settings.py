@@ -200,6 +200,10 @@ CONFIG_LIMIT = 2**63 - 1
         (create("num_partitions", "max = 0"), "num_partitions: max is 0, below min 1"),
         (create("replication_factor", "min = 3\nmax = 1"), "replication_factor: max is 1, below min 3"),
         (create("replication_factor", f"max = {10**30}"), f"replication_factor: max must be at most {LIMIT}"),
+        (
+            create("num_partitions", "max = 3\nneeds = 'full'"),
+            "num_partitions: `needs` is for rules about topics together, and this one judges each by itself",
+        ),
         (create("configs_allowed"), "configs_allowed: `names`, a list, each a string, is missing"),
         (create("configs_allowed", "names = 'a'"), "configs_allowed: `names` must be a list, each a string"),
         (create("configs_required", "names = [1]"), "configs_required: `names` must be a list, each a string"),
@@ -363,6 +367,8 @@ def test_a_pattern_that_keeps_other_engines_busy_for_years_is_judged_at_once(loa
         ("mode = 'wran'", '`policies.create[1].mode` must be "refuse" or "warn"'),
         ("mode = ['warn']", '`policies.create[1].mode` must be "refuse" or "warn"'),
         ("mode = true", '`policies.create[1].mode` must be "refuse" or "warn"'),
+        ("needs = 'all'", '`policies.create[1].needs` must be "full" or "visible"'),
+        ("needs = ['full']", '`policies.create[1].needs` must be "full" or "visible"'),
     ],
 )
 def test_whom_a_policy_judges_and_how_is_checked(problems_of: Problems, settings: str, problem: str) -> None:

@@ -309,6 +309,7 @@ def test_selecting_keeps_the_order_asked_for_and_nothing_means_all(load: Load) -
         ("max_deletes = 1", "max_deletes = 2"),
         ("bootstrap_servers", 'cluster_id = "abc"\nbootstrap_servers'),
         ('mode = "refuse"', 'mode = "warn"'),
+        ('mode = "refuse"', 'mode = "refuse"\nneeds = "full"'),
         ("most = 1", "most = 2"),
         ("1979-05-27", "1979-05-28"),
     ],

@@ -18,7 +18,7 @@ from kafka.admin import ACLOperation, ConfigResourceType
 from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.admin import groups, offsets
+from topicledger.admin import groups, offsets, unseen
 from topicledger.admin.connection import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
@@ -193,6 +193,10 @@ class ClusterAdmin(Connection):
     def last_records(self, topics: Collection[str]) -> list[LastRecord]:
         """How far the named topics were written, and when last: see `offsets.last_records`."""
         return offsets.last_records(self, topics)
+
+    def unseen_topics(self) -> int:
+        """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
+        return unseen.unseen_topics(self)
 
     # -- changes ----------------------------------------------------------------------------------------------------
 

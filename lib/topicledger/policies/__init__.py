@@ -5,7 +5,7 @@ settings, `judging` asks them.
 """
 
 from topicledger.policies.building import always, from_settings
-from topicledger.policies.contract import Facts, Policy, RowRule, Rule, SetRule
+from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.judging import judge, verdicts
 
-__all__ = ["Facts", "Policy", "RowRule", "Rule", "SetRule", "always", "from_settings", "judge", "verdicts"]
+__all__ = ["Facts", "FullSight", "Policy", "RowRule", "Rule", "SetRule", "always", "from_settings", "judge", "verdicts"]

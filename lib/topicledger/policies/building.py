@@ -150,11 +150,15 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     if not (isinstance(rule, Column | RowRule) or callable(rule)):
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
         return None
+    if spec.needs is not None and isinstance(rule, Column | RowRule):
+        problems.append(f"{where}: `needs` is for rules about topics together, and this one judges each by itself")
+        return None
     return Policy(
         name=spec.use,
         action=action,
         rule=rule,
         mode=spec.mode,
+        needs=spec.needs,
         clusters=spec.clusters,
         owners=spec.owners,
         labels=spec.labels,

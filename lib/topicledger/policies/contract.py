@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from topicledger.decide import COLUMNS
 from topicledger.model import Action, Refusal
-from topicledger.settings import Mode
+from topicledger.owners import is_one_of, owner_key
+from topicledger.settings import Mode, Needs
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "before")
 
@@ -60,6 +61,9 @@ class Facts:
     last_records: Callable[[DataFrame], DataFrame]
     """Asks the clusters for the last record of these topics (cluster, topic). Returns cluster, topic, end_offset,
     last_record_at, one row a topic; error is set, and the rest null, where a cluster didn't tell."""
+    unseen_topics: Callable[[DataFrame], DataFrame]
+    """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
+    unseen, one row a cluster; error says what to grant, and unseen is null, where nobody can say."""
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
@@ -68,6 +72,21 @@ SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
 `reason` and `unjudgeable` as in `RowRule`; `needs_freed` (boolean): fits only because an open delete makes room, so the
 create waits until that delete was acknowledged. Only open rows may use anything up. It never drops or adds a row.
 """
+
+
+@dataclass(frozen=True)
+class FullSight:
+    """A set rule that lets too much through where topics are hidden from the principal: return `FullSight(rule)`.
+
+    On a cluster whose every topic isn't known to be seen, what it judges is UNJUDGEABLE, unless the settings of the
+    policy say `needs = "visible"`. They can ask the same of any other set rule, by `needs = "full"`.
+    """
+
+    rule: SetRule
+
+    def __call__(self, topics: DataFrame, facts: Facts) -> DataFrame:
+        return self.rule(topics, facts)
+
 
 Rule: TypeAlias = Column | RowRule | SetRule
 """What a factory returns; a Column is the `reason` of a `RowRule`."""
@@ -85,6 +104,8 @@ class Policy:
     """How it judges."""
     mode: Mode = "refuse"
     """`refuse` ends the action, `warn` only notes the violation."""
+    needs: Needs | None = None
+    """What it must see of a cluster; None leaves it to the rule."""
     error: Refusal = Refusal.POLICY_VIOLATION
     """The audit's `error` where it is the first rule broken."""
     clusters: tuple[str, ...] = ()
@@ -98,13 +119,18 @@ class Policy:
     settings: Mapping[str, object] = field(default_factory=dict)
     """What it was made from, for `policies explain`."""
 
+    @property
+    def needs_full_sight(self) -> bool:
+        """Whether it judges only where every topic of the cluster is seen."""
+        return self.needs == "full" or (self.needs is None and isinstance(self.rule, FullSight))
+
     def asked(self) -> Column:
         """Whether the policy is asked about a row: an action of its kind, within its clusters, owners and labels."""
         asked = (F.col("decision") == self.action.value) & F.col("phase").isNull()
         if self.clusters:
             asked &= F.col("cluster").isin(*self.clusters)
         if self.owners:
-            asked &= F.col("owner").isin(*self.owners)
+            asked &= is_one_of(F.col("owner"), self.owners)
         for name, value in self.labels.items():
             asked &= F.col("labels")[name] == value
         return F.coalesce(asked, F.lit(False))
@@ -131,7 +157,12 @@ def config(name: str) -> Column:
 
 def owned() -> Column:
     """Whether a topic has an owner: one that is blank is none."""
-    return F.coalesce(F.trim("owner") != "", F.lit(False))
+    return owner_key(F.col("owner")).isNotNull()
+
+
+def without_owner(what: str) -> Column:
+    """The reason where a topic has no owner to count `what` by; null where it has one."""
+    return F.when(~owned(), F.lit(f"has no owner, and {what} are limited by owner; declare the team or service"))
 
 
 def not_told(what: str, value: Column) -> Column:

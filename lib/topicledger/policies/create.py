@@ -10,11 +10,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from topicledger.config_values import same_value_column
+from topicledger.config_values import BLANKS, same_value_column
 from topicledger.model import Action
+from topicledger.owners import is_one_of, owner_key
 from topicledger.policies import patterns as re2
 from topicledger.policies.contract import (
     Facts,
+    FullSight,
     RowRule,
     SetRule,
     config,
@@ -24,6 +26,7 @@ from topicledger.policies.contract import (
     partitions,
     replicas,
     text,
+    without_owner,
 )
 
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
@@ -46,10 +49,13 @@ def topic_name_pattern(*, pattern: str) -> RowRule:
 
 
 def topic_name_prefix(*, of: str = "owner", separator: str = ".") -> RowRule:
-    """The topic's name begins with its owner, or with the label that `of` names, and the separator."""
+    """The topic's name begins with its owner, or with the label that `of` names, and the separator.
+
+    Blanks around the owner or label don't count; case does, as in Kafka's names.
+    """
     if not of.strip() or not separator:
         raise ValueError("of and separator must not be empty")
-    value = F.col("owner") if of == "owner" else F.col("labels")[of]
+    value = F.btrim(F.col("owner") if of == "owner" else F.col("labels")[of], F.lit(BLANKS))
     what = "owner" if of == "owner" else f"label {of}"
     reason = F.when(
         _blank(value), F.lit(f"the name must begin with the {what} and {separator!r}, and there is no {what}")
@@ -210,11 +216,11 @@ def _config_origin(name: str) -> Column:
 
 
 def owner_required(*, values: Sequence[str] = ()) -> RowRule:
-    """The topic has an owner, one of `values` where given."""
+    """The topic has an owner, one of `values` where given; blanks around an owner and its case don't count."""
     known = f"; one of {', '.join(sorted(values))}" if values else "; declare the team or service it belongs to"
-    reason = F.when(_blank(F.col("owner")), F.lit(f"has no owner{known}"))
+    reason = F.when(~owned(), F.lit(f"has no owner{known}"))
     if values:
-        reason = reason.when(~F.col("owner").isin(*values), text("owner is ", F.col("owner"), known))
+        reason = reason.when(~is_one_of(F.col("owner"), tuple(values)), text("owner is ", F.col("owner"), known))
     return RowRule(reason=reason, inputs=text("owner ", F.col("owner")))
 
 
@@ -309,8 +315,8 @@ def name_collision() -> SetRule:
 def partition_budget(*, max: int) -> SetRule:
     """A cluster has at most `max` partitions: those that exist, less what this run deletes, and what it creates."""
     _limited(max)
-    return _budget(
-        keys=("cluster",),
+    budget = _budget(
+        keys=(F.col("cluster"),),
         what="partitions",
         of=text("cluster ", F.col("cluster")),
         need=partitions(),
@@ -318,13 +324,14 @@ def partition_budget(*, max: int) -> SetRule:
         limit=F.lit(max),
         unknown=not_told("num_partitions", partitions()),
     )
+    return FullSight(budget)
 
 
 def replicas_per_broker(*, max: int) -> SetRule:
     """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20)."""
     _limited(max)
     budget = _budget(
-        keys=("cluster",),
+        keys=(F.col("cluster"),),
         what="replicas",
         of=text("cluster ", F.col("cluster"), " with ", F.col("_brokers"), f" brokers, {max} on the average,"),
         need=partitions().cast("bigint") * replicas(),
@@ -341,33 +348,41 @@ def replicas_per_broker(*, max: int) -> SetRule:
         brokers = facts.brokers.groupBy("cluster").agg(F.count(F.lit(1)).alias("_brokers"))
         return budget(topics.join(F.broadcast(brokers), on="cluster", how="left"), facts)
 
-    return rule
+    return FullSight(rule)
 
 
-def topics_per_owner(*, max: int) -> SetRule:
-    """An owner has at most `max` topics on a cluster, with those that exist. Topics without an owner aren't judged."""
+def topics_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
+    """An owner has at most `max` topics on a cluster, with those that exist.
+
+    A topic without an owner has no limit; with `require_owner` it is not created.
+    """
     _limited(max)
     return _budget(
-        keys=("cluster", "owner"),
+        keys=(F.col("cluster"), owner_key(F.col("owner"))),
         what="topics",
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
         need=F.lit(1),
         used=F.lit(1),
         limit=F.when(owned(), F.lit(max)),
+        ownerless=without_owner("topics") if require_owner else None,
     )
 
 
-def partitions_per_owner(*, max: int) -> SetRule:
-    """An owner has at most `max` partitions on a cluster, with those that exist. Topics without one aren't judged."""
+def partitions_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
+    """An owner has at most `max` partitions on a cluster, with those that exist.
+
+    A topic without an owner has no limit; with `require_owner` it is not created.
+    """
     _limited(max)
     return _budget(
-        keys=("cluster", "owner"),
+        keys=(F.col("cluster"), owner_key(F.col("owner"))),
         what="partitions",
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
         need=partitions(),
         used=F.col("live_num_partitions"),
         limit=F.when(owned(), F.lit(max)),
         unknown=F.when(owned(), not_told("num_partitions", partitions())),
+        ownerless=without_owner("partitions") if require_owner else None,
     )
 
 
@@ -378,13 +393,14 @@ def _limited(most: int) -> None:
 
 def _budget(
     *,
-    keys: Sequence[str],
+    keys: Sequence[Column],
     what: str,
     of: Column,
     need: Column,
     used: Column,
     limit: Column,
     unknown: Column | None = None,
+    ownerless: Column | None = None,
 ) -> SetRule:
     """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
 
@@ -430,9 +446,10 @@ def _budget(
             F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + F.col("_freed") - F.col("_before")),
         )
         fits = F.col("_wanted") - F.col("_freed") <= F.col("_limit")
+        over = F.when(new & ~fits, count)
         return rows.withColumns(
             {
-                "reason": F.when(new & ~fits, count),
+                "reason": over if ownerless is None else F.coalesce(F.when(new, ownerless), over),
                 "unjudgeable": F.when(new, unknown if unknown is not None else F.lit(None).cast("string")),
                 "needs_freed": new & fits & (F.col("_wanted") > F.col("_limit")),
                 "inputs": count,

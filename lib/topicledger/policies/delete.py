@@ -9,8 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.model import Action
+from topicledger.owners import owner_key
 from topicledger.policies import patterns as re2
-from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text
+from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
 
 _MAX_DAYS = 36_500
 """A hundred years: a day before the year 1 is no date."""
@@ -136,14 +137,18 @@ def _utc(moment: Column) -> Column:
     return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), "yyyy-MM-dd HH:mm:ss 'UTC'")
 
 
-def deletes_per_owner(*, max: int) -> SetRule:
-    """A run deletes at most `max` topics of an owner on a cluster, the first by name. No owner, no limit."""
+def deletes_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
+    """A run deletes at most `max` topics of an owner on a cluster, the first by name.
+
+    A topic without an owner has no limit; with `require_owner` it is not deleted.
+    """
     if not 0 <= max <= 2**31 - 1:
         raise ValueError(f"max must be from 0 to {2**31 - 1}")
     return _cap(
-        keys=("cluster", "owner"),
+        keys=(F.col("cluster"), owner_key(F.col("owner"))),
         limit=F.when(owned(), F.lit(max)),
         of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
+        ownerless=without_owner("deletes") if require_owner else None,
     )
 
 
@@ -161,10 +166,12 @@ def deletes_fraction(*, max: float) -> SetRule:
     topics_alive = F.count_if(F.col("live") & ~F.col("internal")).over(together)
     # 0.29 * 100 is 28.999... in binary: a count is exact in decimal.
     limit = F.floor(topics_alive.cast("decimal(20,0)") * F.lit(str(max)).cast("decimal(18,12)"))
-    return _cap(keys=("cluster",), limit=limit, of=text("cluster ", F.col("cluster"), f", {max:g} of its topics,"))
+    return _cap(
+        keys=(F.col("cluster"),), limit=limit, of=text("cluster ", F.col("cluster"), f", {max:g} of its topics,")
+    )
 
 
-def _cap(*, keys: Sequence[str], limit: Column, of: Column) -> SetRule:
+def _cap(*, keys: Sequence[Column], limit: Column, of: Column, ownerless: Column | None = None) -> SetRule:
     before = Window.partitionBy(*keys).orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
 
@@ -181,6 +188,8 @@ def _cap(*, keys: Sequence[str], limit: Column, of: Column) -> SetRule:
             F.col("_before"),
             " come before it by name",
         )
-        return rows.withColumns({"reason": F.when(F.col("_before") >= F.col("_limit"), count), "inputs": count})
+        over = F.when(F.col("_before") >= F.col("_limit"), count)
+        reason = over if ownerless is None else F.coalesce(ownerless, over)
+        return rows.withColumns({"reason": reason, "inputs": count})
 
     return rule

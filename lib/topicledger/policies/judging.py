@@ -7,6 +7,7 @@ something up that no rule before it refused.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from topicledger.manifests import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.policies.contract import ADDED, TOPICS, Facts, Policy, RowRule
 from topicledger.tables import first_sentence
+
+log = logging.getLogger(__name__)
 
 WARNING = "warning: "
 """How the message of a violation begins that refuses nothing."""
@@ -100,9 +103,14 @@ def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
         asked = {number for number, _, _ in ours}
         left = [(n, policy) for n, policy in numbered if n not in asked]
         # Whatever is about single topics comes first: what it refuses uses nothing up.
+        partial_sight = _partial_sight(policies, facts)
         for number, policy in sorted(left, key=lambda each: _row_rule(each[1]) is None):
             ask = _ask_users_own if policy.users_own else _ask_set
-            rows = ask(rows, number, policy, facts).transform(_closed([(number, policy)]))
+            rows = ask(rows, number, policy, facts)
+            if policy.needs_full_sight:
+                unjudgeable = f"_unjudgeable_{number}"
+                rows = rows.withColumn(unjudgeable, F.coalesce(F.col(unjudgeable), partial_sight))
+            rows = rows.transform(_closed([(number, policy)]))
         return rows
 
     return transform
@@ -126,6 +134,30 @@ def _answer(
         f"_{name}_{number}": F.lit(None).cast(_TYPES[name]) if column is None else column
         for name, column in given.items()
     }
+
+
+def _partial_sight(policies: Sequence[Policy], facts: Facts) -> Column:
+    """Why it isn't known that every topic of a row's cluster is seen; null where it is. Asks only who needs it (M3)."""
+    nothing = F.lit(None).cast("string")
+    if not any(policy.needs_full_sight for policy in policies):
+        return nothing
+    or_else = 'or set needs = "visible" to judge by what is seen'
+    seen: list[str] = []
+    why: list[Column] = []
+    for row in facts.unseen_topics(facts.brokers.select("cluster").distinct()).collect():
+        cluster, unseen, error = row["cluster"], row["unseen"], row["error"]
+        if unseen == 0:
+            seen.append(cluster)
+            continue
+        message = f"it is not known whether topics are hidden from this principal: {error}; {or_else}"
+        if unseen is not None:
+            hidden = f"{unseen} topics of cluster {cluster} are hidden from this principal"
+            log.warning("%s: grant it Describe on all topics", hidden)
+            message = f"{hidden}: grant it Describe on all topics, {or_else}"
+        why += [F.lit(cluster), F.lit(message)]
+    not_asked = F.lit(f"the cluster was not asked whether topics are hidden from this principal; {or_else}")
+    known = F.create_map(*why)[F.col("cluster")] if why else nothing
+    return F.when(~F.col("cluster").isin(*seen), F.coalesce(known, not_asked))
 
 
 def _ask_set(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:

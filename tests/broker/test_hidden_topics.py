@@ -1,0 +1,174 @@
+"""What a principal with few rights doesn't see: who can say how much that is, and what policies make of it (M3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import admin_of, live, make, settings_for
+from tests.harness import Estate, cluster_settings, policy
+from tests.waiting import until
+from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.errors import ClusterError
+from topicledger.settings import KafkaSettings, PolicySettings
+from topicledger.topic_use import read_unseen_topics
+
+USER = "nobody"
+CLUSTER, ANY_TOPIC = (ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*")
+MINE = "unseen.mine."
+PARTITION = {"num_partitions": 1, "replication_factor": 1}
+
+
+class Rights:
+    """What the super user lets the user do."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self._kafka = kafka
+
+    def allow(self, operation: ACLOperation, resource: tuple[ResourceType, str], pattern: str = "LITERAL") -> None:
+        acl = ACL(
+            principal=f"User:{USER}",
+            host="*",
+            operation=operation,
+            permission_type=ACLPermissionType.ALLOW,
+            resource_pattern=ResourcePattern(*resource, ACLResourcePatternType[pattern]),
+        )
+        with admin_of(self._kafka) as admin:
+            admin._admin.create_acls([acl])
+
+    def take_all(self) -> None:
+        every = ACLFilter(
+            principal=f"User:{USER}",
+            host=None,
+            operation=ACLOperation.ANY,
+            permission_type=ACLPermissionType.ANY,
+            resource_pattern=ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+        )
+        with admin_of(self._kafka) as admin:
+            admin._admin.delete_acls([every])
+
+
+@pytest.fixture
+def rights(kafka_sasl: EmbeddedKafka) -> Iterator[Rights]:
+    made = Rights(kafka_sasl)
+    yield made
+    made.take_all()
+
+
+def unseen(kafka: EmbeddedKafka) -> int | str:
+    """What the user hears of hidden topics."""
+    with admin_of(kafka, USER) as admin:
+        try:
+            return admin.unseen_topics()
+        except ClusterError as error:
+            return str(error)
+
+
+def test_describe_on_the_cluster_tells_how_many_topics_are_hidden_and_nothing_else_does(
+    kafka_sasl: EmbeddedKafka, rights: Rights
+) -> None:
+    make(kafka_sasl, f"{MINE}counted", "unseen.theirs")
+    every = len(live(kafka_sasl, ""))
+    needed = "which topics there are can't be read (CLUSTER_AUTHORIZATION_FAILED): "
+    needed += "the principal in clusters.main.client needs the ACL Describe on the cluster"
+    assert needed in str(unseen(kafka_sasl))
+    rights.allow(ACLOperation.DESCRIBE, ANY_TOPIC)
+
+    def listed() -> int:
+        with admin_of(kafka_sasl, USER) as admin:
+            return len(list(admin.list_topics()))
+
+    until(lambda: listed() == every, seconds=30)
+    # It sees all of them, and can't know that it does.
+    assert needed in str(unseen(kafka_sasl))
+    rights.take_all()
+    rights.allow(ACLOperation.DESCRIBE, CLUSTER)
+    until(lambda: unseen(kafka_sasl) == every, seconds=30)
+    rights.allow(ACLOperation.DESCRIBE, (ResourceType.TOPIC, MINE), "PREFIXED")
+    until(lambda: unseen(kafka_sasl) == every - len(live(kafka_sasl, MINE)), seconds=30)
+    rights.allow(ACLOperation.DESCRIBE, ANY_TOPIC)
+    until(lambda: unseen(kafka_sasl) == 0, seconds=30)
+
+
+def test_without_rights_to_give_nothing_is_hidden(kafka: EmbeddedKafka) -> None:
+    with admin_of(kafka) as admin:
+        assert admin.unseen_topics() == 0
+
+
+def test_brokers_that_name_no_error_are_understood_all_the_same(kafka_sasl: EmbeddedKafka, rights: Rights) -> None:
+    """Before Kafka 3.2 a missing right is an empty answer."""
+    with admin_of(kafka_sasl, USER, api_version=(2, 3)) as admin, pytest.raises(ClusterError, match="Describe on the"):
+        admin.unseen_topics()
+    with admin_of(kafka_sasl, api_version=(2, 3)) as admin:
+        assert admin.unseen_topics() == 0
+
+
+def test_clusters_are_asked_side_by_side_and_one_that_is_gone_says_so(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_sasl: EmbeddedKafka
+) -> None:
+    clusters = [
+        cluster_settings("plain", kafka),
+        settings_for("narrow", kafka_sasl, USER),
+        cluster_settings("gone", "127.0.0.1:1"),
+    ]
+    named = spark.createDataFrame([(name,) for name in ("plain", "narrow", "gone", "stranger")], "cluster string")
+    rows = read_unseen_topics(spark, clusters, KafkaSettings(connect_timeout=5.0), named).collect()
+    found = {row["cluster"]: (row["unseen"], row["error"]) for row in rows}
+    assert set(found) == {"plain", "narrow", "gone"}
+    assert found["plain"] == (0, None)
+    assert found["narrow"][0] is None
+    assert "Describe on the cluster" in found["narrow"][1]
+    assert "can't be reached" in found["gone"][1]
+
+
+def test_a_budget_refuses_what_it_cannot_judge_until_the_rights_are_there_or_the_settings_say_otherwise(
+    spark: SparkSession, kafka_sasl: EmbeddedKafka, rights: Rights, tmp_path: Path
+) -> None:
+    make(kafka_sasl, "unseen.budget", num_partitions=5)
+    for operation in (ACLOperation.CREATE, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS):
+        rights.allow(operation, (ResourceType.TOPIC, MINE), "PREFIXED")
+
+    def run(run_id: str, topic: str, **more: str) -> tuple[int, tuple[str, str, str | None], str]:
+        rules = PolicySettings(create=(policy("partition_budget", max=1_000_000), policy("topics_per_owner", max=9)))
+        if more:
+            rules = PolicySettings(create=(policy("partition_budget", max=1_000_000, **more),))
+        estate = Estate(spark, tmp_path / run_id, {"main": settings_for("main", kafka_sasl, USER)}, policies=rules)
+        estate.declare({"topic": topic, "owner": "mine", **PARTITION})
+        summary = estate.run("provision", run_id=run_id, wait_visible=30.0)
+        ended = [row for row in estate.audit(run_id).values() if row["phase"] in ("policy", "apply")]
+        return summary.exit_code, estate.last(run_id)[topic], str(ended[-1]["error_message"])
+
+    def allowed() -> bool:
+        with admin_of(kafka_sasl, USER) as admin:
+            return MINE + "there" in {info.topic for info in admin.list_topics()}
+
+    make(kafka_sasl, MINE + "there")
+    until(allowed, seconds=30)
+    code, last, message = run("unknown", f"{MINE}a")
+    assert (code, last) == (4, ("policy", "refused", "UNJUDGEABLE"))
+    assert "needs the ACL Describe on the cluster" in message
+
+    rights.allow(ACLOperation.DESCRIBE, CLUSTER)
+    until(lambda: isinstance(unseen(kafka_sasl), int), seconds=30)
+    code, last, message = run("hidden", f"{MINE}a")
+    assert (code, last) == (4, ("policy", "refused", "UNJUDGEABLE"))
+    hidden = f"{unseen(kafka_sasl)} topics of cluster main are hidden from this principal: grant it Describe on all"
+    assert hidden in message
+    assert run("visible", f"{MINE}a", needs="visible")[:2] == (0, ("verify", "ok", None))
+
+    rights.allow(ACLOperation.DESCRIBE, ANY_TOPIC)
+    until(lambda: unseen(kafka_sasl) == 0, seconds=30)
+    assert run("full", f"{MINE}b")[:2] == (0, ("verify", "ok", None))
