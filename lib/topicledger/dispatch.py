@@ -261,6 +261,9 @@ def _one_cluster(
             left -= len(batch)
             executor.expect(left)
             if live_id != cluster_id:
+                if phase is Phase.APPLY and any(target.maybe_sent for target in batch):
+                    # Only the planned cluster can tell what became of it.
+                    raise executor.wrong_cluster(live_id)
                 message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
                 # What was applied stays applied: there is only nothing left to look at.

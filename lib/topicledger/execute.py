@@ -86,13 +86,20 @@ class Executor:
         )
 
     def _prepare(self) -> None:
-        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's."""
+        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's.
+
+        Before each request that changes something, and after what was read, before a row says what it means.
+        """
         live_id = self._sender.ask(self.admin.connect_to_controller)
         if live_id != self.cluster_id:
-            raise WrongCluster(
-                f"cluster {self.cluster}: planned for cluster id {self.cluster_id}, its brokers now say {live_id}: "
-                f"nothing more was sent; correct clusters.{self.cluster} and start the run again with its id"
-            )
+            raise self.wrong_cluster(live_id)
+
+    def wrong_cluster(self, live_id: str) -> WrongCluster:
+        """The error where brokers say another cluster id than planned."""
+        return WrongCluster(
+            f"cluster {self.cluster}: planned for cluster id {self.cluster_id}, its brokers now say {live_id}: "
+            f"nothing more was sent; correct clusters.{self.cluster} and start the run again with its id"
+        )
 
     def expect(self, later: int) -> None:
         """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
@@ -218,18 +225,19 @@ class Executor:
         """
         validate = partial(self.admin.create_topics, validate_only=True)
         creates = [target for target in targets if target.action is Action.CREATE]
-        answers = self._sender.send(creates, validate, changes=False)
-        existing = [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
-        yield from self._recovered_creates(existing)
+        answers = list(self._sender.send(creates, validate, changes=False))
         deletes = [target for target in targets if target.action is Action.DELETE]
-        # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
-        names = {target.topic: replace(target, num_partitions=1, replication_factor=1) for target in deletes}
-        live = self.describe(list(names))
-        for target, answer in self._sender.send(list(names.values()), validate, changes=False):
-            code, info = answer.result.error_code, live.get(target.topic)
-            # Without the right to create, only the description tells.
-            taken = info is not None if code in AUTHORIZATION_FAILED else code == kafka.TOPIC_ALREADY_EXISTS
-            if not taken:
+        live = self.describe([target.topic for target in deletes])
+        names_taken = self._names_taken(deletes)
+        # Another cluster's answers tell nothing, also where they yield nothing.
+        self._prepare()
+        yield from self._recovered_creates(
+            [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
+        )
+        for target, answer, taken in names_taken:
+            info = live.get(target.topic)
+            # What validateOnly doesn't tell, without the right to create, only the description does.
+            if not (info is not None if taken is None else taken):
                 done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
                 yield self._ended(
                     target,
@@ -241,6 +249,19 @@ class Executor:
                 )
             elif info is not None and info.permitted and info.topic_id != target.topic_id:
                 yield self._recreated(target, answer, info)
+
+    def _names_taken(self, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
+        """Whether the controller has a topic of each target's name, by validateOnly; None where it doesn't tell."""
+        # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
+        probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
+        validate = partial(self.admin.create_topics, validate_only=True)
+        found = []
+        for target, answer in self._sender.send(probes, validate, changes=False):
+            code = answer.result.error_code
+            # The broker's own policy is asked about names that are free, only.
+            free = code in (kafka.NONE, kafka.POLICY_VIOLATION)
+            found.append((target, answer, False if free else code == kafka.TOPIC_ALREADY_EXISTS or None))
+        return found
 
     def apply(self, targets: Sequence[Target]) -> Iterator[Ended]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
@@ -288,6 +309,7 @@ class Executor:
         names = [target.topic for target, _ in existing]
         live = self._describe_when_listed(names)
         configs = self._configs_when_listed([name for name, info in live.items() if info.permitted])
+        self._prepare()
         validated = self.validated(names)
         for target, answer in existing:
             info, found = live[target.topic], configs.get(target.topic)
@@ -325,7 +347,13 @@ class Executor:
         if not gone:
             return
         live = self.describe([target.topic for target, _ in gone])
+        # A listing is no proof that a name is gone, and without an id no answer of the controller's is.
+        unlisted = [target for target, _ in gone if target.topic_id is None and target.topic not in live]
+        late = {target.topic for target, _, taken in self._names_taken(unlisted) if taken}
+        self._prepare()
         for target, answer in gone:
+            if target.topic in late:
+                continue
             info = live.get(target.topic)
             # By name only our own comparison gives this code.
             compared = target.topic_id is None and answer.result.error_code == kafka.UNKNOWN_TOPIC_ID
@@ -341,6 +369,14 @@ class Executor:
                 yield self._recreated(target, answer, info)
             else:
                 yield self._ended(target, Phase.APPLY, Outcome.FAILED, answer)
+        if late:
+            raise self._not_listed(sorted(late))
+
+    def _not_listed(self, topics: Sequence[str]) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"cluster {self.cluster}: {len(topics)} topics exist, the controller says, and are not listed, "
+            f"{topics[0]} among them; start the run again with its id"
+        )
 
     def _recreated(self, target: Target, answer: Answer, info: TopicInfo) -> Ended:
         """The topic that was planned to go is gone, and another has its name: it isn't touched (D7)."""
@@ -414,18 +450,15 @@ class Executor:
         return {topic: each.configs for topic, each in found.items() if each.configs is not None}
 
     def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
-        deadline = time.monotonic() + self.patience.visibility
+        deadline = self.clock() + self.patience.visibility
         backoff = self.patience.first_backoff
         while True:
             live = describe()
             waiting = [topic for topic in topics if topic not in live]
             if not waiting:
                 return live
-            if time.monotonic() >= deadline:
-                raise OutcomeUnknown(
-                    f"cluster {self.cluster}: {len(waiting)} topics exist, the controller says, and are not listed "
-                    f"after {self.patience.visibility:g} s, {waiting[0]} among them; start the run again with its id"
-                )
+            if self.clock() >= deadline:
+                raise self._not_listed(waiting)
             self.wait(backoff)
             backoff = min(backoff * 2, self.patience.longest_backoff)
 
@@ -519,6 +552,8 @@ class _DeleteByName:
                 results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
         if not same:
             return Response(results=results, throttle_time_ms=0)
+        # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
+        executor._prepare()
         executor.may_send()
         self._sent.update(target.topic for target in same)
         response = executor.admin.delete_topics(same)
@@ -588,12 +623,14 @@ def difference_from_validated(
 
     `configs` are all that the live topic has. One that is set on it and isn't planned is a difference, too.
     """
-    if validated is not None:
-        counted = target.assignments is None
+    if validated is not None and target.assignments is None:
+        # validateOnly tells no counts where the broker is too old or the principal may not know them (C10, C11).
         target = replace(
             target,
-            num_partitions=validated.num_partitions if counted else target.num_partitions,
-            replication_factor=validated.replication_factor if counted else target.replication_factor,
+            num_partitions=validated.num_partitions if target.num_partitions is None else target.num_partitions,
+            replication_factor=(
+                validated.replication_factor if target.replication_factor is None else target.replication_factor
+            ),
         )
     planned = difference_from_plan(target, info, {each.name: each.value for each in configs})
     unplanned = [

@@ -95,6 +95,8 @@ class Run:
     """Those that judge it: what always holds, and what the settings name."""
     waiting: DataFrame | None = None
     """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
+    may_have_sent: bool = False
+    """Whether an earlier start may have sent anything: the run was `applying` when this one took it up."""
     unjudged: set[str] = field(default_factory=set)
     """Clusters on which what is open couldn't be judged again: nothing is sent to them."""
     leases: Leases | None = None
@@ -134,13 +136,15 @@ class Run:
         return self.ledger.read(PLANS).where(F.col("run_id") == self.run_id)
 
     def open_actions(self) -> DataFrame:
-        """Rows of `plans` for actions that nothing ended before validate, and `maybe_sent`: whether any start may have
-        sent them already (C18)."""
+        """Rows of `plans` for actions that nothing ended before validate, and `maybe_sent`: whether an earlier start
+        may have sent them already (C18)."""
         rows = self.plans().where(F.col("phase").isNull() & F.col("action").isNotNull())
-        if not self.resumed:
+        if not self.may_have_sent:
+            # A first batch is marked beside the commit that says `applying`, and may be all that was committed.
             return rows.withColumn("maybe_sent", F.lit(False))
         key = ["cluster", "action", "batch"]
-        sent = self.ledger.read(SENT_BATCHES).where(F.col("run_id") == self.run_id).select(*key).distinct()
+        earlier = (F.col("run_id") == self.run_id) & (F.col("epoch") < self.epoch)
+        sent = self.ledger.read(SENT_BATCHES).where(earlier).select(*key).distinct()
         marked = F.broadcast(sent.withColumn("maybe_sent", F.lit(True)))
         return rows.join(marked, on=key, how="left").withColumn("maybe_sent", F.coalesce("maybe_sent", F.lit(False)))
 
@@ -414,6 +418,7 @@ def _raise_epoch(run: Run) -> None:
         run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * EPOCH_STEP)
     row = run.require_ownership()
     run.state, run.counts = RunState(row["state"]), row["counts"] or {}
+    run.may_have_sent = run.state is RunState.APPLYING
 
 
 def abandon(ledger: Ledger, run_id: str) -> None:

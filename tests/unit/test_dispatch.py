@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
 from topicledger import dispatch
+from topicledger.admin import Cluster, ClusterAdmin
 from topicledger.commits import Commits
 from topicledger.dispatch import Context, Stop, each_cluster
 from topicledger.errors import TableError
+from topicledger.execute import Executor
 from topicledger.model import Action, Ended, Outcome, Phase, Target
 from topicledger.progress import Progress
 
@@ -63,6 +66,37 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
         each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: iter(()))
     assert sent == ["first"]
     assert [each.topic for each in ended] == ["first"]
+
+
+@pytest.mark.parametrize("maybe_sent", [False, True])
+def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch, maybe_sent: bool
+) -> None:
+    """What may have been sent stays open: only the planned cluster can tell what became of it."""
+    admin = create_autospec(ClusterAdmin, instance=True)
+    admin.__enter__.return_value = admin
+    admin.describe_cluster.return_value = Cluster(cluster_id="another", brokers=(), gives_topic_ids=True)
+    monkeypatch.setattr(dispatch, "ClusterAdmin", lambda *_: admin)
+    ended: list[Ended] = []
+    run: Any = SimpleNamespace(
+        clusters=[SimpleNamespace(name="main")],
+        settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100)),
+        commits=Commits(),
+        leases=None,
+        problems=[],
+        run_id="run",
+        append_outcomes=ended.extend,
+    )
+    work = {"main": ("id", [[Target(topic="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}
+    context = Context(progress=Progress(), stop=Stop())
+    failed = each_cluster(run, context, Phase.APPLY, work, Executor.learn)
+    assert [(each.outcome, each.error) for each in ended] == (
+        [] if maybe_sent else [(Outcome.REFUSED, "CLUSTER_ID_MISMATCH")]
+    )
+    assert list(failed) == (["main"] if maybe_sent else [])
+    assert ["planned for cluster id id, its brokers now say another" in each for each in run.problems] == (
+        [True] if maybe_sent else []
+    )
 
 
 def test_a_first_interrupt_asks_to_stop_and_the_next_one_ends_everything(caplog: pytest.LogCaptureFixture) -> None:

@@ -563,6 +563,18 @@ def test_a_topic_that_differs_from_what_the_broker_resolved_is_not_taken_for_our
     assert ended.error_message == "the topic exists and is not as planned: num_partitions is 3, planned 6"
 
 
+def test_a_broker_that_tells_no_counts_makes_no_other_counts_ours(
+    admin: MagicMock, no_sleep: Callable[[float], None]
+) -> None:
+    """C10, C11, C18: validateOnly of an old broker returns nothing; the plan's own counts are compared."""
+    executor = executor_for(admin, no_sleep, validated=lambda _: {"a": TopicResult()})
+    admin.create_topics.return_value = EXISTS
+    admin.describe_topics.return_value = [live("a", partitions=3, replicas=2)]
+    (ended,) = executor.apply([create("a", num_partitions=6, replication_factor=2, maybe_sent=True)])
+    assert brief([ended]) == [("a", "failed", 36, "TOPIC_ALREADY_EXISTS")]
+    assert ended.error_message == "the topic exists and is not as planned: num_partitions is 3, planned 6"
+
+
 def test_a_topic_that_exists_at_the_first_request_of_a_first_start_is_a_strangers(
     admin: MagicMock, executor: Executor
 ) -> None:
@@ -722,7 +734,30 @@ def test_a_delete_without_an_id_whose_answer_was_lost_is_not_repeated_while_the_
         list(executor.apply([without_id("a")]))
     assert len(sent(admin.delete_topics)) == 1
     admin.describe_topics.side_effect = [[nameless("a")], [], []]
+    admin.create_topics.return_value = FREE
     assert brief(list(executor.apply([without_id("a")]))) == [("a", "ok", 0, "RECOVERED")]
+
+
+def test_a_topic_without_an_id_that_is_not_listed_is_gone_only_where_the_controller_says_so(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C21, D7: a broker that has just started lists nothing."""
+    admin.describe_topics.return_value = []
+    admin.create_topics.return_value = answers({"a": 36, "b": 0})
+    assert brief(until_unknown(executor.apply([without_id("a"), without_id("b")]))) == [("b", "ok", 0, None)]
+    assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
+    admin.delete_topics.assert_not_called()
+
+
+def test_a_topic_without_an_id_is_not_deleted_where_another_cluster_answers_after_it_was_compared(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """D7: comparing takes requests of its own, and the connection to the controller may be lost meanwhile."""
+    admin.describe_topics.return_value = [nameless("a")]
+    admin.connect_to_controller.side_effect = ["kafka-main", "kafka-other"]
+    with pytest.raises(WrongCluster):
+        list(executor.apply([without_id("a")]))
+    admin.delete_topics.assert_not_called()
 
 
 def test_a_saved_delete_without_an_id_is_refused(admin: MagicMock, executor: Executor) -> None:
@@ -749,6 +784,10 @@ LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, 
     ),
     "a delete without the right to create": (delete("a"), answers({"a": 29}), [], [("a", "ok", 0, "RECOVERED")]),
     "the same, and it is there": (delete("a"), answers({"a": 29}), [live("a")], []),
+    "a delete of a name that a broker's policy refuses": (
+        delete("a"), answers({"a": 44}), [live("a")], [("a", "ok", 0, "RECOVERED")],
+    ),
+    "a delete, and an answer that tells nothing of the name": (delete("a"), answers({"a": 17}), [live("a")], []),
 }  # fmt: skip
 
 
@@ -763,6 +802,19 @@ def test_what_may_have_been_sent_is_found_out_without_sending_it(
     assert brief(list(executor.learn([replace(target, maybe_sent=True)]))) == expected
     assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
     admin.delete_topics.assert_not_called()
+
+
+@pytest.mark.parametrize("target", [create("a"), delete("a")])
+@pytest.mark.parametrize("answer", [EXISTS, FREE])
+def test_what_another_cluster_says_of_what_may_have_been_sent_is_not_believed(
+    admin: MagicMock, executor: Executor, target: Target, answer: Response
+) -> None:
+    """Also where it says that nothing was done: then the plan would be taken for refused, and it may be done."""
+    admin.create_topics.return_value = answer
+    admin.describe_topics.return_value = [live("a")] if answer is EXISTS else []
+    admin.connect_to_controller.return_value = "kafka-other"
+    with pytest.raises(WrongCluster):
+        list(executor.learn([replace(target, maybe_sent=True)]))
 
 
 def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: MagicMock, executor: Executor) -> None:
