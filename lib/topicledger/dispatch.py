@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from topicledger import logs
 from topicledger.admin import ClusterAdmin
 from topicledger.errors import ClusterError, TopicLedgerError
-from topicledger.execute import Executor, WrongCluster
+from topicledger.execute import Executor
 from topicledger.memory import Work
 from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
 from topicledger.progress import Progress
@@ -249,11 +249,10 @@ def _one_cluster(
             validated=partial(_validated, run, settings.name),
         )
         live_id = executor.live_cluster_id()
-        if live_id != cluster_id and any(each.maybe_sent for batch in batches for each in batch):
-            raise WrongCluster(
-                f"cluster {settings.name}: planned for cluster id {cluster_id}, its brokers now say {live_id}, so what "
-                f"an earlier start did can't be found out; correct clusters.{settings.name} and start the run again"
-            )
+        unlearnt = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
+        if live_id != cluster_id and unlearnt:
+            # Only the planned cluster can tell what became of it.
+            raise executor.wrong_cluster(live_id)
         left = sum(map(len, batches))
         for number, batch in enumerate(batches):
             if context.stop.is_set():
@@ -261,9 +260,6 @@ def _one_cluster(
             left -= len(batch)
             executor.expect(left)
             if live_id != cluster_id:
-                if phase is Phase.APPLY and any(target.maybe_sent for target in batch):
-                    # Only the planned cluster can tell what became of it.
-                    raise executor.wrong_cluster(live_id)
                 message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
                 # What was applied stays applied: there is only nothing left to look at.
