@@ -314,7 +314,7 @@ LEASES = Table(
             _column("cluster", _STRING, "the holder's name for it"),
             _column("run_id", _STRING),
             _column("host", _STRING, "where the holder's driver runs"),
-            _column("process", _STRING, "the driver: boot id, pid namespace, pid, start time"),
+            _column("process", _STRING, "the driver: boot id, pid namespace, pid, start time, token of the start"),
             _column("acquired_at", _TIMESTAMP),
             _column("expires_at", _TIMESTAMP, "by the holder's clock; renewed while it runs"),
             _column("released_at", _TIMESTAMP, "null while it is held"),

@@ -22,7 +22,7 @@ _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell')
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_QUICK}"')
 
-pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka"]
+pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_storage"]
 
 
 @pytest.fixture(scope="session")

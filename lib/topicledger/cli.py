@@ -41,11 +41,12 @@ from topicledger.manifest_files.foreign import FOREIGN_FORMATS
 from topicledger.metrics import Metrics
 from topicledger.model import RunState
 from topicledger.progress import Progress
+from topicledger.retries import first_sentence
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
 from topicledger.session import for_few_rows, get_session
 from topicledger.settings import Settings, load_settings
 from topicledger.summary import Summary, render, summarise
-from topicledger.tables import Ledger, first_sentence
+from topicledger.tables import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -1,39 +1,35 @@
 """The one module that writes Delta: the ledger's tables, created when missing, checked when present.
 
-Every append carries txnAppId and txnVersion, so that doing it again changes nothing.
+Every write is tried again where another writer was faster or the storage failed for once (`retries`). An append carries
+txnAppId and txnVersion; the others come to the same when they are done twice, or look whether they came through.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from topicledger.errors import TableError
+from topicledger.retries import retried
 from topicledger.schemas import MANIFESTS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
-_CONFLICT_RETRIES = 10
-_CAUSE = re.compile(r"^\s*Caused by: (?:[a-z]\w*\.)+[A-Z]\w*: (.+)$", re.MULTILINE)
-_TOLD_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
-"""How messages begin that say where something failed, and not why."""
+_NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
@@ -109,19 +105,45 @@ class Ledger:
         """
         for table in tables:
             if table.name not in self._ensured:
-                with _errors(f"table {self.location(table)} can't be opened or created"):
-                    self._create_if_missing(table)
+                self._retried(table, "opened or created", partial(self._create_if_missing, table))
                 self._check(table)
                 self._ensured.add(table.name)
 
+    def _retried(self, table: Table, done_to_it: str, action: Callable[[], _T]) -> _T:
+        return retried(f"table {self.location(table)} can't be {done_to_it}", action)
+
     def _create_if_missing(self, table: Table) -> None:
-        if self.exists(table):
+        if self._is_there(table):
             return
         properties = {
             "delta.enableDeletionVectors": "false",
             SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
             **table.properties,
         }
+        try:
+            self._create(table, properties)
+        except PySparkException as error:
+            # Delta's error differs by how far another process was that made it at the same time.
+            if self._is_there(table):
+                return
+            if self._in_catalog or not str(error).startswith(_NO_COMMIT):
+                raise
+            self._make_of_empty_log(table, properties)
+
+    def _make_of_empty_log(self, table: Table, properties: Mapping[str, str]) -> None:
+        """Make a table where the folder of its log is, and no commit: its maker was stopped, or the storage failed.
+
+        Delta creates no table in a folder that isn't empty; an append does.
+        """
+        writer = self.rows(table, []).write.format("delta").mode("append").partitionBy(*table.partitioned_by)
+        for name in filter(lambda name: name.startswith("delta."), properties):
+            writer = writer.option(name, properties[name])
+        writer.save(self.location(table))
+        for name, value in {"comment": table.comment, **properties}.items():
+            if not name.startswith("delta."):
+                self._set_property(table, name, value)
+
+    def _create(self, table: Table, properties: Mapping[str, str]) -> None:
         if self._in_catalog:
             # Delta's builder takes no name of three parts.
             self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {_definition(table, properties)}")
@@ -136,10 +158,12 @@ class Ledger:
 
     def exists(self, table: Table) -> bool:
         """Whether the table is there; asks, and creates nothing."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            if self._in_catalog:
-                return self.spark.catalog.tableExists(self.location(table))
-            return DeltaTable.isDeltaTable(self.spark, self.location(table))
+        return self._retried(table, "read", partial(self._is_there, table))
+
+    def _is_there(self, table: Table) -> bool:
+        if self._in_catalog:
+            return self.spark.catalog.tableExists(self.location(table))
+        return DeltaTable.isDeltaTable(self.spark, self.location(table))
 
     def _check(self, table: Table) -> None:
         problems, missing = self._compare(table)
@@ -160,8 +184,7 @@ class Ledger:
 
     def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
         """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            found = self.read(table).schema
+        found = self._retried(table, "read", lambda: self.read(table).schema)
         missing = [each for each in table.schema if each.name not in found.names]
         addable = [each for each in missing if each.nullable and each.name not in table.partitioned_by]
         problems = [f"no column {each.name}" for each in missing if each not in addable]
@@ -175,34 +198,27 @@ class Ledger:
         """Add the columns that an older topicledger didn't know; another process may do the same at once."""
         if self._schema_version(table) < SCHEMA_VERSION:
             # First: whoever is stopped in between finds the columns still missing, and goes on.
-            self._alter(table, lambda: self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION)))
+            self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION))
 
         def add() -> None:
             _, missing = self._compare(table)
-            if missing:
-                columns = ", ".join(map(_column, missing))
-                log.info("adding columns to %s: %s", self.location(table), ", ".join(each.name for each in missing))
-                self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
-
-        self._alter(table, add)
-
-    def _alter(self, table: Table, alter: Callable[[], object]) -> None:
-        """Alter a table, again where another writer's commit came in between."""
-        for attempt in range(_CONFLICT_RETRIES):
-            try:
-                with _errors(f"table {self.location(table)} can't be altered"):
-                    alter()
+            if not missing:
                 return
-            except TableError:
-                # Delta's error differs by who was how far: that of a conflict, or of a column that is there by now.
-                if attempt == _CONFLICT_RETRIES - 1:
+            columns = ", ".join(map(_column, missing))
+            try:
+                self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
+            except PySparkException:
+                # Delta's error differs by how far another process was that added them at the same time.
+                if self._compare(table)[1]:
                     raise
-                time.sleep(random.uniform(0.05, 0.5))
+            log.info("columns of %s were added: %s", self.location(table), ", ".join(each.name for each in missing))
+
+        self._retried(table, "altered", add)
 
     def _schema_version(self, table: Table) -> int:
         """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table)}").collect()
+        show = f"SHOW TBLPROPERTIES {self.sql_name(table)}"
+        rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
         return int({row["key"]: row["value"] for row in rows}.get(SCHEMA_VERSION_PROPERTY, 0))
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -216,8 +232,7 @@ class Ledger:
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            return int(self._delta(table).history(1).collect()[0]["version"])
+        return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
 
     def _delta(self, table: Table) -> DeltaTable:
         if self._in_catalog:
@@ -231,31 +246,36 @@ class Ledger:
         arrow = to_arrow_schema(table.schema, timezone="UTC")
         return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
 
-    def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> None:
-        """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing."""
-        with _errors(f"table {self.location(table)} can't be appended to"):
-            writer = (
-                rows.select(*table.schema.names)
-                .write.format("delta")
-                .mode("append")
-                .option("txnAppId", app_id)
-                .option("txnVersion", version)
-            )
-            self._save(table, writer)
+    def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
+        """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.
+
+        Returns how often it was tried: metrics that `rows` observe are those of the first try, complete or not.
+        """
+        tries = 0
+
+        def save() -> None:
+            nonlocal tries
+            tries += 1
+            writer = rows.select(*table.schema.names).write.format("delta").mode("append")
+            self._save(table, writer.option("txnAppId", app_id).option("txnVersion", version))
+
+        self._retried(table, "appended to", save)
+        return tries
 
     def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
-        """Replace everything the table says of `clusters` by `rows`, in one commit."""
+        """Replace everything the table says of `clusters` by `rows`, in one commit; the last of several writers wins.
+
+        `rows` may be computed more than once: they must be the same each time.
+        """
         if not clusters:
             return
         names = ", ".join(sql_text(name) for name in sorted(clusters))
-        with _errors(f"table {self.location(table)} can't be written"):
-            writer = (
-                rows.select(*table.schema.names)
-                .write.format("delta")
-                .mode("overwrite")
-                .option("replaceWhere", f"cluster IN ({names})")
-            )
-            self._save(table, writer)
+
+        def save() -> None:
+            writer = rows.select(*table.schema.names).write.format("delta").mode("overwrite")
+            self._save(table, writer.option("replaceWhere", f"cluster IN ({names})"))
+
+        self._retried(table, "written", save)
 
     def _save(self, table: Table, writer: DataFrameWriter) -> None:
         if self._in_catalog:
@@ -266,62 +286,69 @@ class Ledger:
     def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
         """Set columns of the rows that meet `condition`, all in SQL; returns how many rows it was.
 
-        Another writer's commit in between is waited out, and the rows are looked at again.
+        It may be done twice, where the answer to the first commit was lost: the number is right where a row that was
+        updated still meets `condition`.
         """
+        return self._retried(table, "updated", lambda: self._update(table, condition, values))
+
+    def _update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
-        update = f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"
-        return self._again_after_conflicts(table, lambda: self.spark.sql(update))
+        return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
 
         `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
         and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
+        No two writers may want the same row to be the same: that is how one knows what it has written.
         """
         keys = ", ".join(sql_value(row[key]) for row in rows)
-        if all(row["changes"] != 1 for row in rows):
+        names = table.schema.names
+        written = " OR ".join(
+            f"({' AND '.join(f'{name} <=> {sql_value(row.get(name))}' for name in names)})" for row in rows
+        )
+
+        def write() -> int:
+            if any(row["changes"] == 1 for row in rows):
+                return self._merge_changed(table, key, rows)
             # The states of runs go this way too: Java has run it before, and MERGE only for the first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
-            values = {name: _by_key(key, name, rows) for name in table.schema.names if name != key}
-            return self.update(table, f"{key} IN ({keys}) AND ({known})", values)
+            values = {name: _by_key(key, name, rows) for name in names if name != key}
+            return self._update(table, f"{key} IN ({keys}) AND ({known})", values)
+
+        def came_through() -> int | None:
+            # One commit writes them all: those that aren't there any more were changed since, by somebody else.
+            return self.read(table).where(f"{key} IN ({keys}) AND ({written})").count() or None
+
+        what = f"table {self.location(table)} can't be updated"
+        return retried(what, write, done=came_through)
+
+    def _merge_changed(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        keys = ", ".join(sql_value(row[key]) for row in rows)
         new: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
-
-        def merge() -> DataFrame:
-            wanted = self.rows(table, rows).alias("new")
-            found = self._delta(table).alias("old")
-            made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
-            made = made.whenNotMatchedInsert("new.changes = 1", new)
-            if any(row["changes"] != 1 for row in rows):
-                # Without this clause Delta looks at the rows once instead of twice.
-                made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
-            return made.execute()
-
-        return self._again_after_conflicts(table, merge)
-
-    def _again_after_conflicts(self, table: Table, write: Callable[[], DataFrame]) -> int:
-        """How many rows `write` changed, begun again where another writer's commit came in between."""
-        for attempt in range(_CONFLICT_RETRIES):
-            try:
-                with _errors(f"table {self.location(table)} can't be updated"):
-                    return int(write().collect()[0]["num_affected_rows"])
-            except TableError as error:
-                if "Concurrent" not in type(error.__cause__).__name__ or attempt == _CONFLICT_RETRIES - 1:
-                    raise
-                time.sleep(random.uniform(0.05, 0.5))
-        raise AssertionError("unreachable")
+        wanted = self.rows(table, rows).alias("new")
+        found = self._delta(table).alias("old")
+        made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
+        made = made.whenNotMatchedInsert("new.changes = 1", new)
+        if any(row["changes"] != 1 for row in rows):
+            # Without this clause Delta looks at the rows once instead of twice.
+            made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
+        return _affected(made.execute())
 
     # -- maintaining -------------------------------------------------------------------------------------------------
 
     def size(self, table: Table) -> Size:
         """How large the latest version is."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            row = self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
+
+        def read() -> Row:
+            return self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
+
+        row = self._retried(table, "read", read)
         return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
 
     def count(self, table: Table, condition: Column) -> int:
         """How many rows meet `condition`."""
-        with _errors(f"table {self.location(table)} can't be read"):
-            return self.read(table).where(condition).count()
+        return self._retried(table, "read", lambda: self.read(table).where(condition).count())
 
     def delete(self, table: Table, condition: Column) -> int:
         """Delete rows, in one commit; returns how many it was. A table that is append-only is so again afterwards."""
@@ -329,35 +356,42 @@ class Ledger:
         rows = self.count(table, condition)
         if rows == 0:
             return 0
-        with _errors(f"rows of table {self.location(table)} can't be deleted"):
-            try:
-                if append_only:
-                    self._set_property(table, _APPEND_ONLY, "false")
-                self._delta(table).delete(condition)
-            finally:
-                if append_only:
-                    self._set_property(table, _APPEND_ONLY, "true")
+
+        def delete() -> None:
+            if append_only:
+                # Each time: another maintenance may have locked it again.
+                self._set_property(table, _APPEND_ONLY, "false")
+            self._delta(table).delete(condition)
+
+        try:
+            retried(f"rows of table {self.location(table)} can't be deleted", delete)
+        finally:
+            if append_only:
+                self._set_property(table, _APPEND_ONLY, "true")
         return rows
 
     def _set_property(self, table: Table, name: str, value: str) -> None:
-        told = f"{sql_text(name)} = {sql_text(value)}"
-        self.spark.sql(f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({told})")
+        alter = f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})"
+        self._retried(table, "altered", lambda: self.spark.sql(alter))
 
     def compact(self, table: Table) -> int:
         """Rewrite small files as large ones; returns how many files there are then."""
-        with _errors(f"table {self.location(table)} can't be compacted"):
-            self._delta(table).optimize().executeCompaction()
+        self._retried(table, "compacted", lambda: self._delta(table).optimize().executeCompaction())
         return self.size(table).files
 
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
         """Remove files that no version of the last `hours` has; returns how many it is."""
         vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
-        with _errors(f"table {self.location(table)} can't be vacuumed"), self._listing_in(_LISTING_TASKS):
-            # It lists folders, too: that of the change data feed every time.
-            name = F.substring_index("path", "/", -1)
-            files = self.spark.sql(f"{vacuum} DRY RUN").where(name.rlike(r"^[^=]*\.(parquet|bin)$")).count()
+        # It lists folders, too: that of the change data feed every time.
+        name = F.substring_index("path", "/", -1)
+
+        def old_files() -> int:
+            return self.spark.sql(f"{vacuum} DRY RUN").where(name.rlike(r"^[^=]*\.(parquet|bin)$")).count()
+
+        with self._listing_in(_LISTING_TASKS):
+            files = self._retried(table, "vacuumed", old_files)
             if files and not dry_run:
-                self.spark.sql(vacuum)
+                self._retried(table, "vacuumed", lambda: self.spark.sql(vacuum))
         return files
 
     @contextmanager
@@ -378,7 +412,8 @@ class Ledger:
         """
         names = MANIFESTS.schema.names
         values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
-        with _errors(f"table {self.location(MANIFESTS)} can't be merged into"):
+
+        def merge() -> None:
             merge = (
                 self._delta(MANIFESTS)
                 .alias("old")
@@ -389,6 +424,13 @@ class Ledger:
             if replace_clusters:
                 merge = merge.whenNotMatchedBySourceDelete(F.col("old.cluster").isin(*replace_clusters))
             merge.execute()
+
+        self._retried(MANIFESTS, "merged into", merge)
+
+
+def _affected(done: DataFrame) -> int:
+    """How many rows an UPDATE or a MERGE changed."""
+    return int(done.collect()[0]["num_affected_rows"])
 
 
 def manifests_differ(left: str, right: str) -> Column:
@@ -470,26 +512,3 @@ def _without_nullability(data_type: DataType) -> DataType:
     if isinstance(data_type, StructType):
         return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
     return data_type
-
-
-@contextmanager
-def _errors(what: str) -> Iterator[None]:
-    """Turn Spark's and Delta's exceptions into a TableError of one readable sentence."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise TableError(f"{what}: {first_sentence(error)}") from error
-
-
-def first_sentence(error: Exception) -> str:
-    """The first line that means something to a user, without Java's class names and stack trace."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if isinstance(error, Py4JError):
-        lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
-    first = lines[0] if lines else type(error).__name__
-    told = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
-    causes = (
-        _CAUSE.findall(getattr(error, "_stackTrace", None) or text) if told.startswith(_TOLD_BY_THEIR_CAUSE) else []
-    )
-    return f"{told} {causes[-1].strip()}" if causes else told

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.waiting import until
 from topicledger import leases
-from topicledger.leases import Holder, LeaseHeld, LeaseLost, Leases
+from topicledger.errors import TableError
+from topicledger.leases import CLOCKS, Clocks, Holder, LeaseHeld, LeaseLost, Leases
 from topicledger.schemas import LEASES, Table
 from topicledger.tables import Ledger
 
@@ -72,23 +76,60 @@ def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> No
         with pytest.raises(LeaseHeld) as error:
             take(ledger, "two", "other", "free")
         assert "cluster other (id id-other) is being changed by run one" in str(error.value)
+        assert f"process {os.getpid()}," in str(error.value)
         assert "--wait" in str(error.value)
+        # Both runs are of this process: what the second gives back is its own.
+        assert row(ledger, "other")["released_at"] is None
+        assert "id-free" not in {each["cluster_id"] for each in ledger.read(LEASES).collect()}
     assert row(ledger)["released_at"] is not None
     with take(ledger, "two", "other", "free", looked_at=LONG_AGO) as held:
         assert held.contended
 
 
+class Overtaken(Ledger):
+    """Another run takes a cluster just before this one does."""
+
+    def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        if not super().read(LEASES).where("cluster_id = 'id-main'").count():
+            held_by(Ledger(self.spark, self.root), "one")
+        return super().compare_and_set(table, key, rows)
+
+
 def test_a_run_that_finds_a_cluster_taken_gives_back_what_it_had_taken(ledger: Ledger) -> None:
     """Two runs that each hold what the other waits for would wait for ever."""
-    with take(ledger, "one", "other"):
-        here = Holder.here("two")
-        mine = {"cluster_id": "id-main", "cluster": "main", "run_id": "two", "host": here.host, "process": here.process}
-        now = datetime.now(UTC)
-        times = {"acquired_at": now, "expires_at": now + timedelta(minutes=1), "released_at": None}
-        ledger.compare_and_set(LEASES, "cluster_id", [{**mine, **times, "changes": 1}])
-        with pytest.raises(LeaseHeld):
-            take(ledger, "two", "main", "other")
-        assert row(ledger)["released_at"] is not None
+    with pytest.raises(LeaseHeld, match="is being changed by run one on host elsewhere, process 1,"):
+        take(Overtaken(ledger.spark, ledger.root), "two", "main", "other")
+    assert (row(ledger, "other")["run_id"], row(ledger)["run_id"]) == ("two", "one")
+    assert row(ledger, "other")["released_at"] is not None
+    assert row(ledger)["released_at"] is None
+
+
+class Failing(Ledger):
+    """A ledger that fails once, after its first lease was written."""
+
+    error: BaseException | None = None
+
+    def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        written = super().compare_and_set(table, key, rows)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return written
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), TableError("no answer"), PySparkException("no answer"), RuntimeError("no answer")],
+    ids=lambda error: type(error).__name__,
+)
+def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, error: BaseException) -> None:
+    failing = Failing(ledger.spark, ledger.root)
+    failing.error = error
+    with pytest.raises(type(error)):
+        take(failing, "one")
+    assert row(ledger)["released_at"] is not None
+    with take(ledger, "two") as held:
+        held.require_for_request()
 
 
 @pytest.mark.parametrize(("until_when", "contended"), [(timedelta(0), True), (timedelta(hours=-1), False)])
@@ -159,27 +200,96 @@ def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_m
 
 
 @pytest.mark.usefixtures("brief")
-def test_an_earlier_start_learns_that_a_later_one_wants_its_leases(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It renews no more, so that the later one has them when they expire."""
+def test_an_earlier_start_learns_that_a_later_one_wants_its_leases(ledger: Ledger) -> None:
+    """It renews no more, so that the later one has them when they expire; also where both are of one process."""
     with take(ledger, "one") as earlier:
-        here = Holder.here("one")
-        monkeypatch.setattr(Holder, "here", lambda run_id: replace(here, process="boot ns 1 2"))
+        first = row(ledger)
         with take(ledger, "one") as later:
+            assert datetime.now() >= first["expires_at"]
             with pytest.raises(LeaseLost):
                 earlier.require()
             later.require_for_request()
-    assert row(ledger)["process"] == "boot ns 1 2"
+            assert row(ledger)["process"] == later.holder.process
+        released = row(ledger)
+        assert released["released_at"] is not None
+    assert row(ledger) == released, "what the earlier one lost, it leaves alone"
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How far this process's monotonic clock is ahead, as after it was stopped and woken."""
-    ahead = [0.0]
-    real = time.monotonic
-    monkeypatch.setattr(leases.time, "monotonic", lambda: real() + ahead[0])
-    return ahead
+def test_each_start_in_a_process_is_a_holder_of_its_own() -> None:
+    one, other = Holder.here("one"), Holder.here("one")
+    assert one.process != other.process
+    assert not one.is_dead()
+
+
+@dataclass
+class Machine:
+    """A machine whose clocks are ahead of the real ones by so many seconds."""
+
+    slept: float = 0.0
+    """Suspended, or its process stopped: Python's monotonic clock may not know of it, both of these do."""
+    stepped: float = 0.0
+    """Somebody set the wall clock."""
+
+    def clocks(self) -> Clocks:
+        return Clocks(
+            elapsed=lambda: CLOCKS.elapsed() + self.slept,
+            now=lambda: CLOCKS.now() + timedelta(seconds=self.slept + self.stepped),
+        )
+
+
+def test_a_lease_goes_by_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    monkeypatch.setattr(leases.time, "monotonic", lambda: 0.0)
+    assert before <= CLOCKS.elapsed() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@pytest.mark.parametrize(
+    ("slept", "stepped", "valid"),
+    [
+        (0.0, 0.0, True),
+        (31.0, 0.0, False),
+        (0.0, 31.0, False),
+        (0.0, -3600.0, True),
+        (31.0, -3600.0, False),
+        (-3600.0, 3631.0, False),
+    ],
+    ids=[
+        "nothing happened",
+        "suspended",
+        "clock set forward",
+        "clock set back",
+        "clock set back in a suspend",
+        "suspended, and only the wall clock knows",
+    ],
+)
+def test_a_lease_holds_while_both_clocks_say_so(slept: float, stepped: float, valid: bool) -> None:
+    machine, table = Machine(), SlowTable()
+    held = of_table(table, machine.clocks())
+    assert held._take([])
+    held.require_for_request()
+    machine.slept, machine.stepped = slept, stepped
+    for asked in (held.require, held.require_for_request):
+        if valid:
+            asked()
+        else:
+            with pytest.raises(LeaseLost, match="ran out while it did nothing: it was stopped, its clock was set"):
+                asked()
+    written = len(table.written)
+    held.release_soon()
+    held._renew()
+    assert len(table.written) == written + valid, "what ran out is not released: it may be another's by now"
+
+
+def test_what_a_suspend_left_too_little_of_is_renewed_before_it_is_used() -> None:
+    """The first commit took most of the lease, by the clock that counts sleep."""
+    machine, table = Machine(), SlowTable()
+    held = of_table(table, machine.clocks())
+    table.meanwhile = lambda: setattr(machine, "slept", 25.0)
+    assert held._take([])
+    table.meanwhile = lambda: None
+    held._make_last()
+    assert len(table.written) == 2
+    held.require_for_request()
 
 
 @pytest.mark.usefixtures("brief")
@@ -197,18 +307,27 @@ class SlowTable:
 
     def __init__(self, *seconds: float) -> None:
         self.seconds = list(seconds)
+        self.written: list[Mapping[str, object]] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        self.meanwhile()
         time.sleep(self.seconds.pop(0) if self.seconds else 0.0)
+        self.written += rows
         return len(rows)
+
+
+def of_table(table: SlowTable, clocks: Clocks = CLOCKS) -> Leases:
+    """Leases in such a table, not yet taken."""
+    stands_for: Any = table
+    return Leases(stands_for, Holder.here("one"), {"id-main": "main"}, request_timeout=0.1, clocks=clocks)
 
 
 def test_a_renewal_that_took_most_of_a_lease_is_followed_by_the_next_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease counts from when it was asked for: 2.4 of 3 seconds are gone when the second commit is done."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)
-    table: Any = SlowTable(0.0, 2.4)
-    holder = Holder.here("one")
-    held = Leases(table, holder, {"id-main": "main"}, request_timeout=0.1, contended=False)
+    table = SlowTable(0.0, 2.4)
+    held = of_table(table)
     assert held._take([])
     with held:
         until(lambda: not table.seconds, seconds=5)
@@ -216,23 +335,65 @@ def test_a_renewal_that_took_most_of_a_lease_is_followed_by_the_next_at_once(mon
         until(lambda: held.require() is None and time.monotonic() > beyond, seconds=10)
 
 
-def test_a_driver_woken_past_its_lease_may_do_nothing_more(ledger: Ledger, clock: list[float]) -> None:
+def test_a_renewal_that_fails_in_any_way_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception that nobody expected must not end the thread that renews."""
+    table = SlowTable()
+    held = of_table(table)
+    assert held._take([])
+    failures = [RuntimeError("nobody expected it"), PySparkException("nor this"), TableError("this was")]
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop(0)
+
+    table.meanwhile = fail
+    with held:
+        held._wake.set()
+        until(lambda: len(table.written) >= 2, seconds=20)
+        held.require_for_request()
+    warnings = [record.getMessage() for record in caplog.records]
+    assert [each.startswith("leases could not be renewed, and will be tried again: ") for each in warnings] == [
+        True
+    ] * 3
+    assert warnings[0].endswith("RuntimeError('nobody expected it')")
+    assert warnings[2].endswith(": this was")
+    assert table.written[-1]["released_at"] is not None
+
+
+def test_leases_that_nobody_has_any_more_are_not_renewed() -> None:
+    """A run that ended without releasing them: they expire, instead of being renewed for as long as the process is."""
+    table = SlowTable()
+    held = of_table(table)
+    assert held._take([])
+    renewing = held._thread
+    held.__enter__()
+    assert renewing.is_alive()
+    del held
+    gc.collect()
+    renewing.join(10)
+    assert not renewing.is_alive()
+    assert len(table.written) == 1
+
+
+def test_a_driver_woken_past_its_lease_may_do_nothing_more(ledger: Ledger) -> None:
     """Even where nobody took the lease meanwhile: it can't know that."""
-    with take(ledger, "one") as held:
-        clock[0] = 31.0
+    machine = Machine()
+    with take(ledger, "one", clocks=machine.clocks()) as held:
+        machine.slept = 31.0
         before = row(ledger)["changes"]
         for asked in (held.require, held.require_for_request):
             with pytest.raises(LeaseLost, match="ran out while it did nothing"):
                 asked()
-        clock[0] = 0.0
+        machine.slept = 0.0
         with pytest.raises(LeaseLost):
             held.require()
     assert row(ledger)["changes"] == before, "a lost lease is neither renewed nor released"
 
 
-def test_a_request_is_sent_only_while_the_lease_outlasts_it(ledger: Ledger, clock: list[float]) -> None:
-    with take(ledger, "one", request_timeout=12.0) as held:
-        clock[0] = 18.5
+def test_a_request_is_sent_only_while_the_lease_outlasts_it(ledger: Ledger) -> None:
+    machine = Machine()
+    with take(ledger, "one", request_timeout=12.0, clocks=machine.clocks()) as held:
+        machine.slept = 18.5
         held.require()
         asked = row(ledger)["changes"]
         held.require_for_request()

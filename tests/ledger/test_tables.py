@@ -25,8 +25,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
-from topicledger import tables
+from topicledger import retries
 from topicledger.errors import TableError
+from topicledger.retries import Trouble
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -226,6 +227,36 @@ def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkS
         Ledger(spark, str(tmp_path)).ensure(AUDIT)
     assert "\n" not in str(error.value)
     assert [path.name for path in folder.iterdir()] == ["notes.parquet"]
+
+
+@pytest.mark.parametrize("name", ["leases", "manifests", "audit"])
+def test_a_table_whose_making_was_stopped_before_its_first_commit_is_made(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """Its folder holds a log without a commit; Delta refuses to create a table there."""
+    (tmp_path / name / "_delta_log").mkdir(parents=True)
+    ledger = Ledger(spark, str(tmp_path))
+    ledger.ensure(TABLES[name])
+    golden = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    assert described(ledger, TABLES[name]) == golden.replace(" not null", "")
+
+
+@pytest.mark.parametrize("where", ["folder", "catalog"])
+def test_processes_that_make_the_same_table_at_once_all_go_on(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, where: str
+) -> None:
+    root = request.getfixturevalue("in_catalog").root if where == "catalog" else str(tmp_path)
+    together = Barrier(4)
+
+    def ensure(number: int) -> None:
+        ledger = Ledger(spark, root)
+        together.wait()
+        ledger.ensure(LEASES)
+        assert ledger.compare_and_set(LEASES, "cluster_id", [lease(f"cluster-{number}", 1)]) == 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ensure, range(4)))
+    assert Ledger(spark, root).read(LEASES).count() == 4
 
 
 def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSession, tmp_path: Path) -> None:
@@ -479,7 +510,7 @@ def test_many_rows_are_set_at_once(ledger: Ledger) -> None:
 
 def test_rows_of_other_keys_may_change_meanwhile(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that renews its leases is not in the way of others: nobody tries again."""
-    monkeypatch.setattr(tables, "_CONFLICT_RETRIES", 1)
+    monkeypatch.setitem(retries.SECONDS, Trouble.CONFLICT, 0.0)
     names = [f"cluster-{number}" for number in range(3)]
     assert ledger.compare_and_set(LEASES, "cluster_id", [lease(name, 1) for name in names]) == 3
 

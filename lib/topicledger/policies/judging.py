@@ -24,7 +24,7 @@ from topicledger.hints import show
 from topicledger.manifests import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.policies.contract import ADDED, TOPICS, Facts, Policy, RowRule
-from topicledger.tables import first_sentence
+from topicledger.retries import first_sentence
 
 log = logging.getLogger(__name__)
 

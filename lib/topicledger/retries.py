@@ -1,0 +1,132 @@
+"""Writes that are tried again: where another writer's commit came in between, and where the storage failed for once.
+
+What failed is judged by Java's exception classes, as their stack trace names them, and by Delta's error conditions.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from topicledger.errors import TableError
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Trouble(StrEnum):
+    """Why a write may come through when it is tried again."""
+
+    CONFLICT = "another writer was faster"
+    STORAGE = "the storage failed"
+
+
+SECONDS = {Trouble.CONFLICT: 120.0, Trouble.STORAGE: 30.0}
+"""For how long each is tried again, from when it was met first."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+_DELTA = re.compile(r"(?:io\.delta\.exceptions|org\.apache\.spark\.sql\.delta|delta\.exceptions)\.(?:\w+\.)*(\w+)")
+_CONFLICTS = {
+    "ConcurrentAppendException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentTransactionException",
+    "ConcurrentWriteException",
+    "DeltaConcurrentModificationException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+}
+_OTHER_MAINTENANCE = "[DELTA_CANNOT_MODIFY_APPEND_ONLY]"
+"""The condition where two delete from an append-only table at once, and one has locked it again."""
+
+_CLASS = re.compile(r"^(?:Caused by: )?((?:\w+\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
+_TRANSIENT = re.compile(
+    r"\w*(?:IOException|TimeoutException|TimedOutException|ServiceThrottledException|SdkClientException"
+    r"|AWSStatus50\dException|AbfsRestOperationException|GoogleJsonResponseException)"
+    r"|(?:Socket|Connect|NoRouteToHost|UnknownHost|NoHttpResponse|SSL|EOF|FileNotFound|NoSuchFile|FileSystem)"
+    r"Exception"
+)
+_PERMANENT = re.compile(
+    r"\w*(?:AccessDenied|AccessControl|NoAuthWithAWS|CredentialInitialization|UnknownStore|AWSBadRequest"
+    r"|DiskOutOfSpace|InvalidPath|QuotaExceeded)Exception"
+)
+# Of these Java has no class: a bare IOException says it in the system's words.
+_PERMANENT_TEXT = re.compile(
+    "No space left on device|[Qq]uota exceeded|Read-only file system|Permission denied|Mkdirs failed"
+)
+
+
+def trouble(error: BaseException | None) -> Trouble | None:
+    """Why it may come through when tried again; None where it won't."""
+    if not isinstance(error, (PySparkException, Py4JError)):
+        return None
+    names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
+    thrown = [(found[1], found[2] or "") for found in _CLASS.finditer(_stack_trace(error))]
+    names += [name for name, _ in thrown]
+    if any((found := _DELTA.fullmatch(name)) and found[1] in _CONFLICTS for name in names):
+        return Trouble.CONFLICT
+    if _OTHER_MAINTENANCE in str(error):
+        return Trouble.CONFLICT
+    simple = [(re.split(r"[.$]", name)[-1], message) for name, message in thrown]
+    if any(_PERMANENT.fullmatch(name) or _PERMANENT_TEXT.search(message) for name, message in simple):
+        return None
+    return Trouble.STORAGE if any(_TRANSIENT.fullmatch(name) for name, _ in simple) else None
+
+
+def _stack_trace(error: PySparkException | Py4JError) -> str:
+    """Java's stack trace, each exception of the chain at the beginning of a line."""
+    told = getattr(error, "_stackTrace", None) or str(error)
+    return re.sub(r"^: ", "", told, flags=re.MULTILINE)
+
+
+def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
+    """What `write` returns, tried again with growing pauses until the trouble's `SECONDS` are over.
+
+    A write that failed may have come through all the same, when only its answer was lost. So it must be one that does
+    nothing twice, or `done` finds out: it goes before each further try, and its result, unless None, counts.
+    Raises TableError, which begins with `what` and says for how long it was tried.
+    """
+    since: dict[Trouble, float] = {}
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            result = done() if attempt > 1 else None
+            return write() if result is None else result
+        except (PySparkException, Py4JError) as error:
+            why, sentence = trouble(error), first_sentence(error)
+            if why is None:
+                raise TableError(f"{what}: {sentence}") from error
+            tried = time.monotonic() - since.setdefault(why, time.monotonic())
+            if tried >= SECONDS[why]:
+                raise TableError(f"{what}: {sentence}; tried {attempt} times in {tried:.0f} s") from error
+            log.info("%s, try %d: %s: %s", what, attempt, why, sentence)
+        time.sleep(random.uniform(0.5, 1.0) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 10)))
+
+
+_CAUSE = re.compile(r"^\s*Caused by: (?:[a-z]\w*\.)+[A-Z]\w*: (.+)$", re.MULTILINE)
+_TOLD_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
+"""How messages begin that say where something failed, and not why."""
+
+
+def first_sentence(error: Exception) -> str:
+    """The first line that means something to a user, without Java's class names and stack trace."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, Py4JError):
+        lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
+    first = lines[0] if lines else type(error).__name__
+    told = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
+    causes = (
+        _CAUSE.findall(getattr(error, "_stackTrace", None) or text) if told.startswith(_TOLD_BY_THEIR_CAUSE) else []
+    )
+    return f"{told} {causes[-1].strip()}" if causes else told
