@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from topicledger import guards, leases, manifests, policies
 from topicledger.admin.connection import request_timeout
+from topicledger.clusters import look_up
 from topicledger.decide import decide
 from topicledger.dispatch import Context, batches, each_cluster
 from topicledger.errors import ExitCode
@@ -32,11 +33,11 @@ from topicledger.leases import Leases
 from topicledger.manifests import Transform
 from topicledger.memory import REMEMBERED, Memory, Results, Work
 from topicledger.model import OURS, Action, Decision, Ended, Outcome, Phase, Refusal, RunState, Target, TopicResult
-from topicledger.observe import Listing, Observation, list_clusters, look_up
+from topicledger.observe import Listing, Observation, list_clusters
 from topicledger.plan import planned
 from topicledger.policies import Facts, Policy
 from topicledger.runs import Run
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES, Table
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES, Table
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.standing import facts, judge_again
 from topicledger.summary import Summary, summarise
@@ -64,7 +65,7 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
 def plan(run: Run, context: Context) -> None:
     """Everything up to validate; commits the plan before anything is sent, validateOnly included."""
     # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
-    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS))
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     if clusters:
         _plan_clusters(run, context, clusters, again=again)
@@ -244,14 +245,11 @@ def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
     """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
-    expected = {each.name: each.cluster_id for each in settings.clusters.values() if each.cluster_id is not None}
 
     def transform(decisions: DataFrame) -> DataFrame:
-        return (
-            decisions.transform(guards.same_cluster(expected))
-            .transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE], known))
-            .transform(guards.max_deletes(settings.guards.max_deletes))
-        )
+        return decisions.transform(
+            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
+        ).transform(guards.max_deletes(settings.guards.max_deletes))
 
     return transform
 
@@ -291,11 +289,10 @@ def _look(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]
     """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
     # The run's row is the first that it writes; and the tables are there.
     run.commits.settle()
-    seen = look_up(run.spark, listing, named)
-    reached = [name for name, look in seen.looks.items() if look.error is None]
+    seen = look_up(run.ledger, run.settings, listing, named, run_id=run.run_id)
 
     def keep(table: Table, rows: DataFrame) -> None:
-        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
+        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
 
     with ThreadPoolExecutor(2) as pool:
         kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
