@@ -325,6 +325,25 @@ LEASES = Table(
     properties={"delta.isolationLevel": "Serializable"},
 )
 
+CLUSTERS = Table(
+    name="clusters",
+    comment="Which Kafka cluster each name of the settings is: one row per name; earlier ids by time travel",
+    schema=StructType(
+        [
+            _column("name", _STRING, "a name from the run settings"),
+            _column("cluster_id", _STRING, "the id that the name stands for"),
+            _column("first_seen", _TIMESTAMP, "when the name first answered, with whatever id"),
+            _column("accepted_at", _TIMESTAMP, "since when it stands for this id"),
+            _column("accepted_how", _STRING, "first use, settings or command (`clusters accept`)"),
+            _column("accepted_by", _STRING, "who accepted it, or requested the run that recorded it"),
+            _column("run_id", _STRING, "the run that recorded it"),
+            _column("changes", _BIGINT, "rises with every change: who changes a row says which one it saw"),
+        ]
+    ),
+    partitioned_by=("name",),
+    properties={"delta.isolationLevel": "Serializable"},
+)
+
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
@@ -339,5 +358,6 @@ TABLES: Mapping[str, Table] = {
         DRIFT,
         RUNS,
         LEASES,
+        CLUSTERS,
     )
 }

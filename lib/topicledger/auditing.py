@@ -16,14 +16,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger import manifests
+from topicledger.clusters import observe
 from topicledger.drift import Estate, find_drift, with_since
 from topicledger.drift_summary import REFUSED, DriftSummary, summarise
 from topicledger.model import AUTHORIZATION_FAILED, RunState
-from topicledger.observe import as_expected, observe
+from topicledger.observe import as_expected
 from topicledger.observe_configs import observe_configs
 from topicledger.progress import Progress
 from topicledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS, Run
-from topicledger.schemas import AUDIT, BROKERS, DRIFT, MANIFESTS, OBSERVED, OBSERVED_CONFIGS, RUNS
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger.settings import ClusterSettings
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
     """Take an audit from where it stands to its end; of a finished one, what it came to."""
     # The run's row is the first that it writes.
     run.commits.settle()
-    run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT)
+    run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
         return summarise(run, exit_code=run.exit_code or 0)
     judged = (
@@ -98,7 +99,7 @@ def _refused(judged: DataFrame) -> int:
 def _look(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
     """Observe clusters and their configs; what was seen goes into the tables, in a commit each."""
     kafka = run.settings.kafka
-    seen = observe(run.spark, clusters, kafka, judged.where("phase is null"))
+    seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)
     ids, problems = as_expected(clusters, seen)
     run.problems.extend(problems)
     reached = [cluster for cluster in clusters if cluster.name in ids]

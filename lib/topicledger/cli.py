@@ -23,6 +23,7 @@ from rich.console import Console
 from topicledger import (
     __version__,
     auditing,
+    clusters,
     drift_summary,
     explain,
     exporting,
@@ -463,6 +464,34 @@ def runs_abandon(options: Options) -> int:
     return ExitCode.DONE
 
 
+@click.group("clusters")
+def clusters_group() -> None:
+    """Which Kafka cluster each name of the settings is."""
+
+
+@clusters_group.command("list")
+@_common
+def clusters_list(options: Options) -> int:
+    """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
+    settings, ledger = _open(options, "clusters")
+    names = clusters.list_names(ledger, settings, options.cluster)
+    _tell(names.to_json(), lambda console: clusters.render_names(names, console), options)
+    return ExitCode.DONE
+
+
+@clusters_group.command("accept")
+@click.argument("name")
+@_requested_by
+@_common
+def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
+    """Make the cluster that answers now the one that NAME stands for, whatever it was before."""
+    with _interruptible():
+        settings, ledger = _open(options, "clusters")
+        accepted = clusters.accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
+    _tell(accepted.to_json(), lambda console: clusters.render_acceptance(accepted, console), options)
+    return ExitCode.DONE
+
+
 @click.command("report")
 @click.option("--since", metavar="TIME", help="All that ended from then on (ISO 8601, UTC), instead of one run.")
 @click.option("--until", metavar="TIME", help="With --since: and before then. Default: now.")
@@ -585,6 +614,7 @@ for _command in (
     audit,
     export,
     runs_group,
+    clusters_group,
     report_command,
     maintain,
     policies_group,

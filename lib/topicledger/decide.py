@@ -14,6 +14,14 @@ from topicledger.schemas.tables import VIOLATIONS
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Why nothing may be decided on a cluster that was reached."""
+
+    error: Refusal
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """How looking at a cluster went."""
 
@@ -23,6 +31,8 @@ class Look:
     """Why it wasn't reached, for the user."""
     gives_topic_ids: bool = True
     """False: its brokers are older than Kafka 2.8, and nothing tells a topic from one that was recreated (D7)."""
+    refused: Refused | None = None
+    """Why it isn't the one meant, though it was reached."""
 
 
 COLUMNS = (
@@ -166,8 +176,12 @@ def _drifted() -> Column:
 
 
 def _ended(looks: Mapping[str, Look]) -> Column:
-    """What ended the row already: the manifest phase, a cluster out of reach, a topic that may not be described."""
+    """What ended the row already.
+
+    The manifest phase, a cluster out of reach or not the one meant, a topic that may not be described.
+    """
     unreachable = {name: look.error for name, look in looks.items() if look.error is not None}
+    refused = {name: look.refused for name, look in looks.items() if look.refused is not None}
     declared = F.col("state").isin(PRESENT, ABSENT)
     return (
         F.when(F.col("phase").isNotNull(), ended("phase", "outcome", "error", "error_message"))
@@ -178,6 +192,15 @@ def _ended(looks: Mapping[str, Look]) -> Column:
                 F.lit(Outcome.FAILED.value),
                 F.lit(Refusal.CLUSTER_UNREACHABLE.value),
                 _lookup(unreachable, F.col("cluster")),
+            ),
+        )
+        .when(
+            declared & F.col("cluster").isin(*refused),
+            ended(
+                F.lit(Phase.GUARD.value),
+                F.lit(Outcome.REFUSED.value),
+                _lookup({name: each.error.value for name, each in refused.items()}, F.col("cluster")),
+                _lookup({name: each.message for name, each in refused.items()}, F.col("cluster")),
             ),
         )
         .when(

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from topicledger import logs
 from topicledger.admin import ClusterAdmin
+from topicledger.clusters import disowned
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.execute import Executor
 from topicledger.memory import Work
@@ -154,13 +155,19 @@ def each_cluster(
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
     if not total:
         return ()
+    others: Mapping[str, str] = {}
+    if phase is Phase.APPLY and step is not Executor.learn:
+        # What a name means may have changed since the plan: asked again before anything is changed.
+        planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
+        others = disowned(run.ledger, run.settings, planned_for)
     results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
     settings = {cluster.name: cluster for cluster in run.clusters}
 
     def one_cluster(name: str) -> None:
         try:
             with logs.about(cluster=name):
-                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step, before):
+                refused_as = others.get(name)
+                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step, before, refused_as):
                     results.put(ended)
         finally:
             results.put(None)
@@ -234,6 +241,7 @@ def _one_cluster(
     phase: Phase,
     step: Step,
     before: Callable[[str, int], None],
+    refused_as: str | None,
 ) -> Iterator[Sequence[Ended]]:
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
@@ -253,15 +261,16 @@ def _one_cluster(
         if live_id != cluster_id and unlearnt:
             # Only the planned cluster can tell what became of it.
             raise executor.wrong_cluster(live_id)
+        if refused_as is None and live_id != cluster_id:
+            refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
         left = sum(map(len, batches))
         for number, batch in enumerate(batches):
             if context.stop.is_set():
                 return
             left -= len(batch)
             executor.expect(left)
-            if live_id != cluster_id:
-                message = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
-                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, message) for each in batch]
+            if refused_as is not None:
+                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
                 # What was applied stays applied: there is only nothing left to look at.
                 looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
                 yield [replace(each, outcome=looked) for each in refused]

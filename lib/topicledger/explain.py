@@ -17,11 +17,11 @@ from rich.table import Table as Grid
 
 from topicledger import manifests, policies
 from topicledger.admin import ClusterAdmin, error_name
+from topicledger.clusters import observe
 from topicledger.decide import RESOLVED, decide
 from topicledger.dispatch import target
-from topicledger.errors import ExitCode, UsageError
+from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.model import Action, TopicResult
-from topicledger.observe import observe
 from topicledger.phases import deletes_judged
 from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
@@ -129,11 +129,15 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
 
     All manifests and live topics of the cluster count, as in a run. Where the topic would be created, the broker is
     asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing.
+    Raises GuardStopped where the cluster isn't the one meant.
     """
     ledger.ensure(MANIFESTS, USAGES)
     made = policies.from_settings(settings)
     judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
-    seen = observe(ledger.spark, [cluster], settings.kafka, judged.where(F.col("phase").isNull()))
+    seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
+    refused = seen.looks[cluster.name].refused
+    if refused is not None:
+        raise GuardStopped(refused.message)
     known = facts(ledger, settings, [cluster], seen.brokers)
     rows = judged.transform(decide(seen.topics, seen.looks)).localCheckpoint()
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from topicledger.clusters import observe
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.hints import printable, show
 from topicledger.loading import Loaded, merge
 from topicledger.manifest_files.writing import SUFFIXES, write_manifests
 from topicledger.manifests import PRESENT, Transform
 from topicledger.model import SET_ON_TOPIC
-from topicledger.observe import as_expected, observe
+from topicledger.observe import as_expected
 from topicledger.observe_configs import observe_configs
 from topicledger.policies import patterns
 from topicledger.schemas import MANIFESTS
@@ -131,7 +132,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     selected = _selected(request)
     spark = ledger.spark
     nobody = spark.createDataFrame([], "cluster string, topic string")
-    seen = observe(spark, clusters, settings.kafka, nobody)
+    seen = observe(ledger, settings, clusters, nobody)
     ids, problems = as_expected(clusters, seen)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~F.col("internal")).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]

@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.manifests import Transform
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal
-
-
-def same_cluster(expected: Mapping[str, str]) -> Transform:
-    """Every declared topic of a cluster is stopped where the cluster's id isn't the one that the settings name.
-
-    In and out: `decide.COLUMNS`. `expected` maps cluster names to Kafka cluster ids; others aren't judged.
-    What was compared with a stranger's topics means nothing, so topics that seemed unchanged are stopped as well.
-    """
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        stop = F.lit(False)
-        message = F.lit(None).cast("string")
-        for cluster, cluster_id in expected.items():
-            other = (F.col("cluster") == cluster) & (F.col("cluster_id") != cluster_id)
-            stop = stop | other
-            message = F.when(
-                other,
-                F.concat(
-                    F.lit(f"the settings expect cluster id {cluster_id} for {cluster}, the cluster says "),
-                    F.col("cluster_id"),
-                    F.lit(f"; correct clusters.{cluster}.cluster_id or its bootstrap_servers"),
-                ),
-            ).otherwise(message)
-        declared = F.col("decision").isNotNull() & (F.col("decision") != Decision.UNMANAGED.value)
-        return decisions.transform(_stopped(declared & stop, Refusal.CLUSTER_ID_MISMATCH, message))
-
-    return transform
+from topicledger.model import Action, Outcome, Phase, Refusal
 
 
 def max_deletes(most: int) -> Transform:

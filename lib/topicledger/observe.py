@@ -168,6 +168,11 @@ class Observation:
     looks: Mapping[str, Look]
     """How looking at each cluster went."""
 
+    @property
+    def known(self) -> Sequence[str]:
+        """Clusters that were reached and are the ones meant."""
+        return [name for name, look in self.looks.items() if look.error is None and look.refused is None]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
@@ -239,11 +244,8 @@ def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple
         look = seen.looks[cluster.name]
         if look.error is not None:
             problems.append(look.error)
-        elif cluster.cluster_id is not None and look.cluster_id != cluster.cluster_id:
-            problems.append(
-                f"cluster {cluster.name} has the id {look.cluster_id}, and the settings expect {cluster.cluster_id}: "
-                f"nothing was done with it; correct clusters.{cluster.name}"
-            )
+        elif look.refused is not None:
+            problems.append(look.refused.message)
         else:
             ids[cluster.name] = str(look.cluster_id)
     return ids, problems

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from topicledger import guards, leases, manifests, policies
 from topicledger.admin.connection import request_timeout
+from topicledger.clusters import look_up
 from topicledger.decide import decide
 from topicledger.dispatch import Context, batches, each_cluster
 from topicledger.errors import ExitCode
@@ -45,12 +46,12 @@ from topicledger.model import (
     Target,
     TopicResult,
 )
-from topicledger.observe import Listing, Observation, list_clusters, look_up
+from topicledger.observe import Listing, Observation, list_clusters
 from topicledger.observe_configs import observe_configs
 from topicledger.plan import planned
 from topicledger.policies import Facts, Policy
 from topicledger.runs import Run
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES, Table
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES, Table
 from topicledger.sent_batches import SentBatches
 from topicledger.settings import ClusterSettings, Settings
 from topicledger.standing import facts, judge_again
@@ -83,7 +84,7 @@ def plan(run: Run, context: Context) -> Observation | None:
     Returns what this start observed of the run's clusters; None where it didn't have to.
     """
     # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
-    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS))
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen = _plan_clusters(run, context, clusters, again=again) if clusters else None
     if not run.none_ended:
@@ -248,7 +249,7 @@ def _decisions(
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
     decisions = judged.transform(decided(seen, run.policies, known, settings))
-    without_ids = [each for each in clusters if not seen.looks[each.name].gives_topic_ids]
+    without_ids = [each for each in clusters if each.name in seen.known and not seen.looks[each.name].gives_topic_ids]
     if without_ids:
         decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
     metrics = Metrics("decisions")
@@ -299,14 +300,11 @@ def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
     """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
-    expected = {each.name: each.cluster_id for each in settings.clusters.values() if each.cluster_id is not None}
 
     def transform(decisions: DataFrame) -> DataFrame:
-        return (
-            decisions.transform(guards.same_cluster(expected))
-            .transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE], known))
-            .transform(guards.max_deletes(settings.guards.max_deletes))
-        )
+        return decisions.transform(
+            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
+        ).transform(guards.max_deletes(settings.guards.max_deletes))
 
     return transform
 
@@ -346,11 +344,10 @@ def _look(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]
     """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
     # The run's row is the first that it writes; and the tables are there.
     run.commits.settle()
-    seen = look_up(run.spark, listing, named)
-    reached = [name for name, look in seen.looks.items() if look.error is None]
+    seen = look_up(run.ledger, run.settings, listing, named, run_id=run.run_id)
 
     def keep(table: Table, rows: DataFrame) -> None:
-        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), reached)
+        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
 
     with ThreadPoolExecutor(2) as pool:
         kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
@@ -471,10 +468,11 @@ def _judge_afresh(run: Run, context: Context, work: Work, latest: int) -> Observ
     clusters = [cluster for cluster in run.clusters if cluster.name in work]
     seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
     for name, look in seen.looks.items():
-        if look.error is not None:
+        problem = look.error if look.refused is None else look.refused.message
+        if problem is not None:
             run.unjudged.add(name)
-            if look.error not in run.problems:
-                run.problems.append(look.error)
+            if problem not in run.problems:
+                run.problems.append(problem)
     judge_again(run, seen, latest, Phase.APPLY, *Action)
     return seen
 

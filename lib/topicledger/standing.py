@@ -112,8 +112,8 @@ def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     validateOnly resolved are filled in; owners and labels are the manifests' at `manifest_version`.
     """
     key = ["cluster", "topic"]
-    reached = [name for name, look in seen.looks.items() if look.error is None]
-    planned = run.plans().where(F.col("action").isNotNull() & F.col("cluster").isin(*reached)).alias("planned")
+    known = F.col("cluster").isin(*seen.known)
+    planned = run.plans().where(F.col("action").isNotNull() & known).alias("planned")
     live = seen.topics.alias("live")
     declared = (
         run.ledger.read(MANIFESTS, manifest_version)

@@ -238,16 +238,24 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
 
 
 def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_on_with_it(
-    spark: SparkSession, own: EmbeddedKafka, audited: Audited, tmp_path: Path
+    spark: SparkSession,
+    own: EmbeddedKafka,
+    kafka: EmbeddedKafka,
+    kafka_policy: EmbeddedKafka,
+    audited: Audited,
+    tmp_path: Path,
 ) -> None:
     """What an interrupted start has kept is not what the next one compares with."""
     assert audited.again.state == "finished"
-    estate = Estate(spark, tmp_path / "ledger", {"main": own, "dark": own, "other": own})
+    estate = Estate(spark, tmp_path / "ledger", {"main": own, "dark": kafka, "other": kafka_policy})
     estate.settings = replace(
         estate.settings,
         kafka=KafkaSettings(connect_timeout=5.0),
         audit=AuditSettings(severity=dict.fromkeys(SOME, Severity.WARNING)),
-        clusters={**estate.settings.clusters, "other": cluster_settings("other", own, own.cluster_id)},
+        clusters={
+            **estate.settings.clusters,
+            "other": cluster_settings("other", kafka_policy, kafka_policy.cluster_id),
+        },
     )
     for cluster in estate.settings.clusters:
         estate.declare({"topic": "nowhere"}, cluster=cluster)
@@ -280,13 +288,13 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     assert sorted(row["cluster"] for row in rows) == ["dark", "main", "other"]
     assert all(row["since"] < row["observed_at"] for row in rows)
 
-    expected = {**good.clusters, "other": cluster_settings("other", own, "another-id")}
+    expected = {**good.clusters, "other": cluster_settings("other", kafka_policy, "another-id")}
     estate.settings = replace(good, clusters=expected)
     with pytest.raises(UsageError, match="other things"):
         estate.run_audit("partly")
     mistaken = estate.run_audit(clusters=("other",))
     assert mistaken.exit_code == 1
-    assert own.cluster_id in mistaken.problems[0]
+    assert kafka_policy.cluster_id in mistaken.problems[0]
 
 
 def test_what_may_not_be_described_is_not_permitted_and_never_missing(

@@ -62,17 +62,3 @@ def test_creates_and_all_other_rows_go_on_where_deletes_are_stopped(decisions: D
     deletes = {key for key, row in before.items() if row["decision"] == "delete"}
     assert {key for key in before if before[key] != after[key]} == deletes
     assert len(after) == len(before)
-
-
-def test_every_declared_topic_of_another_cluster_than_expected_is_stopped(decisions: DataFrame) -> None:
-    rows = decisions.transform(guards.same_cluster({"main": "kafka-else", "other": "kafka-other", "third": "kafka"}))
-    stopped = _stopped(rows)
-    assert set(stopped) == {("main", topic) for topic in ("a", "b", "__offsets", "new", "kept")}
-    assert {(row["outcome"], row["error"]) for row in stopped.values()} == {("refused", "CLUSTER_ID_MISMATCH")}
-    message = stopped["main", "new"]["error_message"]
-    assert "expect cluster id kafka-else for main, the cluster says kafka-main" in message
-    assert by_topic(rows)["main", "refused"]["phase"] == "manifest"
-
-
-def test_clusters_without_an_expected_id_may_be_any(decisions: DataFrame) -> None:
-    assert by_topic(decisions.transform(guards.same_cluster({}))) == by_topic(decisions)

@@ -26,6 +26,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.UNJUDGEABLE: "Declare what the policy asks about instead of leaving it to the broker.",
     Refusal.BUDGET_NOT_FREED: "See why the delete that should have made room did not go through, then run again.",
     Refusal.CLUSTER_ID_MISMATCH: "Check that the settings point to the right cluster: nothing was sent to this one.",
+    Refusal.SAME_CLUSTER: "Correct the address of one of the two clusters, or remove it from the settings.",
     Refusal.MAX_DELETES_EXCEEDED: "If all these deletes are meant, raise guards.max_deletes; none was sent.",
     Refusal.CHANGED_SINCE_PLAN: "Look at what changed on the cluster, then plan again.",
     Refusal.RECREATED: "Somebody made the topic anew: check that it may go, then plan again.",

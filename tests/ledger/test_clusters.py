@@ -1,0 +1,131 @@
+"""The table `clusters`: what is recorded for a name, once, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from topicledger.clusters import disowned, identify, list_names, recorded
+from topicledger.decide import Refused
+from topicledger.schemas import CLUSTERS, RUNS
+from topicledger.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.tables import Ledger
+
+
+def settings(ledger: Ledger, **clusters: str | None) -> Settings:
+    """Settings with clusters: name -> the id that they state."""
+    return Settings(
+        path=Path("tests.toml"),
+        tables=TablesSettings(root=ledger.root),
+        clusters={
+            name: ClusterSettings(name=name, bootstrap_servers=("broker:9092",), cluster_id=cluster_id)
+            for name, cluster_id in clusters.items()
+        },
+    )
+
+
+def begun(ledger: Ledger, run_id: str, requested_by: str) -> str:
+    """A run's row."""
+    row = {"run_id": run_id, "requested_by": requested_by, "state": "planning"}
+    ledger.append(RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=1)
+    return run_id
+
+
+def rows(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
+    return {
+        name: (each.cluster_id, each.accepted_how, each.accepted_by, each.run_id, each.changes)
+        for name, each in recorded(ledger).items()
+    }
+
+
+def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], str]) -> list[dict[str, Refused]]:
+    """What `identify` says to runs that see their clusters at the same time, each with a ledger of its own."""
+    together = Barrier(len(calls))
+
+    def one(call: tuple[Ledger, Settings, Mapping[str, str], str]) -> dict[str, Refused]:
+        ledger, of_run, live, run_id = call
+        together.wait()
+        return identify(Ledger(ledger.spark, ledger.root), of_run, live, run_id)
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(one, calls))
+
+
+def test_a_first_use_is_recorded_once_with_who_requested_the_run(ledger: Ledger) -> None:
+    both = settings(ledger, orders=None, payments="P")
+    run = begun(ledger, "run-1", "ann")
+    assert identify(ledger, both, {"orders": "O", "payments": "P"}, run) == {}
+    expected = {
+        "orders": ("O", "first use", "ann", "run-1", 1),
+        "payments": ("P", "settings", "ann", "run-1", 1),
+    }
+    assert rows(ledger) == expected
+    version = ledger.latest_version(CLUSTERS)
+    again = begun(ledger, "run-2", "bob")
+    assert identify(ledger, both, {"orders": "O", "payments": "P"}, again) == {}
+    assert (rows(ledger), ledger.latest_version(CLUSTERS)) == (expected, version), "nothing changed, nothing written"
+
+
+def test_an_id_that_the_settings_state_anew_is_recorded_and_an_id_they_dont_is_not(ledger: Ledger) -> None:
+    identify(ledger, settings(ledger, orders=None), {"orders": "O"}, begun(ledger, "run-1", "ann"))
+    refused = identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun(ledger, "run-2", "bob"))
+    assert (list(refused), rows(ledger)["orders"][0]) == (["orders"], "O")
+    refused = identify(ledger, settings(ledger, orders="X"), {"orders": "O"}, begun(ledger, "run-3", "bob"))
+    assert (list(refused), rows(ledger)["orders"][0]) == (["orders"], "O")
+    before = recorded(ledger)["orders"]
+    assert identify(ledger, settings(ledger, orders="X"), {"orders": "X"}, begun(ledger, "run-4", "bob")) == {}
+    assert rows(ledger) == {"orders": ("X", "settings", "bob", "run-4", 2)}
+    now = recorded(ledger)["orders"]
+    assert (now.first_seen, now.accepted_at > before.accepted_at) == (before.first_seen, True)
+    assert identify(ledger, settings(ledger, orders=None), {"orders": "X"}, "run-5") == {}, "and it stays without"
+
+
+def test_two_names_of_one_cluster_are_both_not_recorded(ledger: Ledger) -> None:
+    refused = identify(ledger, settings(ledger, a=None, b=None, c=None), {"a": "X", "b": "X", "c": "Y"}, "run-1")
+    assert (sorted(refused), sorted(rows(ledger))) == (["a", "b"], ["c"])
+
+
+def test_of_two_runs_that_see_another_cluster_behind_a_new_name_one_is_refused(ledger: Ledger) -> None:
+    of_both = settings(ledger, orders=None)
+    one, other = at_once((ledger, of_both, {"orders": "A"}, "run-a"), (ledger, of_both, {"orders": "B"}, "run-b"))
+    ((cluster_id, *_, run_id, changes),) = rows(ledger).values()
+    assert (cluster_id, changes) == (("A" if run_id == "run-a" else "B"), 1)
+    assert (list(one), list(other)) == (([], ["orders"]) if run_id == "run-a" else (["orders"], []))
+
+
+def test_of_two_runs_that_see_one_cluster_behind_two_new_names_the_later_is_refused(ledger: Ledger) -> None:
+    both = settings(ledger, a=None, b=None)
+    one, other = at_once((ledger, both, {"a": "X"}, "run-a"), (ledger, both, {"b": "X"}, "run-b"))
+    assert {each.error.value for each in [*one.values(), *other.values()]} == {"SAME_CLUSTER"}
+    if len(rows(ledger)) == 2:
+        # Both were recorded before either could see the other: then no run goes on with either.
+        assert sorted(identify(ledger, both, {"a": "X", "b": "X"})) == ["a", "b"]
+
+
+def test_where_no_run_looks_nothing_is_recorded_and_no_table_made(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, str(tmp_path))
+    one = settings(ledger, a=None, b="B")
+    assert list(identify(ledger, one, {"a": "A", "b": "X"})) == ["b"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_planned_for_another_id_than_a_name_has_by_now_is_disowned(ledger: Ledger) -> None:
+    identify(ledger, settings(ledger, a=None, b=None), {"a": "A", "b": "B"}, begun(ledger, "run-1", "ann"))
+    found = disowned(ledger, settings(ledger, a=None, b="N", c=None), {"a": "A", "b": "B", "c": "C"})
+    assert found == {"b": "planned for cluster id B, and the id of b is N; plan again with a new run id"}
+    (message,) = disowned(ledger, settings(ledger, a=None), {"a": "X"}).values()
+    assert "the id of a is A since 20" in message
+
+
+def test_names_are_listed_with_what_the_settings_say_and_with_those_that_they_have_no_more(ledger: Ledger) -> None:
+    identify(ledger, settings(ledger, a=None, gone=None), {"a": "A", "gone": "G"}, begun(ledger, "run-1", "ann"))
+    names = list_names(ledger, settings(ledger, a="A", new=None))
+    told = [(each.name, each.in_settings, each.settings_cluster_id, each.cluster_id) for each in names.clusters]
+    assert told == [("a", True, "A", "A"), ("new", True, None, None), ("gone", False, None, "G")]
+    assert [each.accepted_by for each in names.clusters] == ["ann", None, "ann"]
+    assert [each.name for each in list_names(ledger, settings(ledger, a=None, new=None), ["new"]).clusters] == ["new"]
