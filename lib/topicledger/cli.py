@@ -37,7 +37,7 @@ from topicledger import (
 from topicledger.dispatch import Context, Stop
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.hints import printable
-from topicledger.loading import Foreign, leftovers, load
+from topicledger.loading import Foreign, Replace, leftovers, load, removals
 from topicledger.manifest_files.foreign import FOREIGN_FORMATS
 from topicledger.metrics import Metrics
 from topicledger.model import RunState
@@ -109,7 +109,7 @@ def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any
     try:
         return int(command(options=options, **arguments))
     except TopicLedgerError as error:
-        return _failed(str(error), error.exit_code, options, error.run_id)
+        return _failed(str(error), error.exit_code, options, error.run_id, error.details)
     except KeyboardInterrupt:
         return _failed("interrupted; start the run again with its id", ExitCode.ERROR, options)
     except (PySparkException, Py4JError) as error:
@@ -128,12 +128,18 @@ def _write_metrics(path: Path, metrics: Metrics, code: ExitCode) -> None:
         click.echo(f"error: can't write the metrics to {path}: {error.strerror}", err=True)
 
 
-def _failed(message: str, code: ExitCode, options: Options, run_id: str | None = None) -> ExitCode:
+def _failed(
+    message: str,
+    code: ExitCode,
+    options: Options,
+    run_id: str | None = None,
+    details: Mapping[str, object] | None = None,
+) -> ExitCode:
     if options.verbose:
         log.exception("stopped by")
     click.echo(f"error: {printable(message)}", err=True)
     if options.result_file is not None:
-        document = {"format_version": 1, "run_id": run_id, "exit_code": int(code), "error": message}
+        document = {"format_version": 1, "run_id": run_id, "exit_code": int(code), "error": message, **(details or {})}
         _write(options.result_file, json.dumps(document))
     return code
 
@@ -363,15 +369,28 @@ def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -
 
 @click.command("load_manifests")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--replace", is_flag=True, help="The files are the whole truth for the clusters they name.")
+@click.option(
+    "--replace", is_flag=True, help="Remove rows that no file has from the clusters that the files name, of any owner."
+)
+@click.option(
+    "--replace-owner", multiple=True, metavar="OWNER", help="As --replace, rows of this owner only; may be repeated."
+)
 @click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="What comes on stdin (FILE is -).")
 @click.option("--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are another tool's.")
+@_requested_by
 @_common
 def load_manifests(
-    options: Options, files: tuple[str, ...], replace: bool, stdin_format: str | None, foreign: str | None
+    options: Options,
+    files: tuple[str, ...],
+    replace: bool,
+    replace_owner: tuple[str, ...],
+    stdin_format: str | None,
+    foreign: str | None,
+    requested_by: str | None,
 ) -> int:
-    """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table.
+    """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` keeps who did.
 
+    More removed rows than guards.max_removed_rows (default 0) are listed, and nothing is loaded: exit 5.
     With --from, what can't be carried over is listed on stderr; --cluster says which cluster the topics are on, where
     the files don't or say otherwise.
     """
@@ -385,8 +404,10 @@ def load_manifests(
         paths,
         sys.stdin,
         stdin_format=cast(Any, stdin_format),
-        replace=replace,
+        replace=Replace(owners=replace_owner) if replace or replace_owner else None,
         foreign=None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None)),
+        run_id=options.run_id,
+        requested_by=requested_by,
     )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
@@ -398,8 +419,10 @@ def load_manifests(
     if options.format == "json":
         click.echo(document)
     else:
-        removed = f", {loaded.removed} removed" if replace else ""
+        removed = f", {loaded.removed} removed" if replace or replace_owner else ""
         click.echo(f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}")
+        for line in removals(loaded):
+            click.echo(line)
     return ExitCode.DONE
 
 

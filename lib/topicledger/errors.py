@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -22,6 +23,8 @@ class TopicLedgerError(Exception):
     exit_code = ExitCode.ERROR
     run_id: str | None = None
     """The run that it ended, where there was one."""
+    details: Mapping[str, object] = {}
+    """What the result document says of it beside its text."""
 
 
 class UsageError(TopicLedgerError):

@@ -1,21 +1,25 @@
-"""Manifest files into the table `manifests`: checked whole first, then one MERGE."""
+"""Manifest files into the table `manifests`: checked whole first, then one MERGE, with a row in `runs`."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TextIO
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from topicledger import manifests
-from topicledger.errors import ManifestFileError, UsageError
+from topicledger import manifests, runs
+from topicledger.config_values import BLANKS
+from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TopicLedgerError, UsageError
 from topicledger.hints import nearest, show
 from topicledger.manifest_files import (
     FileError,
@@ -27,12 +31,40 @@ from topicledger.manifest_files import (
     read_manifest_files,
 )
 from topicledger.manifest_files.foreign import FOREIGN_FORMATS
-from topicledger.schemas import MANIFESTS
+from topicledger.model import RunState
+from topicledger.owners import is_one_of
+from topicledger.schemas import MANIFESTS, RUNS
 from topicledger.settings import Settings
 from topicledger.tables import Ledger, manifests_differ
 
+COMMAND = "load_manifests"
+SHOWN_REMOVED = 20
+LISTED_FILES = 100
+"""How many files the row in `runs` names one by one."""
 _REASON_CHARACTERS = 2_000
 _KEYS_SHOWN = 8
+_FILES_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replace:
+    """That rows which no file has are removed from the clusters that the files name."""
+
+    owners: tuple[str, ...] = ()
+    """Only rows of these owners, compared as everywhere else; empty takes all rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """A row of `manifests` that no file has."""
+
+    cluster: str
+    topic: str | None
+    owner: str | None
+
+    def __str__(self) -> str:
+        owner = "no owner" if self.owner is None else f"owner {show(self.owner)}"
+        return f"{show(self.cluster)} / {'a row without a topic' if self.topic is None else show(self.topic)}, {owner}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +76,10 @@ class Loaded:
     unchanged: int
     removed: int
     """With --replace: rows of the files' clusters that no file has."""
+    removed_rows: Sequence[Removed] = ()
+    """The first 20 of them, by cluster and topic."""
+    run_id: str | None = None
+    """Of its row in `runs`; None where the rows come from no files."""
     not_carried_over: Sequence[NotCarriedOver] = ()
     """With --from: each value that no row has, with its place."""
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -60,6 +96,19 @@ class Foreign:
     """The cluster of all topics; None: the one that the files name."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """What the table doesn't say yet."""
+
+    rows: DataFrame
+    loaded: Loaded
+    """Their numbers, as if they had been made."""
+    removed: DataFrame | None = None
+    """(cluster, topic, owner); None where nothing is replaced."""
+    removable: Column | None = None
+    """Which rows may be removed, by the alias `old`."""
+
+
 def load(
     ledger: Ledger,
     settings: Settings,
@@ -67,15 +116,20 @@ def load(
     stdin: TextIO,
     *,
     stdin_format: Format | None = None,
-    replace: bool = False,
+    replace: Replace | None = None,
     foreign: Foreign | None = None,
+    run_id: str | None = None,
+    requested_by: str | None = None,
 ) -> Loaded:
-    """Load files into `manifests`, in one commit, or nothing at all.
+    """Load files into `manifests`, in one commit, or nothing at all; a row in `runs` says who did, and from what.
 
-    Additive; with `replace` the files are the whole truth for the clusters they name; `foreign` says that they are
-    another tool's. Raises ManifestFileError listing every error of every file with its line: a row that a run would
-    refuse by itself is an error here already (C1, C3).
+    Additive; with `replace` the files are the whole truth for the clusters they name, or for these owners' topics
+    there; `foreign` says that they are another tool's. Raises ManifestFileError listing every error of every file with
+    its line: a row that a run would refuse by itself is an error here already (C1, C3). Raises GuardStopped where more
+    than `guards.max_removed_rows` rows would be removed, and UsageError for a run id that there is already.
     """
+    if replace is not None and not all(owner.strip(BLANKS) for owner in replace.owners):
+        raise UsageError("--replace-owner needs the name of an owner: topics without one are removed by --replace only")
     parsed = _parse(paths, stdin, stdin_format, foreign)
     frame = _frame(ledger.spark, parsed.rows)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
@@ -85,21 +139,92 @@ def load(
         told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
         total = "1 error" if len(told) == 1 else f"{len(told)} errors"
         raise ManifestFileError("\n".join([*told, f"{total}: nothing was loaded"]))
+    ledger.ensure(RUNS, MANIFESTS)
+    if run_id is not None and runs.find(ledger, run_id) is not None:
+        raise UsageError(f"there is a run {run_id} already; a load is not taken up again: load with another id")
+    clusters = sorted({row.cluster for row in parsed.rows})
+    arguments = _arguments(parsed.digests, clusters, replace, foreign)
     rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
-    loaded = merge(ledger, rows, sorted({row.cluster for row in parsed.rows}) if replace else [])
-    return dataclasses.replace(loaded, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped)
+    request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
+    run = runs.begin(ledger, settings, request, arguments)
+    try:
+        changes = _compare(ledger, rows, clusters, replace)
+        if replace is not None and changes.loaded.removed > settings.guards.max_removed_rows:
+            raise _stopped(changes.loaded, list(parsed.digests), settings, replace)
+        _make(ledger, changes)
+    except TopicLedgerError as error:
+        error.run_id = run.run_id
+        stopped = {"removals_refused": changes.loaded.removed} if isinstance(error, GuardStopped) else {}
+        _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
+        raise
+    loaded = changes.loaded
+    counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
+    _finish(run, counts, ExitCode.DONE)
+    return dataclasses.replace(
+        loaded, run_id=run.run_id, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped
+    )
 
 
-def merge(ledger: Ledger, rows: DataFrame, replaced: Sequence[str] = ()) -> Loaded:
-    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already.
-
-    Rows of the clusters `replaced` that aren't among them are removed.
-    """
+def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
+    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already."""
     ledger.ensure(MANIFESTS)
-    loaded = _compare(ledger.read(MANIFESTS), rows, replaced)
+    changes = _compare(ledger, rows)
+    _make(ledger, changes)
+    return changes.loaded
+
+
+def _make(ledger: Ledger, changes: _Changes) -> None:
+    loaded = changes.loaded
     if loaded.added or loaded.changed or loaded.removed:
-        ledger.merge_manifests(rows, replace_clusters=replaced)
-    return loaded
+        ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
+
+
+def _finish(run: runs.Run, counts: Mapping[str, int], code: ExitCode) -> None:
+    run.move_to(
+        RunState.FINISHED,
+        finished_at=datetime.now(UTC),
+        manifest_version=run.ledger.latest_version(MANIFESTS),
+        counts=counts,
+        exit_code=int(code),
+    )
+
+
+def _arguments(
+    digests: Mapping[str, str], clusters: Sequence[str], replace: Replace | None, foreign: Foreign | None
+) -> dict[str, str]:
+    """What the row in `runs` says of the load, bounded: of very many files the first, their number and one SHA-256."""
+    files = [{"file": name, "sha256": digest} for name, digest in digests.items()]
+    arguments = {"files": json.dumps(files[:LISTED_FILES]), "clusters": ",".join(clusters)}
+    if len(files) > LISTED_FILES:
+        arguments["files_total"] = str(len(files))
+        arguments["files_sha256"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    if replace is not None:
+        arguments["replace"] = "owners" if replace.owners else "clusters"
+        if replace.owners:
+            arguments["owners"] = json.dumps(replace.owners)
+    if foreign is not None:
+        arguments["from"] = foreign.form
+    return arguments
+
+
+def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: Replace) -> GuardStopped:
+    named = ", ".join(show(name) for name in files[:_FILES_SHOWN])
+    more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+    rows = "1 row" if loaded.removed == 1 else f"{loaded.removed:,} rows"
+    of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes rows of that owner only"
+    if replace.owners:
+        of_owners, or_else = f" of {', '.join(map(show, replace.owners))}", ""
+    lines = [
+        f"rows of manifests that loading {named}{more} would remove:",
+        *(f"  {line}" for line in _lines(loaded)),
+        f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
+        f"nothing was loaded. If they are meant to go, set max_removed_rows = {loaded.removed} under [guards] in "
+        f"{settings.path} and load again{or_else}",
+    ]
+    error = GuardStopped("\n".join(lines))
+    first = [dataclasses.asdict(row) for row in loaded.removed_rows]
+    error.details = {"removals_refused": loaded.removed, "removed_rows": first}
+    return error
 
 
 def _parse(
@@ -168,22 +293,41 @@ def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
     return errors
 
 
-def _compare(table: DataFrame, rows: DataFrame, replaced: Sequence[str]) -> Loaded:
+def _compare(ledger: Ledger, rows: DataFrame, clusters: Sequence[str] = (), replace: Replace | None = None) -> _Changes:
+    table, key = ledger.read(MANIFESTS).alias("old"), ["cluster", "topic"]
     same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
     differs = manifests_differ("old", "new")
-    old, new = F.col("old.topic").isNotNull(), F.col("new.topic").isNotNull()
+    old = F.col("old.topic").isNotNull()
     counted = (
-        table.alias("old")
-        .join(rows.alias("new"), on=same_key, how="full_outer")
+        table.join(rows.alias("new"), on=same_key, how="right")
         .agg(
-            F.count_if(new & ~old).alias("added"),
-            F.count_if(old & new & differs).alias("changed"),
-            F.count_if(old & new & ~differs).alias("unchanged"),
-            F.count_if(~new & F.col("old.cluster").isin(*replaced)).alias("removed"),
+            F.count_if(~old).alias("added"),
+            F.count_if(old & differs).alias("changed"),
+            F.count_if(old & ~differs).alias("unchanged"),
         )
         .collect()[0]
     )
-    return Loaded(**counted.asDict())
+    if replace is None:
+        return _Changes(rows=rows, loaded=Loaded(**counted.asDict(), removed=0))
+    removable = F.col("old.cluster").isin(*clusters)
+    if replace.owners:
+        removable = removable & is_one_of(F.col("old.owner"), replace.owners)
+    # Read once: what is counted, listed and removed are the same rows.
+    removed = table.where(removable).join(rows, on=key, how="left_anti").select(*key, "owner").localCheckpoint()
+    count = removed.count()
+    first = removed.orderBy(*key).limit(SHOWN_REMOVED).collect() if count else []
+    loaded = Loaded(**counted.asDict(), removed=count, removed_rows=tuple(Removed(**row.asDict()) for row in first))
+    return _Changes(rows=rows, loaded=loaded, removed=removed, removable=removable)
+
+
+def removals(loaded: Loaded) -> list[str]:
+    """What was removed, in lines for the terminal: the first rows, and how many more there are."""
+    return [f"removed: {line}" for line in _lines(loaded)]
+
+
+def _lines(loaded: Loaded) -> list[str]:
+    more = loaded.removed - len(loaded.removed_rows)
+    return [*map(str, loaded.removed_rows), *([f"and {more:,} more"] if more else [])]
 
 
 def leftovers(loaded: Loaded) -> list[str]:

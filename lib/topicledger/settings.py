@@ -117,6 +117,8 @@ class GuardSettings:
     """Topics that one run may delete, per cluster."""
     max_plan_age: float = 86_400.0
     """Seconds after which nothing more of a plan is sent. It bears on no decision."""
+    max_removed_rows: int = 0
+    """Rows of `manifests` that one load may remove. It bears on no run."""
 
 
 IGNORE = "ignore"
@@ -419,10 +421,11 @@ def _kafka(table: _Table) -> KafkaSettings:
 
 
 def _guards(table: _Table) -> GuardSettings:
-    table.only("max_deletes", "max_plan_age")
+    table.only("max_deletes", "max_plan_age", "max_removed_rows")
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
+        max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
     )
 
 

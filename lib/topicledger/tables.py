@@ -405,11 +405,19 @@ class Ledger:
         finally:
             self.spark.conf.set(_LISTING_PARALLELISM, before)
 
-    def merge_manifests(self, rows: DataFrame, *, replace_clusters: Collection[str]) -> None:
+    def merge_manifests(
+        self, rows: DataFrame, *, removed: DataFrame | None = None, removable: Column | None = None
+    ) -> None:
         """Make `manifests` say what `rows` say, in one MERGE that leaves unchanged rows and others' columns alone.
 
-        Rows of `replace_clusters` that aren't in `rows` are removed.
+        `removed` (cluster, topic) aren't in `rows` and are removed, those only that `removable` still holds for: a
+        condition on the row as it is, by the alias `old`.
         """
+        # The rows to remove are named: what another load adds in the meantime was counted by nobody.
+        source = rows.withColumn("_remove", F.lit(False))
+        if removed is not None:
+            keys = removed.select("cluster", "topic").distinct().withColumn("_remove", F.lit(True))
+            source = source.unionByName(keys, allowMissingColumns=True)
         names = MANIFESTS.schema.names
         values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
 
@@ -417,12 +425,13 @@ class Ledger:
             merge = (
                 self._delta(MANIFESTS)
                 .alias("old")
-                .merge(rows.alias("new"), "old.cluster = new.cluster AND old.topic = new.topic")
-                .whenMatchedUpdate(manifests_differ("old", "new"), values)
-                .whenNotMatchedInsert(values=values)
+                .merge(source.alias("new"), "old.cluster <=> new.cluster AND old.topic <=> new.topic")
+                .whenMatchedUpdate(~F.col("new._remove") & manifests_differ("old", "new"), values)
+                .whenNotMatchedInsert(~F.col("new._remove"), values)
             )
-            if replace_clusters:
-                merge = merge.whenNotMatchedBySourceDelete(F.col("old.cluster").isin(*replace_clusters))
+            if removed is not None:
+                condition = F.lit(True) if removable is None else removable
+                merge = merge.whenMatchedDelete(F.col("new._remove") & condition)
             merge.execute()
 
         self._retried(MANIFESTS, "merged into", merge)

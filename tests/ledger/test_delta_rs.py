@@ -77,7 +77,7 @@ def test_a_column_that_another_tool_adds_is_left_to_it(ledger: Ledger) -> None:
     write_deltalake(ledger.location(MANIFESTS), with_ticket, mode="append", schema_mode="merge")
     ledger.ensure(MANIFESTS)
     changed = ledger.read(MANIFESTS).drop("ticket").replace("present", "absent", subset=["state"])
-    ledger.merge_manifests(changed.localCheckpoint(), replace_clusters=["main"])
+    ledger.merge_manifests(changed.localCheckpoint())
     (row,) = dicts(ledger.read(MANIFESTS))
     assert (row["state"], row["ticket"]) == ("absent", "T-1")
 

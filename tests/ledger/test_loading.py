@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
-from topicledger.errors import ExitCode, ManifestFileError, UsageError
-from topicledger.loading import Foreign, Loaded, leftovers, load
+from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
+from topicledger.loading import LISTED_FILES, Foreign, Loaded, Removed, Replace, leftovers, load, removals
 from topicledger.manifest_files import NotCarriedOver
-from topicledger.schemas import MANIFESTS
-from topicledger.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.settings import ClusterSettings, GuardSettings, Settings, TablesSettings
 from topicledger.tables import Ledger
 
 FIRST = """\
@@ -50,8 +53,26 @@ def put(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def load_files(ledger: Ledger, *paths: Path, **options: Any) -> Loaded:
-    return load(ledger, settings_for(ledger), paths, io.StringIO(""), **options)
+def load_files(ledger: Ledger, *paths: Path, may_remove: int = 0, **options: Any) -> Loaded:
+    """What a load did, but for its run id, which is another one each time."""
+    settings = replace(settings_for(ledger), guards=GuardSettings(max_removed_rows=may_remove))
+    loaded = load(ledger, settings, paths, io.StringIO(""), **options)
+    assert loaded.run_id is not None
+    return replace(loaded, run_id=None)
+
+
+def run_rows(ledger: Ledger) -> list[dict[str, Any]]:
+    return dicts(ledger.read(RUNS).orderBy("started_at"))
+
+
+def shared_cluster(spark: SparkSession, ledger: Ledger, owners: Mapping[str, str | None]) -> None:
+    """A cluster `orders` with topics of these owners, and topic -> owner on another cluster as well."""
+    rows = [
+        {"cluster": cluster, "topic": topic, "state": "present", "owner": owner}
+        for cluster in ("orders", "billing")
+        for topic, owner in owners.items()
+    ]
+    frame(spark, MANIFEST_ROWS, rows).write.format("delta").mode("append").save(ledger.location(MANIFESTS))
 
 
 def keys(ledger: Ledger) -> list[tuple[str, str]]:
@@ -94,8 +115,140 @@ def test_replacing_removes_what_no_file_has_from_the_clusters_that_the_files_nam
     before = frame(spark, MANIFEST_ROWS, rows)
     before.write.format("delta").mode("append").save(ledger.location(MANIFESTS))
     file = put(tmp_path, "orders.json", json.dumps([{"cluster": "orders", "topic": "comes"}]))
-    assert load_files(ledger, file, replace=True) == Loaded(added=1, changed=0, unchanged=0, removed=1)
+    gone = (Removed(cluster="orders", topic="leaves", owner=None),)
+    loaded = load_files(ledger, file, replace=Replace(), may_remove=1)
+    assert loaded == Loaded(added=1, changed=0, unchanged=0, removed=1, removed_rows=gone)
+    assert removals(loaded) == ["removed: orders / leaves, no owner"]
     assert keys(ledger) == [("billing", "stays"), ("nobody's", "stays"), ("orders", "comes")]
+
+
+def test_replacing_for_an_owner_removes_rows_of_that_owner_only_however_it_is_written(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path
+) -> None:
+    owners = {"pay.old": " Payments ", "pay.kept": "payments", "ship.a": "shipping", "nobody": None, "blank": " "}
+    shared_cluster(spark, ledger, owners)
+    file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay.kept", "owner": "payments"}]))
+    loaded = load_files(ledger, file, replace=Replace(owners=("PAYMENTS",)), may_remove=1)
+    gone = (Removed(cluster="orders", topic="pay.old", owner=" Payments "),)
+    assert loaded == Loaded(added=0, changed=0, unchanged=1, removed=1, removed_rows=gone)
+    left = ("blank", "nobody", "pay.kept", "ship.a")
+    assert keys(ledger) == [("billing", topic) for topic in sorted(owners)] + [("orders", topic) for topic in left]
+    arguments = run_rows(ledger)[-1]["arguments"]
+    assert (arguments["replace"], arguments["owners"], arguments["clusters"]) == ("owners", '["PAYMENTS"]', "orders")
+
+
+def test_an_owner_without_a_name_is_refused_before_any_file_is_read(ledger: Ledger) -> None:
+    with pytest.raises(UsageError, match="--replace-owner needs the name of an owner"):
+        load_files(ledger, Path("nowhere.yaml"), replace=Replace(owners=("payments", " \t")))
+
+
+def test_a_load_that_would_remove_more_than_allowed_lists_the_rows_and_loads_nothing(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path
+) -> None:
+    shared_cluster(spark, ledger, {f"ship.{number:02}": "shipping" for number in range(27)})
+    version = ledger.latest_version(MANIFESTS)
+    file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay", "owner": "payments"}]))
+    with pytest.raises(GuardStopped) as caught:
+        load_files(ledger, file, replace=Replace(), may_remove=26, run_id="stopped", requested_by="alice")
+    first, *rows, more, last = str(caught.value).split("\n")
+    assert first == f"rows of manifests that loading {file} would remove:"
+    assert rows == [f"  orders / ship.{number:02}, owner shipping" for number in range(20)]
+    assert more == "  and 7 more"
+    assert last == (
+        "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they are meant to go, set "
+        "max_removed_rows = 27 under [guards] in tests.toml and load again; --replace-owner OWNER instead of --replace "
+        "removes rows of that owner only"
+    )
+    assert (caught.value.exit_code, caught.value.run_id) == (5, "stopped")
+    assert caught.value.details["removals_refused"] == 27
+    assert ledger.latest_version(MANIFESTS) == version
+    (row,) = run_rows(ledger)
+    assert (row["run_id"], row["state"], row["exit_code"]) == ("stopped", "finished", 5)
+    assert (row["requested_by"], row["manifest_version"]) == ("alice", version)
+    assert row["counts"] == {"added": 0, "changed": 0, "unchanged": 0, "removed": 0, "removals_refused": 27}
+    assert load_files(ledger, file, replace=Replace(), may_remove=27).removed == 27
+
+
+def test_names_of_rows_that_are_listed_cannot_act_on_a_terminal(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path
+) -> None:
+    shared_cluster(spark, ledger, {"a\x1b[2J\nb": "c\nd"})
+    file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay"}]))
+    with pytest.raises(GuardStopped) as caught:
+        load_files(ledger, file, replace=Replace())
+    assert str(caught.value).split("\n")[1] == r"  orders / a\x1b[2J\nb, owner c\nd"
+
+
+def test_a_row_that_appears_after_rows_were_counted_is_not_removed(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_cluster(spark, ledger, {"counted": "shipping"})
+    merge = Ledger.merge_manifests
+
+    def late(self: Ledger, rows: Any, **options: Any) -> None:
+        shared_cluster(spark, ledger, {"late": "shipping"})
+        merge(self, rows, **options)
+
+    monkeypatch.setattr(Ledger, "merge_manifests", late)
+    file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay"}]))
+    assert load_files(ledger, file, replace=Replace(), may_remove=1).removed == 1
+    assert ("orders", "late") in keys(ledger)
+    assert ("orders", "counted") not in keys(ledger)
+
+
+def test_every_load_has_a_row_that_says_who_loaded_which_files_and_what_came_of_it(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    first, second = put(tmp_path, "first.yaml", FIRST), put(tmp_path, "second.yaml", SECOND)
+    load_files(ledger, first, requested_by="alice")
+    load_files(ledger, first, run_id="again")
+    load(ledger, settings_for(ledger), ["-"], io.StringIO(SECOND), replace=None)
+    one, again, piped = run_rows(ledger)
+    version = ledger.latest_version(MANIFESTS)
+    assert [row["state"] for row in (one, again, piped)] == ["finished"] * 3
+    assert [row["exit_code"] for row in (one, again, piped)] == [0] * 3
+    assert [row["manifest_version"] for row in (one, again, piped)] == [version - 1, version - 1, version]
+    assert one["counts"] == {"added": 3, "changed": 0, "unchanged": 0, "removed": 0}
+    assert again["counts"] == {"added": 0, "changed": 0, "unchanged": 3, "removed": 0}
+    assert piped["counts"] == {"added": 1, "changed": 1, "unchanged": 1, "removed": 0}
+    assert one["arguments"] == {
+        "command": "load_manifests",
+        "clusters": "orders",
+        "files": json.dumps([{"file": str(first), "sha256": hashlib.sha256(first.read_bytes()).hexdigest()}]),
+    }
+    assert (one["requested_by"], again["run_id"]) == ("alice", "again")
+    assert again["requested_by"], "the OS user"
+    sha256 = hashlib.sha256(second.read_bytes()).hexdigest()
+    assert json.loads(piped["arguments"]["files"]) == [{"file": "-", "sha256": sha256}]
+    with pytest.raises(UsageError, match="there is a run again already"):
+        load_files(ledger, first, run_id="again")
+
+
+def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger: Ledger, tmp_path: Path) -> None:
+    for number in range(LISTED_FILES + 1):
+        put(tmp_path, f"{number:03}.json", json.dumps([{"cluster": "orders", "topic": f"t{number}"}]))
+    load_files(ledger, tmp_path)
+    arguments = run_rows(ledger)[0]["arguments"]
+    assert len(json.loads(arguments["files"])) == LISTED_FILES
+    assert arguments["files_total"] == str(LISTED_FILES + 1)
+    put(tmp_path, f"{LISTED_FILES:03}.json", json.dumps([{"cluster": "orders", "topic": "other"}]))
+    load_files(ledger, tmp_path)
+    other = run_rows(ledger)[1]["arguments"]
+    assert other["files"] == arguments["files"]
+    assert other["files_sha256"] != arguments["files_sha256"]
+
+
+def test_a_load_that_fails_ends_its_row_with_exit_1(ledger: Ledger, tmp_path: Path) -> None:
+    file = put(tmp_path, "first.yaml", FIRST)
+    ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(MANIFESTS)} ADD CONSTRAINT none CHECK (topic <> 'comes')")
+    second = put(tmp_path, "second.yaml", SECOND)
+    load_files(ledger, file)
+    with pytest.raises(TableError) as caught:
+        load_files(ledger, second, run_id="failed")
+    assert caught.value.run_id == "failed"
+    row = run_rows(ledger)[-1]
+    assert (row["run_id"], row["state"], row["exit_code"]) == ("failed", "finished", 1)
+    assert row["counts"] == {"added": 0, "changed": 0, "unchanged": 0, "removed": 0}
 
 
 def test_a_row_that_another_tool_left_without_a_topic_counts_as_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -177,7 +330,7 @@ def test_one_error_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_files_that_declare_nothing_change_nothing_even_when_replacing(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "empty.json", "[]")
-    assert load_files(ledger, file, replace=True) == Loaded(added=0, changed=0, unchanged=0, removed=0)
+    assert load_files(ledger, file, replace=Replace()) == Loaded(added=0, changed=0, unchanged=0, removed=0)
     assert ledger.latest_version(MANIFESTS) == 0
 
 

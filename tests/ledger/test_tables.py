@@ -377,7 +377,7 @@ def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark:
     ]
     rows = frame(spark, MANIFEST_ROWS, new)
 
-    ledger.merge_manifests(rows, replace_clusters=[])
+    ledger.merge_manifests(rows)
 
     found = {(row["cluster"], row["topic"]): row for row in dicts(ledger.read(MANIFESTS))}
     assert len(found) == 5
@@ -386,7 +386,7 @@ def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark:
     tickets = {key: row["ticket"] for key, row in found.items() if row["ticket"] != f"T-{key[1]}"}
     assert tickets == {("main", "new"): None}
 
-    ledger.merge_manifests(rows, replace_clusters=["main"])
+    ledger.merge_manifests(rows, removed=ledger.read(MANIFESTS).where("topic = 'gone'"))
 
     maps = ("assignments", "configs", "labels")
     expected = frame(spark, MANIFEST_ROWS, [*new, old[3]])

@@ -5,6 +5,7 @@ The only module of the package that touches the file system or standard input.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,9 @@ def _texts(
             if "-" not in seen:
                 seen.add("-")
                 report = Report(STDIN_NAME, result)
-                text = _decode(_read_stdin(stdin, report), report)
+                content = _read_stdin(stdin, report)
+                _keep_digest("-", content, result)
+                text = _decode(content, report)
                 if text is not None:
                     yield None, text, report
             continue
@@ -84,7 +87,9 @@ def _texts(
             if real not in seen:
                 seen.add(real)
                 report = Report(str(file), result)
-                text = _decode(_read_file(file, None if any_suffix else suffixes, report), report)
+                content = _read_file(file, None if any_suffix else suffixes, report)
+                _keep_digest(str(file), content, result)
+                text = _decode(content, report)
                 if text is not None:
                     yield file.suffix.lower(), text, report
 
@@ -143,6 +148,11 @@ def _read_stdin(stdin: TextIO, report: Report) -> bytes | None:
         report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
         return None
     return content
+
+
+def _keep_digest(name: str, content: bytes | None, result: ParsedManifests) -> None:
+    if content is not None:
+        result.digests[name] = hashlib.sha256(content).hexdigest()
 
 
 def _decode(content: bytes | None, report: Report) -> str | None:

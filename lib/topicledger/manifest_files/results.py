@@ -97,3 +97,5 @@ class ParsedManifests:
     """Of other tools' files: each value that no row has."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Of other tools' files: entries that are no topics to manage, counted by kind."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Each file that was read, as it was named (`-` for stdin) -> SHA-256 (hex) of its bytes."""
