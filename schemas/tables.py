@@ -279,8 +279,12 @@ RUNS = Table(
             _column("arguments", MapType(_STRING, _STRING), "secrets left out"),
             _column("settings_digest", _STRING, "SHA-256 of the settings that bear on decisions"),
             _column("epoch", _INT, "rises with every start of the run"),
+            _column(
+                "shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"
+            ),
         ]
     ),
+    partitioned_by=("shard",),
 )
 
 LEASES = Table(
@@ -292,7 +296,9 @@ LEASES = Table(
             _column("cluster", _STRING, "the holder's name for it"),
             _column("run_id", _STRING),
             _column("host", _STRING, "where the holder's driver runs"),
-            _column("process", _STRING, "the driver: boot id, pid namespace, pid, start time; and a token of the start"),
+            _column(
+                "process", _STRING, "the driver: boot id, pid namespace, pid, start time; and a token of the start"
+            ),
             _column("acquired_at", _TIMESTAMP),
             _column("expires_at", _TIMESTAMP, "by the holder's clock; renewed while it runs"),
             _column("released_at", _TIMESTAMP, "null while it is held"),
