@@ -301,8 +301,12 @@ RUNS = Table(
             _column("arguments", MapType(_STRING, _STRING), "secrets left out"),
             _column("settings_digest", _STRING, "SHA-256 of the settings that bear on decisions"),
             _column("epoch", _INT, "rises with every start of the run"),
+            _column(
+                "shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"
+            ),
         ]
     ),
+    partitioned_by=("shard",),
 )
 
 LEASES = Table(

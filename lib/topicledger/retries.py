@@ -32,6 +32,8 @@ class Trouble(StrEnum):
 
 SECONDS = {Trouble.CONFLICT: 120.0, Trouble.STORAGE: 30.0}
 """For how long each is tried again, from when it was met first."""
+_LEAST_TRIES = 5
+"""However long each takes: on a busy machine or a slow storage, one may take a minute."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 _DELTA = re.compile(r"(?:io\.delta\.exceptions|org\.apache\.spark\.sql\.delta|delta\.exceptions)\.(?:\w+\.)*(\w+)")
@@ -89,7 +91,7 @@ def _stack_trace(error: PySparkException | Py4JError) -> str:
 
 
 def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
-    """What `write` returns, tried again with growing pauses until the trouble's `SECONDS` are over.
+    """What `write` returns, tried again with growing pauses, five times or until the trouble's `SECONDS` are over.
 
     A write that failed may have come through all the same, when only its answer was lost. So it must be one that does
     nothing twice, or `done` finds out: it goes before each further try, and its result, unless None, counts.

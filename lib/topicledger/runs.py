@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
 EPOCH_STEP = 1_000_000
 """How far the txnVersions of two epochs are apart."""
+_SHARDS = 64
+"""Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +198,7 @@ class Run:
 
     def _keep(self, values: Mapping[str, object]) -> None:
         # A later start, or somebody who abandoned the run, must not be overruled.
-        ours = f"run_id = {sql_value(self.run_id)} AND epoch = {self.epoch}"
+        ours = f"{_row_of(self.run_id)} AND epoch = {self.epoch}"
         unless = f"state <> {sql_value(RunState.ABANDONED.value)}"
         new = {name: sql_value(value) for name, value in values.items()}
         if self.ledger.update(RUNS, f"{ours} AND {unless}", new) == 0:
@@ -257,7 +260,7 @@ def new_run_id() -> str:
 
 def find(ledger: Ledger, run_id: str) -> Row | None:
     """The row of a run, or None."""
-    rows = ledger.read(RUNS).where(F.col("run_id") == run_id).limit(1).collect()
+    rows = ledger.read(RUNS).where(_row_of(run_id)).limit(1).collect()
     return rows[0] if rows else None
 
 
@@ -332,6 +335,7 @@ def _begin(
         "arguments": arguments,
         "settings_digest": _digest(settings, request.command),
         "epoch": run.epoch,
+        "shard": _shard(run_id),
     }
     run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=EPOCH_STEP))
     if request.run_id:
@@ -410,7 +414,7 @@ def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
-    before = f"run_id = {sql_value(run.run_id)} AND epoch = {run.epoch}"
+    before = f"{_row_of(run.run_id)} AND epoch = {run.epoch}"
     run.epoch += 1
     values = {"epoch": sql_value(run.epoch), "spark_app_id": sql_value(_app_id(run.spark))}
     run.ledger.update(RUNS, before, values)
@@ -429,7 +433,20 @@ def abandon(ledger: Ledger, run_id: str) -> None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     if row["state"] == RunState.FINISHED:
         raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
-    ledger.update(RUNS, f"run_id = {sql_value(run_id)}", {"state": sql_value(RunState.ABANDONED.value)})
+    unless = f"state <> {sql_value(RunState.FINISHED.value)}"
+    new = {"state": sql_value(RunState.ABANDONED.value)}
+    if ledger.update(RUNS, f"{_row_of(run_id)} AND {unless}", new) == 0:
+        raise UsageError(f"run {run_id} has finished meanwhile: there is nothing to abandon")
+
+
+def _shard(run_id: str) -> int:
+    return zlib.crc32(run_id.encode()) % _SHARDS
+
+
+def _row_of(run_id: str) -> str:
+    """The condition of a run's row, in SQL, that leaves the partitions of other runs alone."""
+    # Rows of an older version have no shard, and its table isn't partitioned by it.
+    return f"(shard = {_shard(run_id)} OR shard IS NULL) AND run_id = {sql_value(run_id)}"
 
 
 def _app_id(spark: SparkSession) -> str | None:

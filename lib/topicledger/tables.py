@@ -186,7 +186,7 @@ class Ledger:
         """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
         found = self._retried(table, "read", lambda: self.read(table).schema)
         missing = [each for each in table.schema if each.name not in found.names]
-        addable = [each for each in missing if each.nullable and each.name not in table.partitioned_by]
+        addable = [each for each in missing if each.nullable]
         problems = [f"no column {each.name}" for each in missing if each not in addable]
         problems += _other_types(table.schema, found)
         extra = [name for name in found.names if name not in table.schema.names]

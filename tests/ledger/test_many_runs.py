@@ -1,0 +1,74 @@
+"""Many runs on one ledger at the same time: each keeps its own row of `runs`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tests.fault.effort import THOROUGH
+from topicledger import runs
+from topicledger.errors import UsageError
+from topicledger.model import RunState
+from topicledger.runs import Request
+from topicledger.schemas import RUNS, Table
+from topicledger.settings import Settings, TablesSettings
+from topicledger.tables import Ledger
+
+RUNS_AT_ONCE = 50 if THOROUGH else 10
+STATES = (RunState.PLANNED, RunState.APPLYING, RunState.FINISHED)
+SHARDLESS = replace(
+    RUNS, schema=StructType([field for field in RUNS.schema if field.name != "shard"]), partitioned_by=()
+)
+
+
+def a_run(ledger: Ledger, run_id: str, together: Barrier) -> None:
+    """Its row, and three states, each a commit; some runs are abandoned in the end."""
+    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
+    together.wait()
+    run = runs.begin(ledger, settings, Request(command="maintain", run_id=run_id), {"about": run_id})
+    for state in STATES:
+        run.move_to(state, counts={"of": len(run_id)})
+
+
+def check(ledger: Ledger, names: list[str], table: Table = RUNS) -> None:
+    found = ledger.read(table).select("run_id", "state", "epoch", "arguments", "counts").collect()
+    assert sorted(row["run_id"] for row in found) == sorted(names)
+    for row in found:
+        assert (row["state"], row["epoch"]) == ("finished", 1)
+        assert row["arguments"] == {"command": "maintain", "about": row["run_id"]}
+        assert row["counts"] == {"of": len(row["run_id"])}
+
+
+def test_runs_at_once_each_leave_their_row_as_they_mean_it(ledger: Ledger) -> None:
+    """Fifty with `make test-faults`. Two updates of an unpartitioned table always conflict: then 45 came to nothing."""
+    names = [f"run-{number}" for number in range(RUNS_AT_ONCE)]
+    together = Barrier(RUNS_AT_ONCE)
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        list(pool.map(lambda name: a_run(Ledger(ledger.spark, ledger.root), name, together), names))
+    check(ledger, names)
+
+
+def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: SparkSession, tmp_path: Path) -> None:
+    """It isn't partitioned: its runs wait for each other. A run that it has already is taken up as ever."""
+    ledger = Ledger(spark, str(tmp_path / "ledger"))
+    ledger._create_if_missing(SHARDLESS)
+    earlier = [{"run_id": name, "state": "planned", "epoch": 1} for name in ("given up", "done")]
+    ledger.append(SHARDLESS, ledger.rows(SHARDLESS, earlier), app_id="earlier", version=1)
+    names = [f"run-{number}" for number in range(3)]
+    together = Barrier(len(names))
+    Ledger(spark, ledger.root).ensure(RUNS)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(lambda name: a_run(Ledger(spark, ledger.root), name, together), names))
+
+    runs.abandon(ledger, "given up")
+    assert ledger.update(RUNS, runs._row_of("done"), {"state": "'finished'"}) == 1
+    with pytest.raises(UsageError, match="run done is finished"):
+        runs.abandon(ledger, "done")
+    states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}
+    assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
