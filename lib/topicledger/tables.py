@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,6 +113,8 @@ class Ledger:
                 with _errors(f"table {self.location(table)} can't be opened or created"):
                     self._create_if_missing(table)
                 self._check(table)
+                if table.properties.get(_APPEND_ONLY) == "true" and self._keep_append_only(table):
+                    log.warning("%s was not append-only: made so again after a killed `maintain`", self.location(table))
                 self._ensured.add(table.name)
 
     def _create_if_missing(self, table: Table) -> None:
@@ -201,9 +204,12 @@ class Ledger:
 
     def _schema_version(self, table: Table) -> int:
         """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
+        return int(self._properties(table).get(SCHEMA_VERSION_PROPERTY, 0))
+
+    def _properties(self, table: Table) -> Mapping[str, str]:
         with _errors(f"table {self.location(table)} can't be read"):
             rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table)}").collect()
-        return int({row["key"]: row["value"] for row in rows}.get(SCHEMA_VERSION_PROPERTY, 0))
+        return {row["key"]: row["value"] for row in rows}
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +239,8 @@ class Ledger:
 
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> None:
         """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing."""
-        with _errors(f"table {self.location(table)} can't be appended to"):
+
+        def append() -> None:
             writer = (
                 rows.select(*table.schema.names)
                 .write.format("delta")
@@ -242,6 +249,8 @@ class Ledger:
                 .option("txnVersion", version)
             )
             self._save(table, writer)
+
+        self._again(f"table {self.location(table)} can't be appended to", append)
 
     def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
         """Replace everything the table says of `clusters` by `rows`, in one commit."""
@@ -298,6 +307,18 @@ class Ledger:
 
         return self._again_after_conflicts(table, merge)
 
+    def _again(self, what: str, write: Callable[[], object]) -> None:
+        """Write, begun again where another writer's commit came in between; `what` begins the error's message."""
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                with _errors(what):
+                    write()
+                return
+            except TableError as error:
+                if not _is_conflict(error) or attempt == _CONFLICT_RETRIES - 1:
+                    raise
+                time.sleep(random.uniform(0.05, 0.5))
+
     def _again_after_conflicts(self, table: Table, write: Callable[[], DataFrame]) -> int:
         """How many rows `write` changed, begun again where another writer's commit came in between."""
         for attempt in range(_CONFLICT_RETRIES):
@@ -318,26 +339,51 @@ class Ledger:
             row = self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
         return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
 
-    def count(self, table: Table, condition: Column) -> int:
-        """How many rows meet `condition`."""
+    def count(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """How many rows meet `condition`, but for those of `kept`, as `delete` takes it."""
         with _errors(f"table {self.location(table)} can't be read"):
-            return self.read(table).where(condition).count()
+            rows = self.read(table).where(condition)
+            return (rows if kept is None else rows.join(kept, on=kept.columns, how="left_anti")).count()
 
-    def delete(self, table: Table, condition: Column) -> int:
-        """Delete rows, in one commit; returns how many it was. A table that is append-only is so again afterwards."""
+    def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """Delete rows that meet `condition`, but for those of `kept`; returns how many it was.
+
+        Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
+        begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
+        property is lifted for that commit, and set again whatever becomes of it.
+        """
         append_only = table.properties.get(_APPEND_ONLY) == "true"
-        rows = self.count(table, condition)
+        rows = self.count(table, condition, kept)
         if rows == 0:
             return 0
-        with _errors(f"rows of table {self.location(table)} can't be deleted"):
-            try:
-                if append_only:
-                    self._set_property(table, _APPEND_ONLY, "false")
+
+        def delete() -> None:
+            # Whoever opens the table meanwhile sets the property again.
+            if append_only and self._is_append_only(table):
+                self._set_property(table, _APPEND_ONLY, "false")
+            if kept is None:
                 self._delta(table).delete(condition)
-            finally:
-                if append_only:
-                    self._set_property(table, _APPEND_ONLY, "true")
+            else:
+                same = reduce(and_, (F.col(f"found.{name}") == F.col(f"kept.{name}") for name in kept.columns))
+                merge = self._delta(table).alias("found").merge(kept.alias("kept"), same)
+                merge.whenNotMatchedBySourceDelete(condition).execute()
+
+        try:
+            self._again(f"rows of table {self.location(table)} can't be deleted", delete)
+        finally:
+            if append_only:
+                self._keep_append_only(table)
         return rows
+
+    def _is_append_only(self, table: Table) -> bool:
+        return self._properties(table).get(_APPEND_ONLY) == "true"
+
+    def _keep_append_only(self, table: Table) -> bool:
+        """Make a table append-only where it isn't; returns whether it wasn't."""
+        if self._is_append_only(table):
+            return False
+        self._alter(table, lambda: self._set_property(table, _APPEND_ONLY, "true"))
+        return True
 
     def _set_property(self, table: Table, name: str, value: str) -> None:
         told = f"{sql_text(name)} = {sql_text(value)}"
@@ -389,6 +435,12 @@ class Ledger:
             if replace_clusters:
                 merge = merge.whenNotMatchedBySourceDelete(F.col("old.cluster").isin(*replace_clusters))
             merge.execute()
+
+
+def _is_conflict(error: TableError) -> bool:
+    """Whether it may go well when it is tried again; an append-only table is one that was made so again meanwhile."""
+    cause = type(error.__cause__).__name__
+    return cause.startswith(("Concurrent", "MetadataChanged")) or "DELTA_CANNOT_MODIFY_APPEND_ONLY" in str(error)
 
 
 def manifests_differ(left: str, right: str) -> Column:
