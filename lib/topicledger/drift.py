@@ -12,9 +12,10 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.acknowledged import last_creates
 from topicledger.drift_checks import FINDING, checks, nothing
 from topicledger.manifests import Transform
-from topicledger.model import SET_ON_TOPIC, Action, Kind, Outcome, Phase, Severity
+from topicledger.model import SET_ON_TOPIC, Kind, Outcome, Severity
 from topicledger.settings import AuditSettings
 
 COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
@@ -110,13 +111,7 @@ def _earlier_defaults(configs: DataFrame) -> DataFrame:
 
 def _known_ids(audit: DataFrame) -> DataFrame:
     """The id of each topic whose last acknowledged change of ours was its creation."""
-    done = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    return (
-        done.groupBy("cluster", "topic", "cluster_id")
-        .agg(F.max_by(F.struct("action", "topic_id"), "completed_at").alias("last"))
-        .where(F.col("last.action") == Action.CREATE.value)
-        .select("cluster", "topic", "cluster_id", F.col("last.topic_id").alias("known_id"))
-    )
+    return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
 
 
 def _looked_up(values: Mapping[str, str] | Mapping[Kind, Severity], key: Column) -> Column:

@@ -1,7 +1,7 @@
 """Keeping the tables themselves in order: small files compacted, old files removed, old rows deleted where asked for.
 
 Nothing is done unless it is to be executed: the dry run tells what would be. Rows of runs that aren't over are never
-deleted, and what such a run may still read by its version stays.
+deleted, and what such a run may still read by its version stays. A plan too old to be applied is over.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger import runs
+from topicledger.acknowledged import last_creates
 from topicledger.errors import ExitCode, TableError, UsageError
-from topicledger.model import RunState
+from topicledger.hints import printable
+from topicledger.model import Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
 from topicledger.settings import Settings
 from topicledger.summary import FORMAT_VERSION
 from topicledger.tables import Ledger, Size
 
+COMMAND = "maintain"
 VACUUM_HOURS = 168
 """Delta's own bound (delta.deletedFileRetentionDuration): a reader may be as far behind."""
 
@@ -78,6 +81,8 @@ class Maintained:
     run_id: str | None
     """Of the row in `runs` that tells of it; None in a dry run."""
     exit_code: int
+    abandoned: Sequence[str]
+    """Runs whose plans were past `guards.max_plan_age` and are abandoned now, or would be."""
     tables: Sequence[TableMaintained]
 
     def to_json(self) -> str:
@@ -86,7 +91,7 @@ class Maintained:
 
 
 def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
-    """Go through every table that is there: delete rows, compact, vacuum, in this order.
+    """Abandon plans that are too old, then go through every table that is there: delete rows, compact, vacuum.
 
     What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is told,
     and the others are. Raises UsageError for a run id that there is already.
@@ -94,29 +99,38 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     ledger.ensure(RUNS)
     if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
         raise UsageError(f"there is a run {request.run_id} already; a maintenance is not taken up again: start another")
-    open_runs = _open_runs(ledger)
     run = _begin(ledger, settings, request) if request.execute else None
+    abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
+    open_runs = _open_runs(ledger, abandoned)
     looked_at = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
     tables = [each for each in looked_at if each is not None]
     code = ExitCode.ERROR if any(each.error for each in tables) else ExitCode.DONE
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
+        if abandoned:
+            counts["runs_abandoned"] = len(abandoned)
         run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=int(code))
     return Maintained(
-        executed=request.execute, run_id=run.run_id if run is not None else None, exit_code=int(code), tables=tables
+        executed=request.execute,
+        run_id=run.run_id if run is not None else None,
+        exit_code=int(code),
+        abandoned=abandoned,
+        tables=tables,
     )
 
 
 def _begin(ledger: Ledger, settings: Settings, request: Request) -> runs.Run:
     arguments = {f"{name}_retention_days": str(days) for name, days in request.retention_days.items()}
     arguments["vacuum_hours"] = str(request.vacuum_hours)
-    asked = runs.Request(command="maintain", run_id=request.run_id, requested_by=request.requested_by)
+    asked = runs.Request(command=COMMAND, run_id=request.run_id, requested_by=request.requested_by)
     return runs.begin(ledger, settings, asked, arguments)
 
 
-def _open_runs(ledger: Ledger) -> Mapping[str, datetime]:
-    """Runs that aren't over -> when they began."""
-    rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)))
+def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
+    """Runs that aren't over -> when they began; `abandoned` are, or would be."""
+    # A maintenance reads no old version, and is never taken up again.
+    reads = ~F.col("arguments")["command"].eqNullSafe(F.lit(COMMAND)) & ~F.col("run_id").isin(*abandoned)
+    rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
     # PySpark gives the moment in this process's own time zone, without saying so.
     return {row["run_id"]: row["started_at"].astimezone(UTC) for row in rows.select("run_id", "started_at").collect()}
 
@@ -130,8 +144,7 @@ def _maintain_table(
     note = _pinned(table, request, open_runs)
     steps: list[tuple[str, Callable[[], int]]] = []
     if (days := request.retention_days.get(table.name)) is not None:
-        old = _older(table, days, open_runs)
-        steps.append(("rows_deleted", partial(ledger.delete if request.execute else ledger.count, table, old)))
+        steps.append(("rows_deleted", partial(_delete, ledger, table, _older(table, days, open_runs), request)))
     if request.execute:
         steps.append(("files_after", partial(ledger.compact, table)))
     if note is None:
@@ -148,6 +161,22 @@ def _maintain_table(
     except TableError as failed:
         error = str(failed)
     return TableMaintained(table=table.name, files=before.files, bytes=before.bytes, note=note, error=error, **done)
+
+
+def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
+    delete_or_count = ledger.delete if request.execute else ledger.count
+    return delete_or_count(table, old, _creates(ledger) if table is AUDIT else None)
+
+
+def _creates(ledger: Ledger) -> DataFrame:
+    """What tells the rows of `audit` that later runs and audits need, whatever their age: which topics are ours."""
+    return last_creates(ledger.read(AUDIT)).select(
+        "run_id",
+        "cluster",
+        "topic",
+        F.lit(Action.CREATE.value).alias("action"),
+        F.lit(Phase.APPLY.value).alias("phase"),
+    )
 
 
 def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> Column:
@@ -168,7 +197,16 @@ def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -
 
 
 def render(maintained: Maintained, console: Console) -> None:
-    """A line for each table."""
+    """The runs that were abandoned, and a line for each table."""
+    if maintained.abandoned:
+        done = (
+            "abandoned, past guards.max_plan_age"
+            if maintained.executed
+            else "past guards.max_plan_age, abandoned by --execute"
+        )
+        console.print(
+            f"plans {done}: {escape(printable(', '.join(maintained.abandoned)))}", highlight=False, soft_wrap=True
+        )
     grid = Grid(title="Maintained" if maintained.executed else "Dry run: nothing was done; --execute does it")
     for title in ("table", "files", "bytes", "rows deleted", "old files removed", "files now", ""):
         grid.add_column(title)

@@ -23,6 +23,7 @@ from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from topicledger import guards, leases, manifests, policies
+from topicledger.acknowledged import last_creates
 from topicledger.admin.connection import request_timeout
 from topicledger.clusters import look_up
 from topicledger.decide import decide
@@ -71,10 +72,11 @@ def carry_out(run: Run, context: Context, *, planning_only: bool, detailed: bool
         seen = None
         if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
             seen = plan(run, context)
-        if planning_only:
-            run.keep_state()
-        else:
+        if not planning_only:
             apply(run, context, seen)
+        elif not run.none_planned:
+            # What has nothing to send is finished in one commit.
+            run.keep_state()
         return close(run, planning_only=planning_only, detailed=detailed)
 
 
@@ -174,9 +176,9 @@ def _leases(run: Run, context: Context, work: Work) -> Leases:
 
 
 def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
-    """Say what the run came to, and finish it where nothing is open."""
+    """Say what the run came to, and finish it where nothing is open: a plan, where it has nothing to send."""
     summary = summarise(run, planning_only=planning_only, detailed_exitcode=detailed)
-    if planning_only or summary.exit_code == ExitCode.ERROR:
+    if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
         return summary
     counts = {**summary.decisions, **summary.outcomes()}
     run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
@@ -411,15 +413,9 @@ def _validate(run: Run, context: Context) -> None:
 def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Collection[str]:
     """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
     wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
-    done = (
-        run.ledger.read(AUDIT)
-        .where((F.col("cluster") == executor.cluster) & (F.col("cluster_id") == executor.cluster_id))
-        .where(F.col("phase") == Phase.APPLY.value)
-        .where(F.col("outcome") == Outcome.OK.value)
-        .join(wanted, on="topic", how="left_semi")
-    )
-    last = done.groupBy("topic").agg(F.max_by("action", "completed_at").alias("action"))
-    return [row["topic"] for row in last.where(F.col("action") == Action.CREATE.value).collect()]
+    of_cluster = (F.col("cluster") == executor.cluster) & (F.col("cluster_id") == executor.cluster_id)
+    rows = run.ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
+    return [row["topic"] for row in last_creates(rows).collect()]
 
 
 def _refuse_outdated(run: Run, context: Context, latest: int) -> None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -447,6 +447,25 @@ def _row_of(run_id: str) -> str:
     """The condition of a run's row, in SQL, that leaves the partitions of other runs alone."""
     # Rows of an older version have no shard, and its table isn't partitioned by it.
     return f"(shard = {_shard(run_id)} OR shard IS NULL) AND run_id = {sql_value(run_id)}"
+
+
+def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Sequence[str]:
+    """Give up plans past `guards.max_plan_age`, which no start may apply any more; returns their ids.
+
+    A run that is being applied stays. Without `execute` the ids are those that it would be.
+    """
+    oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
+    waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
+    plans = F.col("arguments")["command"].isin("plan", "apply", "provision") & (F.col("started_at") < oldest)
+    expired = [row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()]
+    if not execute or not expired:
+        return sorted(expired)
+    ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
+    states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
+    ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
+    # One of them may have been taken up, and be `applying`, in the meantime.
+    done = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id")
+    return sorted(row["run_id"] for row in done.collect())
 
 
 def _app_id(spark: SparkSession) -> str | None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial, reduce
+from operator import and_
 from pathlib import Path
 from typing import TypeVar
 
@@ -107,6 +108,8 @@ class Ledger:
             if table.name not in self._ensured:
                 self._retried(table, "opened or created", partial(self._create_if_missing, table))
                 self._check(table)
+                if table.properties.get(_APPEND_ONLY) == "true" and self._keep_append_only(table):
+                    log.warning("%s was not append-only: made so again after a killed `maintain`", self.location(table))
                 self._ensured.add(table.name)
 
     def _retried(self, table: Table, done_to_it: str, action: Callable[[], _T]) -> _T:
@@ -217,9 +220,12 @@ class Ledger:
 
     def _schema_version(self, table: Table) -> int:
         """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
+        return int(self._properties(table).get(SCHEMA_VERSION_PROPERTY, 0))
+
+    def _properties(self, table: Table) -> Mapping[str, str]:
         show = f"SHOW TBLPROPERTIES {self.sql_name(table)}"
         rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
-        return int({row["key"]: row["value"] for row in rows}.get(SCHEMA_VERSION_PROPERTY, 0))
+        return {row["key"]: row["value"] for row in rows}
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -346,29 +352,51 @@ class Ledger:
         row = self._retried(table, "read", read)
         return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
 
-    def count(self, table: Table, condition: Column) -> int:
-        """How many rows meet `condition`."""
-        return self._retried(table, "read", lambda: self.read(table).where(condition).count())
+    def count(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """How many rows meet `condition`, but for those of `kept`, as `delete` takes it."""
+        rows = self.read(table).where(condition)
+        counted = rows if kept is None else rows.join(kept, on=kept.columns, how="left_anti")
+        return self._retried(table, "read", counted.count)
 
-    def delete(self, table: Table, condition: Column) -> int:
-        """Delete rows, in one commit; returns how many it was. A table that is append-only is so again afterwards."""
+    def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """Delete rows that meet `condition`, but for those of `kept`; returns how many it was.
+
+        Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
+        begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
+        property is lifted for that commit, and set again whatever becomes of it.
+        """
         append_only = table.properties.get(_APPEND_ONLY) == "true"
-        rows = self.count(table, condition)
+        rows = self.count(table, condition, kept)
         if rows == 0:
             return 0
 
         def delete() -> None:
-            if append_only:
-                # Each time: another maintenance may have locked it again.
+            # Each time: whoever opens the table meanwhile, or another maintenance, makes it append-only again.
+            if append_only and self._is_append_only(table):
                 self._set_property(table, _APPEND_ONLY, "false")
-            self._delta(table).delete(condition)
+            if kept is None:
+                self._delta(table).delete(condition)
+            else:
+                same = reduce(and_, (F.col(f"found.{name}") == F.col(f"kept.{name}") for name in kept.columns))
+                merge = self._delta(table).alias("found").merge(kept.alias("kept"), same)
+                merge.whenNotMatchedBySourceDelete(condition).execute()
 
         try:
             retried(f"rows of table {self.location(table)} can't be deleted", delete)
         finally:
             if append_only:
-                self._set_property(table, _APPEND_ONLY, "true")
+                self._keep_append_only(table)
         return rows
+
+    def _is_append_only(self, table: Table) -> bool:
+        return self._properties(table).get(_APPEND_ONLY) == "true"
+
+    def _keep_append_only(self, table: Table) -> bool:
+        """Make a table append-only where it isn't; returns whether it wasn't."""
+        if self._is_append_only(table):
+            return False
+        self._set_property(table, _APPEND_ONLY, "true")
+        return True
 
     def _set_property(self, table: Table, name: str, value: str) -> None:
         alter = f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})"

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import create_autospec
 
 import pytest
 from pyspark.sql import functions as F
+from rich.console import Console
 
 from tests import commands
+from topicledger import drift, phases
 from topicledger.errors import UsageError
-from topicledger.maintaining import Maintained, Request, TableMaintained, maintain
+from topicledger.execute import Executor
+from topicledger.maintaining import Maintained, Request, TableMaintained, maintain, render
+from topicledger.runs import Run
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
-from topicledger.settings import Settings, TablesSettings
+from topicledger.settings import GuardSettings, Settings, TablesSettings
 from topicledger.tables import Ledger
 
 
@@ -178,3 +190,245 @@ def test_on_stdout_is_the_result_and_nothing_of_sparks_and_a_folder_is_no_old_fi
     tables = {each["table"]: each for each in json.loads(done.stdout)["tables"]}
     assert tables["manifests"]["files_vacuumed"] == 1
     assert not left.exists()
+
+
+# -- beside runs ------------------------------------------------------------------------------------------------------
+
+
+def append_only(ledger: Ledger, table: Table) -> str:
+    return ledger._properties(table)["delta.appendOnly"]
+
+
+def until(met: Callable[[], bool]) -> None:
+    for _ in range(2_000):
+        if met():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited in vain")
+
+
+def test_an_append_under_way_when_audit_is_opened_for_a_delete_is_made_again(
+    aged: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lifting delta.appendOnly is a commit that makes every append begun before it fail once."""
+    begun, go_on = tmp_path / "begun", tmp_path / "go_on"
+
+    @F.udf("string")
+    def slowly(topic: str) -> str:
+        begun.touch()
+        while not go_on.exists():
+            time.sleep(0.05)
+        return topic
+
+    rows = aged.rows(AUDIT, [audit_row("open", "meanwhile", midnight())]).withColumn("topic", slowly("topic"))
+    set_property = Ledger._set_property
+
+    def lifted(self: Ledger, table: Table, name: str, value: str) -> None:
+        set_property(self, table, name, value)
+        if value == "false":
+            go_on.touch()
+            # It fails, and the one after it is committed before the delete begins.
+            appended.result()
+
+    monkeypatch.setattr(Ledger, "_set_property", lifted)
+    with ThreadPoolExecutor(1) as pool:
+        appended = pool.submit(aged.append, AUDIT, rows, app_id="open", version=1)
+        until(begun.exists)
+        done = maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+    assert of(done, AUDIT).rows_deleted == 2
+    assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open", "meanwhile"}
+    assert append_only(aged, AUDIT) == "true"
+
+
+def test_appends_to_audit_go_on_while_old_rows_are_deleted_and_none_is_lost(aged: Ledger) -> None:
+    over = threading.Event()
+
+    def append() -> set[str]:
+        names: set[str] = set()
+        while not over.is_set():
+            name = f"meanwhile-{len(names)}"
+            rows = aged.rows(AUDIT, [audit_row("open", name, midnight())])
+            aged.append(AUDIT, rows, app_id="open", version=len(names) + 1)
+            names.add(name)
+        return names
+
+    with ThreadPoolExecutor(1) as pool:
+        appended = pool.submit(append)
+        try:
+            done = maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+        finally:
+            over.set()
+    assert of(done, AUDIT).rows_deleted == 2
+    assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open"} | appended.result()
+    assert append_only(aged, AUDIT) == "true"
+
+
+def test_a_table_that_a_run_made_append_only_again_before_the_delete_is_opened_once_more(
+    aged: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a run opens `audit` between the two commits of a maintenance."""
+    set_property, lifted = Ledger._set_property, []
+
+    def interfere(self: Ledger, table: Table, name: str, value: str) -> None:
+        set_property(self, table, name, value)
+        if value == "false":
+            lifted.append(name)
+            if len(lifted) == 1:
+                Ledger(self.spark, self.root).ensure(table)
+
+    monkeypatch.setattr(Ledger, "_set_property", interfere)
+    done = maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
+    assert (of(done, AUDIT).rows_deleted, len(lifted)) == (2, 2)
+    assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open"}
+    assert append_only(aged, AUDIT) == "true"
+
+
+KILLED = """
+import os, signal, sys
+from topicledger.maintaining import Request, maintain
+from topicledger.session import get_session
+from topicledger.settings import load_settings
+from topicledger.tables import Ledger
+from pathlib import Path
+
+set_property = Ledger._set_property
+
+def killed(self, table, name, value):
+    set_property(self, table, name, value)
+    os.killpg(0, signal.SIGKILL)
+
+Ledger._set_property = killed
+settings = load_settings(Path(sys.argv[1]))
+ledger = Ledger(get_session("killed"), settings.tables.root)
+maintain(ledger, settings, Request(execute=True, retention_days={"audit": 1}))
+"""
+
+
+def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_killed(
+    aged: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = commands.settings_file(tmp_path, {"main": ["localhost:9092"]}, root=aged.root)
+    # The JVM is of the same process group.
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(config)],
+        env=commands.environment(),
+        cwd=commands.REPOSITORY,
+        start_new_session=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert append_only(aged, AUDIT) == "false"
+    Ledger(aged.spark, aged.root).ensure(AUDIT)
+    assert append_only(aged, AUDIT) == "true"
+    assert "was not append-only" in caplog.text
+    assert "long-ago" in topics(aged, AUDIT)
+    caplog.clear()
+    Ledger(aged.spark, aged.root).ensure(AUDIT)
+    assert caplog.text == ""
+
+
+# -- what is needed whatever its age ----------------------------------------------------------------------------------
+
+
+def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) -> None:
+    """C21, M3, and drift kind `recreated`: they answer as before."""
+    since = midnight() - timedelta(days=9)
+
+    def row(topic: str, hours: int, action: str = "create", **given: Any) -> Mapping[str, Any]:
+        told = {"cluster": "main", "cluster_id": "K", "action": action, "topic_id": f"id-{topic}-{hours}"}
+        return {**audit_row(f"run-{hours}", topic, since + timedelta(hours=hours)), **told, **given}
+
+    rows = [
+        row("ours", 1),
+        row("ours", 1, phase="validate"),
+        row("ours", 1, phase="verify"),
+        row("deleted", 1),
+        row("deleted", 2, "delete"),
+        row("anew", 1),
+        row("anew", 2, "delete"),
+        row("anew", 3),
+        row("anew", 4, "delete", outcome="failed"),
+        row("deleted-lately", 1),
+        row("deleted-lately", 300, "delete", completed_at=midnight()),
+        row("failed", 1, outcome="failed"),
+        row("moved", 1, cluster_id="before"),
+        row("moved", 2, "delete"),
+        row("elsewhere", 1, cluster="other"),
+    ]
+    ledger._save(AUDIT, ledger.rows(AUDIT, rows).write.format("delta").mode("append"))
+
+    def answers() -> tuple[set[tuple[Any, ...]], set[str]]:
+        wanted = {row["topic"] for row in rows}
+        run, executor = create_autospec(Run, instance=True), create_autospec(Executor, instance=True)
+        run.ledger, run.spark, executor.cluster, executor.cluster_id = ledger, ledger.spark, "main", "K"
+        known = {tuple(row) for row in drift._known_ids(ledger.read(AUDIT)).collect()}
+        return known, set(phases._created_by_us(run, executor, wanted))
+
+    before = answers()
+    assert before[0] == {
+        ("main", "ours", "K", "id-ours-1"),
+        ("main", "anew", "K", "id-anew-3"),
+        ("main", "moved", "before", "id-moved-1"),
+        ("other", "elsewhere", "K", "id-elsewhere-1"),
+    }
+    assert before[1] == {"ours", "anew"}
+    request = Request(retention_days={"audit": 1})
+    assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 10
+    assert of(maintain(ledger, settings(ledger), replace(request, execute=True)), AUDIT).rows_deleted == 10
+    assert answers() == before
+    kept = ledger.read(AUDIT).select("topic", "action", "phase").collect()
+    assert {tuple(row) for row in kept} == {
+        *((topic, "create", "apply") for topic in ("ours", "anew", "moved", "elsewhere")),
+        ("deleted-lately", "delete", "apply"),
+    }
+    assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 0
+
+
+# -- plans that nobody applied ----------------------------------------------------------------------------------------
+
+
+def states(ledger: Ledger) -> dict[str, str]:
+    commands = F.coalesce(F.col("arguments")["command"], F.lit("")) != "maintain"
+    return {row["run_id"]: row["state"] for row in ledger.read(RUNS).where(commands).collect()}
+
+
+def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the_way(ledger: Ledger) -> None:
+    old, young = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) - timedelta(hours=23)
+
+    def run(run_id: str, state: str, started_at: datetime, command: str) -> Mapping[str, Any]:
+        return {**run_row(run_id, state, started_at), "arguments": {"command": command}}
+
+    write(
+        ledger,
+        RUNS,
+        run("saved", "planned", old, "plan"),
+        run("stopped", "planning", old, "provision"),
+        run("young", "planned", young, "plan"),
+        run("over", "finished", old, "provision"),
+        run("dead", "planning", old, "maintain"),
+    )
+    before = states(ledger)
+    told = maintain(ledger, settings(ledger), Request())
+    assert (told.abandoned, of(told, MANIFESTS).note, states(ledger)) == (["saved", "stopped"], None, before)
+    write(ledger, RUNS, run("applied", "applying", old, "plan"), run("audited", "planning", old, "audit"))
+    before = states(ledger)
+    done = maintain(ledger, settings(ledger), Request(execute=True))
+    assert done.abandoned == ["saved", "stopped"]
+    assert states(ledger) == {**before, "saved": "abandoned", "stopped": "abandoned"}
+    assert "run applied isn't over" in str(of(done, MANIFESTS).note)
+    (row,) = ledger.read(RUNS).where(F.col("run_id") == done.run_id).collect()
+    assert row["counts"] == {"runs_abandoned": 2}
+    assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
+    shown = Console(file=io.StringIO(), width=200)
+    render(done, shown)
+    assert "saved, stopped" in cast(io.StringIO, shown.file).getvalue()
+    assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
+
+
+def test_how_old_a_plan_may_be_is_as_the_settings_say(ledger: Ledger) -> None:
+    row = run_row("saved", "planned", datetime.now(UTC) - timedelta(days=30))
+    write(ledger, RUNS, {**row, "arguments": {"command": "plan"}})
+    patient = replace(settings(ledger), guards=GuardSettings(max_plan_age=timedelta(days=31).total_seconds()))
+    kept = maintain(ledger, patient, Request(execute=True))
+    assert (kept.abandoned, states(ledger)) == ([], {"saved": "planned"})
+    assert "run saved isn't over" in str(of(kept, MANIFESTS).note)
