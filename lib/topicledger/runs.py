@@ -34,6 +34,7 @@ from topicledger.settings import ClusterSettings, Settings
 from topicledger.tables import Ledger, sql_value
 
 AUDIT_COMMAND = "audit"
+_PROVISIONING = ("plan", "apply", "provision")
 EARLIER_CONFIGS = "earlier_configs_version"
 """Of an audit's arguments: the version of `observed_configs` that it compares with."""
 WAVE_OUTCOMES = 10_000
@@ -349,7 +350,8 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
         raise UsageError(f"run {run_id} was abandoned; start a new one")
     arguments = {name: value for name, value in (row["arguments"] or {}).items() if name != "command"}
     began_as = (row["arguments"] or {}).get("command")
-    if (began_as == AUDIT_COMMAND) != (request.command == AUDIT_COMMAND):
+    alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else _PROVISIONING
+    if began_as not in alike:
         raise UsageError(f"run {run_id} is of the command {began_as}, not {request.command}: name another run")
     asked = request.bearing()
     if request.command == "apply" and not request.clusters:

@@ -24,6 +24,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
     ledger.ensure(RUNS)
     columns = (
         "run_id",
+        "command",
         "state",
         "started_at",
         "finished_at",
@@ -32,7 +33,8 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         "requested_by",
         "counts",
     )
-    rows = ledger.read(RUNS).select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
+    runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
+    rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
     if as_json:
         click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
         return ExitCode.DONE

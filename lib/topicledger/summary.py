@@ -285,6 +285,15 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     return [Warned(**row.asDict()) for row in first], count
 
 
+def nothing_to_send(drifted: int) -> str:
+    """What to say where no topic is to be created or deleted, and so many are drifted: configs aren't compared."""
+    differ = ""
+    if drifted:
+        topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
+        differ = f"{topics} in partitions, replication factor or placement; "
+    return f"nothing to create or delete; {differ}configs were not compared: run audit"
+
+
 def render(summary: Summary, console: Console) -> None:
     """Print a summary for people."""
     console.print(
@@ -303,7 +312,7 @@ def render(summary: Summary, console: Console) -> None:
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
-        console.print("nothing to do: every declared topic is as declared", highlight=False)
+        console.print(nothing_to_send(summary.decisions.get("drifted", 0)), highlight=False, soft_wrap=True)
     told = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
     console.print(f"left alone: {told}", highlight=False)
     if summary.pending_changes and summary.state == RunState.PLANNED:

@@ -92,8 +92,10 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert (again.exit_code, json.loads(again.stdout)["outcomes"]) == (4, {"failed": 1, "ok": 2})
 
     listed = invoke("runs", "list", "--config", config, "--format", "json")
-    assert [(run["run_id"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)] == [
-        ("way", "finished", 4)
+    assert [(run["command"], run["state"], run["exit_code"]) for run in json.loads(listed.stdout)] == [
+        ("plan", "finished", 4),
+        ("load_manifests", "finished", 0),
+        ("load_manifests", "finished", 0),
     ]
     shown = invoke("runs", "show", "--config", config, "--run-id", "way")
     assert "validate ok, apply ok, verify ok" in shown.stdout
@@ -115,7 +117,80 @@ def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> Non
     (tmp_path / "ledger").mkdir()
     done = invoke("provision", "--config", config)
     assert done.exit_code == 0
-    assert "nothing to do" in done.stdout
+    assert "nothing to create or delete; configs were not compared: run audit\n" in done.stdout
+
+
+def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_declared(
+    config: Path, kafka: EmbeddedKafka
+) -> None:
+    names = [f"commands.words-{number}" for number in range(3)]
+    rows = "\n".join(f"  - {{topic: {name}, num_partitions: 2, configs: {{retention.ms: 1000}}}}" for name in names)
+    load(config, f"cluster: main\ntopics:\n{rows}\n")
+    assert invoke("provision", "--config", config).exit_code == 0
+    load(config, f"cluster: main\ntopics:\n{rows}\n".replace("1000", "2000"))
+    planned = invoke("plan", "--config", config)
+    assert planned.exit_code == 0
+    assert "nothing to create or delete; configs were not compared: run audit\n" in planned.stdout
+    one = rows.replace("num_partitions: 2", "num_partitions: 3", 1)
+    load(config, f"cluster: main\ntopics:\n{one}\n")
+    differs = "1 topic differs in partitions, replication factor or placement"
+    words = invoke("plan", "--config", config).stdout
+    assert f"nothing to create or delete; {differs}; configs were not compared: run audit\n" in words
+    load(config, f"cluster: main\ntopics:\n{rows.replace('num_partitions: 2', 'num_partitions: 3')}\n")
+    words = invoke("provision", "--config", config).stdout
+    assert "nothing to create or delete; 3 topics differ in partitions" in words
+    assert "as declared" not in words
+
+
+# -- loads -------------------------------------------------------------------------------------------------------------
+
+
+def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound(config: Path, tmp_path: Path) -> None:
+    both = "".join(
+        f"  - {{topic: commands.{owner}-{number}, owner: {owner}}}\n" for owner in ("pay", "ship") for number in (1, 2)
+    )
+    load(config, f"cluster: main\ntopics:\n{both}")
+    mine = "cluster: main\ntopics: [{topic: commands.pay-1, owner: pay}]\n"
+    result_file = tmp_path / "result.json"
+
+    stopped = load(config, mine, "--replace", "--result-file", str(result_file), "--requested-by", "alice")
+    first, *rows, last = error_of(stopped, 5).splitlines()
+    file = config.with_name("manifest.yaml")
+    assert first == f"error: rows of manifests that loading {file} would remove:"
+    assert rows == [
+        "  main / commands.pay-2, owner pay",
+        "  main / commands.ship-1, owner ship",
+        "  main / commands.ship-2, owner ship",
+    ]
+    assert last.startswith("3 rows in all, and guards.max_removed_rows is 0: nothing was loaded.")
+    assert f"set max_removed_rows = 3 under [guards] in {config}" in last
+    document = json.loads(result_file.read_text())
+    assert (document["exit_code"], document["removals_refused"]) == (5, 3)
+    assert document["removed_rows"][0] == {"cluster": "main", "topic": "commands.pay-2", "owner": "pay"}
+
+    config.write_text(config.read_text() + "[guards]\nmax_removed_rows = 1\n")
+    done = load(config, mine, "--replace-owner", " PAY", "--run-id", "mine", "--result-file", str(result_file))
+    assert done.exit_code == 0
+    assert done.stdout == "0 added, 0 changed, 1 unchanged, 1 removed\nremoved: main / commands.pay-2, owner pay\n"
+    loaded = json.loads(result_file.read_text())
+    assert (loaded["run_id"], loaded["removed"]) == ("mine", 1)
+    assert loaded["removed_rows"] == [{"cluster": "main", "topic": "commands.pay-2", "owner": "pay"}]
+
+    listed = json.loads(invoke("runs", "list", "--config", config, "--format", "json").stdout)
+    told = [(run["exit_code"], run["counts"]["removed"], run["manifest_version"]) for run in listed]
+    assert told == [(0, 1, 2), (5, 0, 1), (0, 0, 1)]
+    assert (listed[0]["run_id"], listed[1]["run_id"]) == ("mine", document["run_id"])
+    assert listed[1]["requested_by"] == "alice"
+
+
+def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tmp_path: Path) -> None:
+    load(config, MANIFEST, "--run-id", "load")
+    taken = error_of(invoke("provision", "--config", config, "--run-id", "load"), 2)
+    assert "run load is of the command load_manifests, not provision" in taken
+    page = tmp_path / "page.html"
+    told = error_of(invoke("report", "--config", config, "--run-id", "load", "--out", page), 2)
+    assert "run load is of the command load_manifests, which no report is about" in told
+    assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
 
 
 def test_more_failures_than_fit_are_counted_with_the_query_for_the_rest(config: Path, spark: SparkSession) -> None:

@@ -225,14 +225,16 @@ def test_every_load_has_a_row_that_says_who_loaded_which_files_and_what_came_of_
 
 
 def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
     for number in range(LISTED_FILES + 1):
-        put(tmp_path, f"{number:03}.json", json.dumps([{"cluster": "orders", "topic": f"t{number}"}]))
-    load_files(ledger, tmp_path)
+        put(folder, f"{number:03}.json", json.dumps([{"cluster": "orders", "topic": f"t{number}"}]))
+    load_files(ledger, folder)
     arguments = run_rows(ledger)[0]["arguments"]
     assert len(json.loads(arguments["files"])) == LISTED_FILES
     assert arguments["files_total"] == str(LISTED_FILES + 1)
-    put(tmp_path, f"{LISTED_FILES:03}.json", json.dumps([{"cluster": "orders", "topic": "other"}]))
-    load_files(ledger, tmp_path)
+    put(folder, f"{LISTED_FILES:03}.json", json.dumps([{"cluster": "orders", "topic": "other"}]))
+    load_files(ledger, folder)
     other = run_rows(ledger)[1]["arguments"]
     assert other["files"] == arguments["files"]
     assert other["files_sha256"] != arguments["files_sha256"]

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import os
 import re
+import shlex
 import stat
 import sys
 import zipfile
@@ -24,8 +25,8 @@ from scripts.package import archive
 
 from tests import reports
 from topicledger.errors import TopicLedgerError, UsageError
-from topicledger.report import Report, charts, moment, render, require_writable, words, write
-from topicledger.report.facts import Kind, Shown
+from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
+from topicledger.report.facts import Drift, Kind, Shown
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {"run": reports.run, "hostile": reports.hostile, "audit": reports.audit, "span": reports.span}
@@ -167,6 +168,60 @@ def of(**topics: int) -> Report:
     return replace(usual, tallies=[replace(usual.tallies[0], outcome=name, topics=n) for name, n in topics.items()])
 
 
+def config_differs(topic: str | None, what: str, declared: str | None, live: str | None = "5") -> Drift:
+    return Drift(
+        cluster="main",
+        topic=topic,
+        kind="config_differs",
+        what=what,
+        declared=declared,
+        live=live,
+        severity="error",
+        message=None,
+        since=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "what", "declared", "last"),
+    [
+        ("orders", "retention.ms", "1000", ["orders", "retention.ms=1000"]),
+        ("orders", "cleanup.policy", "compact,delete", ["orders", "cleanup.policy=[compact,delete]"]),
+        ("-orders", "x", "a=b", ["-orders", "x=[a=b]"]),
+        ("a'; rm -rf ~ #", "$(id)", '`id` "', ["a'; rm -rf ~ #", '$(id)=`id` "']),
+        ("{}", "{0}", "{", ["{}", "{0}={"]),
+    ],
+)
+def test_the_advice_on_a_config_is_a_command_whose_words_are_what_was_declared(
+    topic: str, what: str, declared: str, last: list[str]
+) -> None:
+    told = advice.of_drift("config_differs", [config_differs(topic, what, declared)])
+    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare what it is.")
+    name, config = last
+    expected = ["kafka-configs.sh", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
+    assert shlex.split(command) == [*expected, "--entity-name", name, "--add-config", config]
+
+
+def test_the_advice_on_a_config_names_none_that_a_command_cannot_set_or_a_terminal_acts_on() -> None:
+    findings = [
+        config_differs("a\x1b[2J", "retention.ms", "1"),
+        config_differs("a", "retention.ms", "1\n2"),
+        config_differs("a", "follower.replication.throttled.replicas", "[0:1]"),
+        config_differs("a", "no.such", "1", live=None),
+        config_differs(None, "retention.ms", "1"),
+    ]
+    command = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
+    assert command + "--entity-name TOPIC --add-config NAME=VALUE" in advice.of_drift("config_differs", findings)
+    known = config_differs("b", "retention.ms", "2")
+    assert command + "--entity-name b --add-config retention.ms=2" in advice.of_drift(
+        "config_differs", [*findings, known]
+    )
+
+
+def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_to_do() -> None:
+    assert "nothing to do" not in render(reports.audit()).lower()
+
+
 @pytest.mark.parametrize(
     ("report", "text", "tone"),
     [
@@ -177,7 +232,17 @@ def of(**topics: int) -> Report:
         (of(failed=2, open=1), "2 of 3 topics failed or were refused, and 1 is open", "bad"),
         (of(ok=2, open=5), "Not finished: 5 topics are open", "open"),
         (of(planned=7), "7 changes planned, none applied yet", "open"),
-        (of(), "Nothing to do: every declared topic is there", "good"),
+        (
+            of(),
+            "Nothing to create or delete; 12 topics differ in partitions, replication factor or placement; "
+            "configs were not compared: run audit",
+            "open",
+        ),
+        (
+            replace(of(), run=reports.run_facts(counts={"drifted": 0})),
+            "Nothing to create or delete; configs were not compared: run audit",
+            "good",
+        ),
         (replace(of(), run=reports.run_facts(state="planning")), "Nothing has ended yet: the run is planning", "open"),
         (
             replace(of(failed=1), run=reports.run_facts(state="abandoned")),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 
-from topicledger.model import Refusal
+from topicledger.model import Kind, Refusal
+from topicledger.report.facts import Drift
 
 _MANIFEST = "Correct the row of manifests and load it again."
 _RULE = "Change what is declared so that it keeps the rule, or the rule in the settings."
@@ -56,7 +58,7 @@ OF_DRIFT: Mapping[str, str] = {
     "partitions_more": "Declare as many as there are: partitions can't be taken away.",
     "replication_factor": "Reassign replicas, or declare the factor that there is.",
     "assignment": "Reassign replicas, or declare the assignment that there is.",
-    "config_differs": "Set the config as declared, or declare what it is.",
+    "config_differs": "Set the config as declared ({}), or declare what it is.",
     "config_undeclared": "Declare the config, or remove it from the topic.",
     "broker_default_changed": "Check that the broker's new default suits the topics that leave it to the broker.",
     "recreated": "Find out who made the topic anew: its records are those since then.",
@@ -77,6 +79,28 @@ def of_error(error: str | None) -> str:
     return OF_ERRORS.get(error or "", UNKNOWN)
 
 
-def of_drift(kind: str) -> str:
-    """What to do about findings of `kind`."""
-    return OF_DRIFT.get(kind, UNKNOWN)
+def of_drift(kind: str, findings: Iterable[Drift] = ()) -> str:
+    """What to do about findings of `kind`; a command is that for the first of `findings` that it can be told for."""
+    found = OF_DRIFT.get(kind, UNKNOWN)
+    if kind != Kind.CONFIG_DIFFERS:
+        return found
+    of_kind = (each for each in findings if each.kind == kind)
+    commands = (command for each in of_kind if (command := _set_config(each)) is not None)
+    return found.format(next(commands, None) or _altered("TOPIC", "NAME=VALUE"))
+
+
+def _set_config(finding: Drift) -> str | None:
+    """The command that sets a topic's config as declared; None where there is none, or none that is safe to copy."""
+    topic, name, value = finding.topic, finding.what, finding.declared
+    # Of a config that the broker doesn't know, there is no live value either.
+    if not topic or not name or value is None or finding.live is None:
+        return None
+    if not f"{topic}{name}{value}".isprintable() or any(each in value for each in "[]"):
+        return None
+    # Kafka's own notation: outside of brackets a comma ends a config, and a second = is an error.
+    return _altered(topic, f"{name}=[{value}]" if any(each in value for each in ",=") else f"{name}={value}")
+
+
+def _altered(topic: str, config: str) -> str:
+    start = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics"
+    return f"{start} --entity-name {shlex.quote(topic)} --add-config {shlex.quote(config)}"

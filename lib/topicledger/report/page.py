@@ -205,7 +205,7 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
         row["clusters"][name] = row["clusters"].get(name, 0) + each.findings
     for row in kinds.values():
         row["findings"] = sum(row["ages"].values())
-        row["advice"] = advice.of_drift(row["kind"])
+        row["advice"] = advice.of_drift(row["kind"], report.drift.rows)
         row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))

@@ -84,7 +84,10 @@ def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
     row = find(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
-    return Scope(run=run_facts(row), clusters=clusters)
+    facts = run_facts(row)
+    if facts.command not in (*_PROVISIONING, AUDIT_COMMAND):
+        raise UsageError(f"run {run_id} is of the command {facts.command}, which no report is about; see `runs list`")
+    return Scope(run=facts, clusters=clusters)
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:

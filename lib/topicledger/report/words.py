@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from topicledger.errors import ExitCode
-from topicledger.model import Action, Outcome, Phase, RunState
+from topicledger.model import Action, Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Kind, Report, RunFacts, Shown, Tally
+from topicledger.summary import nothing_to_send
 
 _EXIT_CODES = {
-    ExitCode.DONE: "done, or nothing to do",
+    ExitCode.DONE: "done",
     ExitCode.ERROR: "an error, or not finished",
     ExitCode.USAGE: "usage",
     ExitCode.CHANGES_PENDING: "changes are pending",
@@ -123,7 +124,9 @@ def _of_nothing(report: Report) -> Headline:
         return Headline(text="No run created, deleted or refused anything", tone="good")
     if report.run is not None and report.run.state != RunState.FINISHED:
         return Headline(text=f"Nothing has ended yet: the run is {report.run.state}", tone="open")
-    return Headline(text="Nothing to do: every declared topic is there", tone="good")
+    drifted = report.run.counts.get(Decision.DRIFTED.value, 0) if report.run is not None else 0
+    text = nothing_to_send(drifted)
+    return Headline(text=text[0].upper() + text[1:], tone="open" if drifted else "good")
 
 
 def _of_audit(report: Report) -> Headline:
