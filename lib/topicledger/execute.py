@@ -187,7 +187,8 @@ class Executor:
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[Ended]:
         """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more.
 
-        A create that an earlier start may have sent is left out: `learn` asked the controller about it.
+        Left out is what an earlier start may have sent, where `learn` found it not done: a create, and a delete whose
+        topic isn't listed.
         """
         creates = [target for target in targets if target.action is Action.CREATE and not target.maybe_sent]
         live = self.describe([target.topic for target in creates])
@@ -202,8 +203,11 @@ class Executor:
                     f"{info.replication_factor}; plan again",
                 )
         deletes = [target for target in targets if target.action is Action.DELETE]
+        maybe_sent = {target.topic for target in deletes if target.maybe_sent}
         for ended in self.check_deletes([each for each in deletes if each.topic_id is not None], Phase.APPLY):
-            if ended.outcome is not Outcome.OK:
+            # Not listed is no proof that it is gone, or that it wasn't ours: the delete itself tells, by id (C21).
+            unlisted = ended.error == Refusal.CHANGED_SINCE_PLAN and ended.topic in maybe_sent
+            if ended.outcome is not Outcome.OK and not unlisted:
                 yield ended
         for target in deletes:
             if target.topic_id is None:
@@ -221,7 +225,8 @@ class Executor:
         """Find out what became of targets that an earlier start may have sent (C18, D3); changes nothing.
 
         Yields those that were carried out, or can't be any more; the others were not, as the controller says: it is
-        asked by validateOnly, since a listing lags (C21).
+        asked by validateOnly, since a listing lags (C21). It doesn't tell a principal without the right to create: then
+        what a delete by id did is told by the same delete.
         """
         validate = partial(self.admin.create_topics, validate_only=True)
         creates = [target for target in targets if target.action is Action.CREATE]
@@ -236,8 +241,7 @@ class Executor:
         )
         for target, answer, taken in names_taken:
             info = live.get(target.topic)
-            # What validateOnly doesn't tell, without the right to create, only the description does.
-            if not (info is not None if taken is None else taken):
+            if taken is False:
                 done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
                 yield self._ended(
                     target,
@@ -347,9 +351,10 @@ class Executor:
         if not gone:
             return
         live = self.describe([target.topic for target, _ in gone])
-        # A listing is no proof that a name is gone, and without an id no answer of the controller's is.
-        unlisted = [target for target, _ in gone if target.topic_id is None and target.topic not in live]
-        late = {target.topic for target, _, taken in self._names_taken(unlisted) if taken}
+        # By name it may be our own look that found nothing, and a listing is no proof: the controller is asked (C21).
+        not_found = kafka.UNKNOWN_TOPIC_OR_PARTITION
+        by_name = [each for each, answer in gone if each.topic_id is None and answer.result.error_code == not_found]
+        late = {target.topic for target, _, taken in self._names_taken(by_name) if taken is not False}
         self._prepare()
         for target, answer in gone:
             if target.topic in late:
@@ -374,8 +379,8 @@ class Executor:
 
     def _not_listed(self, topics: Sequence[str]) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"cluster {self.cluster}: {len(topics)} topics exist, the controller says, and are not listed, "
-            f"{topics[0]} among them; start the run again with its id"
+            f"cluster {self.cluster}: {len(topics)} topics are not listed, and the controller doesn't say that they "
+            f"are gone, {topics[0]} among them; start the run again with its id"
         )
 
     def _recreated(self, target: Target, answer: Answer, info: TopicInfo) -> Ended:

@@ -782,7 +782,7 @@ LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, 
     "a delete whose name has another topic": (
         delete("a"), EXISTS, [live("a", "id-2")], [("a", "failed", 100, "RECREATED")],
     ),
-    "a delete without the right to create": (delete("a"), answers({"a": 29}), [], [("a", "ok", 0, "RECOVERED")]),
+    "a delete without the right to create": (delete("a"), answers({"a": 29}), [], []),
     "the same, and it is there": (delete("a"), answers({"a": 29}), [live("a")], []),
     "a delete of a name that a broker's policy refuses": (
         delete("a"), answers({"a": 44}), [live("a")], [("a", "ok", 0, "RECOVERED")],
@@ -975,6 +975,16 @@ def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
         ("gone", "refused", -1, "CHANGED_SINCE_PLAN"),
     ]
     assert {each.phase for each in ended} == {Phase.APPLY}
+
+
+def test_a_delete_that_may_have_been_sent_and_is_not_listed_is_left_to_the_same_delete(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C21, D3: a broker that has just started lists nothing; without a right to create the controller doesn't tell."""
+    maybe_sent = delete("a", maybe_sent=True)
+    assert list(executor.changed_since_plan([maybe_sent])) == []
+    admin.delete_topics.return_value = answers({"a": 100})
+    assert brief(list(executor.apply([maybe_sent]))) == [("a", "ok", 0, "RECOVERED")]
 
 
 # -- verify -----------------------------------------------------------------------------------------------------------
