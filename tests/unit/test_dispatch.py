@@ -63,7 +63,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
     )
     work = {"main": ("id", [[Target(topic=name, action=Action.CREATE)] for name in ("first", "second")])}
     with pytest.raises(TableError, match="no space left"):
-        each_cluster(run, context, Phase.APPLY, work, lambda executor, batch: iter(()))
+        each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()))
     assert sent == ["first"]
     assert [each.topic for each in ended] == ["first"]
 
