@@ -180,6 +180,8 @@ def _open(options: Options, name: str, *, new: bool = False) -> tuple[Settings, 
     settings = load_settings(options.config)
     settings.select(options.cluster)
     ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
+    if not settings.tables.single_writer:
+        ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
     if not new:
         ledger.require_root()
     return settings, ledger

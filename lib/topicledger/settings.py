@@ -58,6 +58,8 @@ class TablesSettings:
     root: str
     """A path (local, s3a:, abfss:, gs:) or `catalog.schema`, as written: a relative local path is relative to the
     current working directory, not to the settings file."""
+    single_writer: bool = False
+    """Never more than one command runs at a time: then S3 needs no LogStore for several drivers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,6 +385,14 @@ class _Table:
             return default
         return value
 
+    def flag(self, name: str) -> bool:
+        """True or false; false where the key is missing or wrong."""
+        value = self.values.get(name, False)
+        if not isinstance(value, bool):
+            self.problem(name, f"must be true or false, not {_kind(value)}")
+            return False
+        return value
+
     def seconds(self, name: str, default: float, why: str = "") -> float:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -395,10 +405,10 @@ class _Table:
 
 
 def _tables(table: _Table) -> TablesSettings:
-    table.only("root")
+    table.only("root", "single_writer")
     if "root" not in table.values:
         table.problem("root", "is missing: a path or `catalog.schema` for the Delta tables")
-    return TablesSettings(root=table.text("root") or "")
+    return TablesSettings(root=table.text("root") or "", single_writer=table.flag("single_writer"))
 
 
 def _kafka(table: _Table) -> KafkaSettings:
@@ -431,9 +441,7 @@ def _guards(table: _Table) -> GuardSettings:
 
 def _audit(table: _Table) -> AuditSettings:
     table.only("require_owner", "owners", "severity")
-    require_owner = table.values.get("require_owner", False)
-    if not isinstance(require_owner, bool):
-        table.problem("require_owner", f"must be true or false, not {_kind(require_owner)}")
+    require_owner = table.flag("require_owner")
     given = table.table("severity")
     given.only(*Kind)
     severity = dict(SEVERITIES)
@@ -445,7 +453,7 @@ def _audit(table: _Table) -> AuditSettings:
             severity[name] = Severity(told)
         elif told is not None:
             given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(told)}"')
-    return AuditSettings(require_owner=bool(require_owner), owners=table.texts("owners"), severity=severity)
+    return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
 
 
 def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:

@@ -25,16 +25,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from topicledger.errors import TableError
+from topicledger.errors import TableError, UsageError
 from topicledger.retries import retried
-from topicledger.schemas import MANIFESTS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
+from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
 _NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
-_S3A_LOG_STORE = "spark.delta.logStore.s3a.impl"
+_S3 = ("s3", "s3a", "s3n")
+_S3_LOG_STORE = "io.delta.storage.S3DynamoDBLogStore"
 
 log = logging.getLogger(__name__)
 
@@ -83,20 +84,48 @@ class Ledger:
     # -- creating and checking ---------------------------------------------------------------------------------------
 
     def require_root(self) -> None:
-        """Warns of what an object store needs, and raises TableError where a local root isn't there.
-
-        A mistyped root must not pass for an empty estate.
-        """
-        if self.root.startswith("s3a:") and self.spark.conf.get(_S3A_LOG_STORE, None) is None:
-            log.warning(
-                "several drivers writing to %s need Delta's multi-cluster LogStore: %s", self.root, _S3A_LOG_STORE
-            )
+        """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
         local = self._local()
         if local is not None and not local.is_dir():
             raise TableError(
                 f"tables root {self.root} does not exist: correct tables.root in the settings, "
                 "or load manifests first, which creates it"
             )
+
+    def require_atomic_commits(self, *, refuse: bool) -> None:
+        """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.
+
+        Delta's LogStore for S3 knows only its own driver's commits, unless it is the one with a table in DynamoDB.
+        Reads nothing where the root is an address; of a catalog's schema, where its tables are.
+        """
+        for address in self._addresses():
+            scheme = address.partition(":")[0].lower()
+            log_store = f"spark.delta.logStore.{scheme}.impl"
+            if scheme not in _S3 or self.spark.conf.get(log_store, None) == _S3_LOG_STORE:
+                continue
+            problem = (
+                f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
+                f"Set {log_store} to {_S3_LOG_STORE} for every driver, or [tables] single_writer = true in the "
+                "settings where never more than one command runs at a time"
+            )
+            if refuse:
+                raise UsageError(f"{problem}. Nothing was read or sent")
+            log.warning("%s", problem)
+            return
+
+    def _addresses(self) -> Sequence[str]:
+        """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
+        if not self._in_catalog:
+            return [self.root]
+        with _errors(f"the location of {self.root} can't be read"):
+            tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
+            told = [
+                self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").toDF("name", "value", "comment") for name in tables
+            ]
+            if not tables and self.spark.catalog.databaseExists(self.root):
+                # A first run makes its tables there.
+                told = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
+            return [str(row["value"]) for rows in told for row in rows.where("name = 'Location'").collect()]
 
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from chispa import assert_df_equality
+from click.testing import CliRunner, Result
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -25,8 +26,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
-from topicledger import retries
-from topicledger.errors import TableError
+from topicledger import cli, retries
+from topicledger.errors import TableError, UsageError
 from topicledger.retries import Trouble
 from topicledger.schemas import (
     AUDIT,
@@ -265,6 +266,64 @@ def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSessi
         Ledger(spark, root).require_root()
 
 
+S3 = ("s3://bucket/ledger", "s3a://bucket/ledger", "S3A://bucket/ledger", "s3n://bucket/ledger")
+
+
+@pytest.fixture
+def log_store(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Sets the session's LogStore of a scheme."""
+    keys = [f"spark.delta.logStore.{scheme}.impl" for scheme in ("s3", "s3a", "s3n")]
+    yield lambda scheme, name: spark.conf.set(f"spark.delta.logStore.{scheme}.impl", name)
+    for key in keys:
+        spark.conf.unset(key)
+
+
+@pytest.mark.parametrize("root", S3)
+def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
+    spark: SparkSession, root: str, log_store: Callable[[str, str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, scheme = Ledger(spark, root), root.partition(":")[0].lower()
+    refused = rf"tables in {root}: .* Set spark.delta.logStore.{scheme}.impl to io.delta.storage.S3DynamoDBLogStore"
+    with pytest.raises(UsageError, match=refused):
+        ledger.require_atomic_commits(refuse=True)
+    log_store(scheme, "io.delta.storage.S3SingleDriverLogStore")
+    with pytest.raises(UsageError, match="or .tables. single_writer = true in the settings"):
+        ledger.require_atomic_commits(refuse=True)
+    assert caplog.text == ""
+    ledger.require_atomic_commits(refuse=False)
+    assert f"tables in {root}" in caplog.text
+    caplog.clear()
+    log_store(scheme, "io.delta.storage.S3DynamoDBLogStore")
+    for refuse in (True, False):
+        ledger.require_atomic_commits(refuse=refuse)
+    assert caplog.text == ""
+
+
+def test_where_a_put_is_atomic_no_log_store_is_needed(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for root in (str(tmp_path), f"file:{tmp_path}", "s3-like/folder", "abfss://x@y/z", "gs://bucket/ledger"):
+        Ledger(spark, root).require_atomic_commits(refuse=True)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("command", ["apply", "provision"])
+def test_a_run_on_s3_is_refused_before_anything_is_read_there(
+    spark: SparkSession, tmp_path: Path, command: str
+) -> None:
+    def run(more: str) -> Result:
+        config = tmp_path / "settings.toml"
+        clusters = '[clusters.main]\nbootstrap_servers = ["localhost:1"]\n'
+        config.write_text(f'[tables]\nroot = "s3a://bucket/ledger"\n{more}\n{clusters}')
+        return CliRunner().invoke(cli.main, [command, "--config", str(config), "--run-id", "one"])
+
+    refused = run("")
+    assert (refused.exit_code, "tables in s3a://bucket/ledger" in refused.stderr) == (2, True)
+    # There is no file system for s3a here: whoever reads fails otherwise.
+    went_on = run("single_writer = true")
+    assert (went_on.exit_code, "S3AFileSystem" in went_on.stderr) == (1, True), went_on.stderr
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_root_that_may_not_be_written_is_an_error_of_one_line(spark: SparkSession, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -424,6 +483,18 @@ def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Led
     found = ledger.spark.sql(f"SELECT broker_id, rack FROM {ledger.sql_name(BROKERS)}").collect()
     assert [tuple(row) for row in found] == [(2, "r2")]
     assert ledger.read(BROKERS, version=1).count() == 2
+
+
+def test_of_a_catalog_it_counts_where_the_tables_are(in_catalog: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder,) = in_catalog._addresses()
+    assert folder.startswith("file:")
+    in_catalog.ensure(RUNS)
+    assert in_catalog._addresses() == [f"{folder}/runs"]
+    in_catalog.require_atomic_commits(refuse=True)
+    assert Ledger(in_catalog.spark, "spark_catalog.nobody_made")._addresses() == []
+    monkeypatch.setattr(Ledger, "_addresses", lambda _: [f"{folder}/runs", "s3://bucket/manifests"])
+    with pytest.raises(UsageError, match="tables in s3://bucket/manifests: "):
+        in_catalog.require_atomic_commits(refuse=True)
 
 
 # -- several writers --------------------------------------------------------------------------------------------------

@@ -326,6 +326,14 @@ def test_the_digest_stays_when_an_address_or_a_password_is_corrected(load: Load,
     assert load(FULL).digest() == load(FULL.replace(*change)).digest()
 
 
+def test_that_there_is_a_single_writer_bears_on_no_decision(load: Load, problems_of: Problems) -> None:
+    alone = MINIMAL.replace("[clusters", "single_writer = true\n[clusters")
+    assert (load(MINIMAL).tables.single_writer, load(alone).tables.single_writer) == (False, True)
+    assert load(MINIMAL).digest() == load(alone).digest()
+    assert load(MINIMAL).audit_digest() == load(alone).audit_digest()
+    assert problems_of(alone.replace("true", "'yes'")) == ["`tables.single_writer` must be true or false, not a string"]
+
+
 def test_the_digest_stays_with_timeouts_comments_and_the_order_of_tables(load: Load) -> None:
     digest = load(FULL).digest()
     assert load("# comment\n" + FULL).digest() == digest
