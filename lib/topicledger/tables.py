@@ -117,15 +117,18 @@ class Ledger:
         """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
         if not self._in_catalog:
             return [self.root]
-        with _errors(f"the location of {self.root} can't be read"):
+
+        def ask() -> Sequence[str]:
             tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
-            told = [
+            found = [
                 self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").toDF("name", "value", "comment") for name in tables
             ]
             if not tables and self.spark.catalog.databaseExists(self.root):
                 # A first run makes its tables there.
-                told = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
-            return [str(row["value"]) for rows in told for row in rows.where("name = 'Location'").collect()]
+                found = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
+            return [str(row["value"]) for rows in found for row in rows.where("name = 'Location'").collect()]
+
+        return retried(f"the location of {self.root} can't be read", ask)
 
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.
