@@ -131,3 +131,21 @@ def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
     assert {name for name in new if last[name] == ("apply", "failed", "TOPIC_ALREADY_EXISTS")} == set(theirs)
     due = dict.fromkeys(new, True) | dict.fromkeys(old, False)
     told.check(line, tmp_path / "ledger", "stranger", kafka, "stranger.", due)
+
+
+def test_two_names_for_one_cluster_change_nothing(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """Each guard and budget would count twice: exit code 5, and every declared topic is refused."""
+    line = Fault(name="two names for one cluster", tried=1)
+    FAULTS.append(line)
+    new, old = ["twice.new-0", "twice.new-1"], ["twice.old-0", "twice.old-1"]
+    make(kafka, *old)
+    both = {"main": kafka, "copy": kafka}
+    estate = Estate(spark, tmp_path / "ledger", both, max_deletes=1, kafka=PATIENT)
+    for cluster, number in (("main", 0), ("copy", 1)):
+        estate.declare(
+            *topics(new[number : number + 1]), *topics(old[number : number + 1], state="absent"), cluster=cluster
+        )
+    assert estate.run(run_id="twice").exit_code == 5
+    assert set(estate.last("twice").values()) == {("guard", "refused", "SAME_CLUSTER")}
+    due = dict.fromkeys(new, False) | dict.fromkeys(old, True)
+    told.check(line, tmp_path / "ledger", "twice", kafka, "twice.", due)
