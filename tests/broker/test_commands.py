@@ -15,6 +15,7 @@ from tests.harness import UNREACHABLE, Estate, topics
 from topicledger import cli
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.schemas import AUDIT, RUNS
+from topicledger.tables import Ledger
 
 
 def invoke(*arguments: str | Path, text: str | None = None) -> Result:
@@ -191,6 +192,32 @@ def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tm
     told = error_of(invoke("report", "--config", config, "--run-id", "load", "--out", page), 2)
     assert "run load is of the command load_manifests, which no report is about" in told
     assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "code"),
+    [
+        ("topics: []", 0),
+        ("defaults: {num_partitions: 1, replication_factor: 3}\ntopics: [{topic: commands.too-many}]", 4),
+    ],
+    ids=["none declared", "none valid"],
+)
+def test_a_plan_with_nothing_to_send_is_finished_and_answers_the_same_again(
+    config: Path, spark: SparkSession, manifest: str, code: int
+) -> None:
+    """It keeps no old version of a table from VACUUM."""
+    load(config, f"cluster: main\n{manifest}\n")
+    told = []
+    for command in ("plan", "plan", "apply"):
+        done = invoke(command, "--config", config, "--run-id", "none", "--format", "json")
+        assert done.exit_code == code, done.stderr
+        told.append(json.loads(done.stdout))
+    assert told[0]["state"] == "finished"
+    assert told[0]["pending_changes"] == 0
+    assert told[1] == told[2] == told[0]
+    (run,) = Ledger(spark, str(config.with_name("ledger"))).read(RUNS).collect()
+    assert (run["state"], run["exit_code"], run["epoch"]) == ("finished", code, 1)
+    assert run["finished_at"] is not None
 
 
 def test_more_failures_than_fit_are_counted_with_the_query_for_the_rest(config: Path, spark: SparkSession) -> None:

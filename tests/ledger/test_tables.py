@@ -287,7 +287,7 @@ def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
     with pytest.raises(UsageError, match=refused):
         ledger.require_atomic_commits(refuse=True)
     log_store(scheme, "io.delta.storage.S3SingleDriverLogStore")
-    with pytest.raises(UsageError, match=r"or .tables. single_writer = true in the settings"):
+    with pytest.raises(UsageError, match=r"or \[tables\] single_writer = true in the settings"):
         ledger.require_atomic_commits(refuse=True)
     assert caplog.text == ""
     ledger.require_atomic_commits(refuse=False)
