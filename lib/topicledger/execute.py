@@ -353,7 +353,11 @@ class Executor:
         live = self.describe([target.topic for target, _ in gone])
         # By name it may be our own look that found nothing, and a listing is no proof: the controller is asked (C21).
         not_found = kafka.UNKNOWN_TOPIC_OR_PARTITION
-        by_name = [each for each, answer in gone if each.topic_id is None and answer.result.error_code == not_found]
+        by_name = [
+            target
+            for target, answer in gone
+            if target.topic_id is None and (answer.result.error_code == not_found or target.topic not in live)
+        ]
         late = {target.topic for target, _, taken in self._names_taken(by_name) if taken is not False}
         self._prepare()
         for target, answer in gone:

@@ -859,6 +859,13 @@ def test_whatever_happens_to_a_run_its_rows_are_true_and_nobody_elses_topic_is_t
         moves=[QUIET] * 3 + [("a broker starts", None)],
         crashes={},
     )
+    @example(
+        # The same, while its configs are read, and when it is described again.
+        estate=Estate(gives_ids=False, returns_configs=True, appends="row", marked_first=True, deletes=True),
+        before=[],
+        moves=[*[QUIET] * 2, ("a broker starts", None), QUIET, ("a broker starts", None), *[QUIET] * 6],
+        crashes={},
+    )
     @given(
         estate=st.sampled_from(estates),
         before=st.lists(st.sampled_from(MOVES_OF_ALL), max_size=4),
