@@ -224,9 +224,13 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         with _look(run, listing.result(), accepted) as seen:
             rows, metrics = _decisions(run, clusters, judged, seen, again=again)
     with context.progress.phase("plan"):
-        run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
+        tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
     run.require_ownership()
+    if tries > 1:
+        # Metrics are those of the first try, which failed somewhere on its way.
+        rows, metrics = _decisions(run, clusters, judged, seen, again=again)
+        rows.write.format("noop").mode("overwrite").save()
     found = dict(metrics.get)
     run.none_ended, run.none_planned = not found.pop("_ended"), not found.pop("_planned")
     if run.resumed:

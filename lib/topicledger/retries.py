@@ -91,7 +91,7 @@ def _stack_trace(error: PySparkException | Py4JError) -> str:
 
 
 def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
-    """What `write` returns, tried again with growing pauses, five times or until the trouble's `SECONDS` are over.
+    """What `write` returns, tried again, with pauses, for the trouble's `SECONDS` and five times at least.
 
     A write that failed may have come through all the same, when only its answer was lost. So it must be one that does
     nothing twice, or `done` finds out: it goes before each further try, and its result, unless None, counts.
@@ -109,7 +109,7 @@ def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None]
             if why is None:
                 raise TableError(f"{what}: {sentence}") from error
             tried = time.monotonic() - since.setdefault(why, time.monotonic())
-            if tried >= SECONDS[why]:
+            if tried >= SECONDS[why] and attempt >= _LEAST_TRIES:
                 raise TableError(f"{what}: {sentence}; tried {attempt} times in {tried:.0f} s") from error
             log.info("%s, try %d: %s: %s", what, attempt, why, sentence)
         time.sleep(random.uniform(0.5, 1.0) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 10)))

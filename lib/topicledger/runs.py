@@ -261,7 +261,7 @@ def new_run_id() -> str:
 
 def find(ledger: Ledger, run_id: str) -> Row | None:
     """The row of a run, or None."""
-    rows = ledger.read(RUNS).where(_row_of(run_id)).limit(1).collect()
+    rows = ledger.read(RUNS).where(F.col("run_id") == run_id).limit(1).collect()
     return rows[0] if rows else None
 
 

@@ -1,0 +1,134 @@
+"""What is tried again, for how long, and what is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from delta.exceptions import ConcurrentAppendException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+
+from topicledger import retries
+from topicledger.errors import TableError
+from topicledger.retries import Trouble, retried, trouble
+
+
+class Captured(PySparkException):
+    """An exception of Java's, as PySpark has it: its message, and the stack trace beside it."""
+
+    def __init__(self, *thrown: str) -> None:
+        super().__init__(thrown[0].partition(": ")[2])
+        frames = "\n\tat org.apache.spark.sql.Somewhere.else(Somewhere.scala:42)\n"
+        self._stackTrace = frames.join((thrown[0], *(f"Caused by: {each}" for each in thrown[1:]))) + frames
+
+
+SPARK = "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to s3a://bucket/runs."
+
+
+@pytest.mark.parametrize(
+    ("thrown", "expected"),
+    [
+        (["io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND]"], Trouble.CONFLICT),
+        (["io.delta.exceptions.MetadataChangedException: [DELTA_METADATA_CHANGED]"], Trouble.CONFLICT),
+        (["io.delta.exceptions.ProtocolChangedException: [DELTA_PROTOCOL_CHANGED]"], Trouble.CONFLICT),
+        ([SPARK, "io.delta.exceptions.ConcurrentDeleteReadException: gone"], Trouble.CONFLICT),
+        (
+            ["org.apache.spark.sql.delta.DeltaUnsupportedOperationException: [DELTA_CANNOT_MODIFY_APPEND_ONLY] no"],
+            Trouble.CONFLICT,
+        ),
+        (["java.io.IOException: Connection reset by peer"], Trouble.STORAGE),
+        ([SPARK, "java.net.SocketTimeoutException: Read timed out"], Trouble.STORAGE),
+        ([SPARK, "org.apache.hadoop.fs.s3a.AWSStatus500Exception: put: Internal Error"], Trouble.STORAGE),
+        (["org.apache.hadoop.fs.s3a.AWSServiceThrottledException: 503 Slow Down"], Trouble.STORAGE),
+        (["java.io.FileNotFoundException: 00000000000000000007.json"], Trouble.STORAGE),
+        (["java.util.concurrent.ExecutionException: java.io", "java.nio.file.NoSuchFileException: 7"], Trouble.STORAGE),
+        ([SPARK, "java.io.IOException: No space left on device"], None),
+        ([SPARK, "java.nio.file.FileSystemException: /x: Read-only file system"], None),
+        (["java.io.IOException: Mkdirs failed to create file:/ledger/runs"], None),
+        ([SPARK, "java.nio.file.AccessDeniedException: s3a://bucket/runs: 403 Forbidden"], None),
+        (["java.io.IOException: denied", "org.apache.hadoop.security.AccessControlException: no"], None),
+        (["java.util.ConcurrentModificationException: mutation occurred during iteration"], None),
+        (["org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN] java.io.IOException: is a column"], None),
+        (["org.apache.spark.SparkException: Python worker exited unexpectedly"], None),
+    ],
+    ids=lambda given: given[-1].split(".")[-1] if isinstance(given, list) else str(given),
+)
+def test_what_failed_is_judged_by_javas_classes(thrown: list[str], expected: Trouble | None) -> None:
+    assert trouble(Captured(*thrown)) is expected
+    frames = "\n\tat somewhere\n"
+    told = f"An error occurred while calling o7.save.\n: {thrown[0]}{frames}"
+    told += "".join(f"Caused by: {each}{frames}" for each in thrown[1:])
+    assert trouble(Py4JError(told)) is expected
+
+
+def test_a_class_of_python_will_do_where_there_is_no_stack_trace() -> None:
+    """Spark Connect gives none."""
+    assert trouble(ConcurrentAppendException("conflict")) is Trouble.CONFLICT
+    assert trouble(AnalysisException("no such column")) is None
+    assert trouble(KeyboardInterrupt()) is None
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits between the tries, and five of them are all."""
+    monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.0)
+    for kind in Trouble:
+        monkeypatch.setitem(retries.SECONDS, kind, 0.0)
+
+
+def failing(times: int, error: Exception) -> Callable[[], str]:
+    left = [error] * times
+
+    def write() -> str:
+        if left:
+            raise left.pop()
+        return "written"
+
+    return write
+
+
+CONFLICT = Captured("io.delta.exceptions.ConcurrentAppendException: a concurrent UPDATE\nadded data")
+
+
+def test_a_write_is_tried_again_until_it_comes_through(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "topicledger")
+    assert retried("table runs can't be updated", failing(4, CONFLICT)) == "written"
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 4
+    assert said[2] == "table runs can't be updated, try 3: another writer was faster: a concurrent UPDATE"
+
+
+def test_what_it_says_in_the_end_is_how_long_it_was_tried() -> None:
+    with pytest.raises(TableError, match=r"^table runs can't be updated: a concurrent UPDATE; tried 5 times in 0 s$"):
+        retried("table runs can't be updated", failing(5, CONFLICT))
+
+
+def test_it_is_tried_for_as_long_as_the_seconds_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each trouble from when it was met first: one doesn't take the other's time."""
+    now = [0.0]
+    monkeypatch.setattr(retries.time, "monotonic", lambda: now[0])
+    monkeypatch.setitem(retries.SECONDS, Trouble.CONFLICT, 120.0)
+    monkeypatch.setitem(retries.SECONDS, Trouble.STORAGE, 30.0)
+    hiccup = Captured("java.io.IOException: Connection reset")
+    errors = [CONFLICT] * 11 + [hiccup] * 9
+
+    def write() -> str:
+        now[0] += 10.0
+        raise errors.pop(0)
+
+    with pytest.raises(TableError, match="Connection reset; tried 15 times in 30 s"):
+        retried("table runs can't be updated", write)
+
+
+def test_what_nobody_can_wait_out_ends_it_at_once() -> None:
+    full = Captured(SPARK, "java.io.IOException: No space left on device")
+    with pytest.raises(TableError, match=r"^table runs can't be written: .* No space left on device$"):
+        retried("table runs can't be written", failing(1, full))
+
+
+def test_before_a_further_try_it_is_found_out_whether_the_last_one_came_through() -> None:
+    lost = failing(1, Captured("java.io.IOException: Connection reset"))
+    assert retried("table leases can't be updated", lost, done=lambda: "came through") == "came through"
+    assert retried("table leases can't be updated", lost, done=lambda: "never asked") == "written"
