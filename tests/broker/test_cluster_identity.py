@@ -15,7 +15,7 @@ from tests.broker.test_commands import invoke, load
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger import exporting, runs
 from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, PLANS, RUNS
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger.settings import ClusterSettings
 from topicledger.tables import Ledger
 
@@ -42,18 +42,16 @@ def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on
 ) -> None:
     """A copied address or a DNS failover: what lives there is nobody's business, deletes least of all."""
     make(kafka_policy, "known.old", "known.theirs")
-    estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE}, max_deletes=5)
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare({"topic": "known.first"})
-    assert estate.run(run_id="first", clusters=("main",)).exit_code == 0
+    assert estate.run(run_id="first").exit_code == 0
 
     estate.declare({"topic": "known.new"}, {"topic": "known.old", "state": "absent"}, {"topic": "known bad"})
-    estate.declare({"topic": "known.elsewhere"}, cluster="away")
     leads_to(estate, "main", kafka_policy)
-    leads_to(estate, "away", kafka)
-    before = seen_by(estate)["main"]
-    stopped = estate.run(run_id="stopped", wait_visible=60.0)
+    before = seen_by(estate)
+    stopped = estate.run(run_id="stopped")
     assert (stopped.exit_code, stopped.state) == (5, "finished")
-    assert stopped.decisions["unmanaged"] == len(live(kafka, "")) - 1, "a stranger's topics count for nothing"
+    assert stopped.decisions["unmanaged"] == 0, "a stranger's topics count for nothing"
     estate.check_invariant("stopped")
     audit = estate.audit("stopped")
     for topic in ("known.first", "known.new", "known.old"):
@@ -66,12 +64,16 @@ def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on
     assert "first use in run first" in message
     assert "`topicledger clusters accept main --config tests.toml`" in message
     assert estate.last("stopped")["known bad"] == ("manifest", "refused", "INVALID_TOPIC")
-    assert estate.last("stopped")["known.elsewhere"] == ("verify", "ok", None)
-    assert set(live(kafka_policy, "known.")) == {"known.old", "known.theirs"}
-    assert seen_by(estate)["main"] == before, "what is known of a cluster is not overwritten by a stranger"
-    assert {(row["topic"], row["action"]) for row in estate.rows(PLANS, "stopped") if row["phase"] is None} == {
-        ("known.elsewhere", "create")
-    }
+
+    estate.declare({"topic": "known.elsewhere"}, cluster="other")
+    leads_to(estate, "other", kafka_policy)
+    partly = estate.run(run_id="partly", wait_visible=60.0)
+    assert (partly.exit_code, partly.state) == (5, "finished")
+    assert estate.last("partly")["known.new"] == ("guard", "refused", "CLUSTER_ID_MISMATCH")
+    assert "which is cluster other of the settings" in estate.audit("partly")["known.new", "guard"]["error_message"]
+    assert estate.last("partly")["known.elsewhere"] == ("verify", "ok", None)
+    assert set(live(kafka_policy, "known.")) == {"known.old", "known.theirs", "known.elsewhere"}
+    assert seen_by(estate)["main"] == before["main"], "what is known of a cluster is not overwritten by a stranger"
 
 
 def test_an_audit_of_another_cluster_keeps_nothing_of_it(
