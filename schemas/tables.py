@@ -344,7 +344,6 @@ CLUSTERS = Table(
             _column("changes", _BIGINT, "rises with every change: who changes a row says which one it saw"),
         ]
     ),
-    partitioned_by=("name",),
     properties={"delta.isolationLevel": "Serializable"},
 )
 
