@@ -247,6 +247,8 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
 ) -> None:
     """What an interrupted start has kept is not what the next one compares with."""
     assert audited.again.state == "finished"
+    for each in (kafka, kafka_policy):
+        make(each, "kinds.aside")
     estate = Estate(spark, tmp_path / "ledger", {"main": own, "dark": kafka, "other": kafka_policy})
     estate.settings = replace(
         estate.settings,

@@ -62,7 +62,7 @@ def test_every_command_works_with_tables_in_a_schema(
         assert result.exit_code == code, result.output + repr(result.exception)
         return result.output
 
-    done("load_manifests", str(manifest))
+    done("load_manifests", str(manifest), "--run-id", "loaded")
     done("plan", "--run-id", "saved", "--detailed-exitcode", code=3)
     done("apply", "--run-id", "saved")
     done("provision", "--run-id", "again")
@@ -70,7 +70,7 @@ def test_every_command_works_with_tables_in_a_schema(
     done("report", "--run-id", "saved", "--out", str(page))
     done("export", "--cluster", "main", "--to", str(exported))
     runs = {run["run_id"]: run["state"] for run in json.loads(done("runs", "list", "--format", "json"))}
-    assert runs == dict.fromkeys(("saved", "again", "looked"), "finished")
+    assert runs == dict.fromkeys(("loaded", "saved", "again", "looked"), "finished")
     assert topic in page.read_text(encoding="utf-8")
     assert topic in exported.read_text(encoding="utf-8")
 

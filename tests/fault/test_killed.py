@@ -28,10 +28,10 @@ from tests.waiting import until
 from topicledger.admin import ClusterAdmin
 from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.model import Action, Target
-from topicledger.schemas import AUDIT, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger.settings import KafkaSettings
 
-WATCHED = (RUNS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
+WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
 
 
 class Doomed:
