@@ -134,7 +134,7 @@ def _apply_leased(
         run.keep_state()
         _refuse_outdated(run, context, latest)
         if afresh:
-            seen = _judge_afresh(run, context, work, latest)
+            seen = _judge_afresh(run, context, latest)
         if set(work) <= run.unjudged:
             # What can't be judged must not be sent.
             run.leases = None
@@ -461,11 +461,17 @@ def _refuse(run: Run, rows: DataFrame) -> None:
     )
 
 
-def _judge_afresh(run: Run, context: Context, work: Work, latest: int) -> Observation:
-    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now."""
+def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None:
+    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now.
+
+    Returns what was observed of the clusters on which something is open; None where nothing is.
+    """
     check = batches(_judgeable(run))
     run.unjudged |= set(each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, "check"))
-    clusters = [cluster for cluster in run.clusters if cluster.name in work]
+    names = {row["cluster"] for row in _judgeable(run).select("cluster").distinct().collect()}
+    clusters = [cluster for cluster in run.clusters if cluster.name in names]
+    if not clusters:
+        return None
     seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
     for name, look in seen.looks.items():
         problem = look.error if look.refused is None else look.refused.message
