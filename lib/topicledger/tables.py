@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
 _NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
+_NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
@@ -159,11 +161,19 @@ class Ledger:
             self._create(table, properties)
         except PySparkException as error:
             # Delta's error differs by how far another process was that made it at the same time.
-            if self._is_there(table):
+            if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_there_soon(table)):
                 return
             if self._in_catalog or not str(error).startswith(_NO_COMMIT):
                 raise
             self._make_of_empty_log(table, properties)
+
+    def _is_there_soon(self, table: Table) -> bool:
+        """Whether a table that another process has begun to make is there within three seconds."""
+        for pause in (0.2, 0.4, 0.8, 1.6):
+            time.sleep(pause)
+            if self._is_there(table):
+                return True
+        return False
 
     def _make_of_empty_log(self, table: Table, properties: Mapping[str, str]) -> None:
         """Make a table where the folder of its log is, and no commit: its maker was stopped, or the storage failed.
