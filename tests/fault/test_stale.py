@@ -118,7 +118,7 @@ def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
     """C18: exactly as planned, right before the request that would; nothing of ours can exist then."""
     line = Fault(name="a stranger creating during apply")
     FAULTS.append(line)
-    estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], "stranger.")
+    estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], "intruder.")
     theirs = new[1::3]
 
     def stranger(_: Frame) -> None:
@@ -130,14 +130,14 @@ def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
     last = estate.last("stranger")
     assert {name for name in new if last[name] == ("apply", "failed", "TOPIC_ALREADY_EXISTS")} == set(theirs)
     due = dict.fromkeys(new, True) | dict.fromkeys(old, False)
-    told.check(line, tmp_path / "ledger", "stranger", kafka, "stranger.", due)
+    told.check(line, tmp_path / "ledger", "stranger", kafka, "intruder.", due)
 
 
 def test_two_names_for_one_cluster_change_nothing(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """Each guard and budget would count twice: exit code 5, and every declared topic is refused."""
     line = Fault(name="two names for one cluster", tried=1)
     FAULTS.append(line)
-    new, old = ["twice.new-0", "twice.new-1"], ["twice.old-0", "twice.old-1"]
+    new, old = ["two-names.new-0", "two-names.new-1"], ["two-names.old-0", "two-names.old-1"]
     make(kafka, *old)
     both = {"main": kafka, "copy": kafka}
     estate = Estate(spark, tmp_path / "ledger", both, max_deletes=1, kafka=PATIENT)
@@ -148,4 +148,4 @@ def test_two_names_for_one_cluster_change_nothing(spark: SparkSession, kafka: Em
     assert estate.run(run_id="twice").exit_code == 5
     assert set(estate.last("twice").values()) == {("guard", "refused", "SAME_CLUSTER")}
     due = dict.fromkeys(new, False) | dict.fromkeys(old, True)
-    told.check(line, tmp_path / "ledger", "twice", kafka, "twice.", due)
+    told.check(line, tmp_path / "ledger", "twice", kafka, "two-names.", due)
