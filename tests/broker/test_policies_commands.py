@@ -143,7 +143,7 @@ def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config
     assert "config_range" in table.stdout
     ledger = Ledger(spark, str(config.parent / "ledger"))
     made = {name for name in TABLES if Path(ledger.location(TABLES[name])).exists()}
-    assert made == {"manifests", "usages"}
+    assert made == {"manifests", "runs", "usages"}
 
 
 def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
