@@ -269,7 +269,7 @@ class Sender:
         unanswered = [target.topic for target in batch if target.topic not in response.results]
         return _Told(
             results={topic: each for topic, each in response.results.items() if topic not in again},
-            maybe_done=[*unanswered, *(topic for topic, each in again.items() if each.error_code in _MAYBE_DONE)],
+            maybe_done=[*unanswered, *(topic for topic, each in again.items() if may_be_done(each))],
             over_quota=over_quota,
             why=", ".join(names) or "not in the answer",
         )
