@@ -275,11 +275,13 @@ class Executor:
         create = partial(self.admin.create_topics, validate_only=False)
         for target, answer in self._sender.send(creates, create, changes=True):
             exists = answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS
-            # Where nothing of ours can exist, it is a stranger's.
             if exists and (target.maybe_sent or answer.maybe_done):
                 existing.append((target, answer))
             else:
-                yield self._ended(target, Phase.APPLY, _outcome(answer.result.error_code), answer)
+                # Where nothing of ours can exist, it is a stranger's.
+                message = "the topic exists: another client created it since the plan; plan again" if exists else None
+                outcome = _outcome(answer.result.error_code)
+                yield self._ended(target, Phase.APPLY, outcome, answer, message=message)
         yield from self._recovered_creates(existing)
 
         by_id: list[Target] = []

@@ -78,7 +78,7 @@ def test_every_command_works_with_tables_in_a_schema(
     assert [row["topic"] for row in ledger.read(MANIFESTS).collect()] == [topic]
     phases = {row["phase"]: row["outcome"] for row in ledger.read(AUDIT).where("run_id = 'saved'").collect()}
     assert phases == {"validate": "ok", "apply": "ok", "verify": "ok"}
-    assert ledger.read(RUNS).count() == 3
+    assert ledger.read(RUNS).count() == 4
     assert ledger.read(DRIFT).where(f"topic = '{topic}'").count() == 0
     names = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {root}").collect()}
     assert {"manifests", "plans", "audit", "runs", "observed", "brokers", "usages", "leases", "drift"} <= names
