@@ -39,7 +39,7 @@ demo: setup  ## start a broker, load manifests, provision their topics, look at 
 	@scripts/demo.sh
 
 broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three)
-	@exec .venv/bin/python -m topicledger.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
+	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
 
 test: setup  ## run every test, against real brokers, in two processes (WORKERS=1 for one)
 	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests

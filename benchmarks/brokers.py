@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from topicledger.admin import ClusterAdmin, RequestLost
-from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.kafka import ClusterAdmin, RequestLost
+from topicledger.kafka.sending import Learned
 from topicledger.model import Action, Outcome, Target
-from topicledger.sending import Learned
-from topicledger.settings import ClusterSettings, KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
 NAME = "bench"

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from topicledger.manifests import ABSENT, PRESENT
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES, Table
-from topicledger.tables import Ledger
 
 CLUSTERS = tuple(f"cluster-{number:02}" for number in range(20))
 BROKERS_EACH = 3

@@ -9,12 +9,11 @@ from pathlib import Path
 from benchmarks import data, policies
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger.decide import Look
-from topicledger.observe import Observation
+from topicledger.ledger.session import get_session
+from topicledger.ledger.tables import Ledger
+from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.policies import from_settings
 from topicledger.schemas import BROKERS, OBSERVED, PLANS
-from topicledger.session import get_session
-from topicledger.tables import Ledger
 
 DRIVER_MEMORY = "1000m"
 """With the memory beside Java's heap, and Python's, the driver stays below 2 GB."""
@@ -45,7 +44,7 @@ def run(size: Size, folder: Path) -> Result:
             seen = Observation(
                 topics=ledger.read(OBSERVED),
                 brokers=ledger.read(BROKERS),
-                looks={name: Look(cluster_id=f"id of {name}") for name in data.CLUSTERS},
+                looks={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
             )
             return policies.plan(ledger, settings, made, seen, f"growth {next(numbers)}")
 

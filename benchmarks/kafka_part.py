@@ -11,9 +11,9 @@ from benchmarks import brokers
 from benchmarks.floor import Floor
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
 from topicledger.model import Ended, Outcome, Target
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
 REACH = 3.0

@@ -7,9 +7,9 @@ import sys
 from pyspark.sql import functions as F
 
 from benchmarks import brokers
+from topicledger.ledger.session import get_session
+from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.schemas import MANIFESTS
-from topicledger.session import get_session
-from topicledger.tables import Ledger, all_tables
 
 
 def main() -> None:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from benchmarks import brokers
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger.observe import observe
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.ledger.session import get_session
+from topicledger.observe.topics import observe
 from topicledger.schemas import MANIFESTS
-from topicledger.session import get_session
-from topicledger.settings import ClusterSettings, KafkaSettings
 
 DRIVER_MEMORY = "1g"
 CLUSTERS = 8

@@ -15,18 +15,17 @@ from pyspark.sql import functions as F
 from benchmarks import data
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger import manifests
-from topicledger.decide import Look
+from topicledger.config.settings import Settings, load_settings
+from topicledger.ledger.session import FEW_ROWS, get_session
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests import rows as manifests
 from topicledger.model import Action, Decision
-from topicledger.observe import Observation
-from topicledger.phases import decided
-from topicledger.plan import planned
+from topicledger.observe.topics import ClusterStatus, Observation
+from topicledger.pipeline import decided
+from topicledger.plan.batches import planned
 from topicledger.policies import Facts, Policy, from_settings
 from topicledger.policies.contract import text
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
-from topicledger.session import FEW_ROWS, get_session
-from topicledger.settings import Settings, load_settings
-from topicledger.tables import Ledger
 
 DRIVER_MEMORY = "4g"
 REACH = 3.0
@@ -113,7 +112,7 @@ def run(size: Size, folder: Path) -> Result:
     seen = Observation(
         topics=ledger.read(OBSERVED).localCheckpoint(),
         brokers=ledger.read(BROKERS).localCheckpoint(),
-        looks={name: Look(cluster_id=f"id of {name}") for name in data.CLUSTERS},
+        looks={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
     )
     numbers = count()
 

@@ -6,7 +6,7 @@ import sys
 import time
 
 from topicledger import cli
-from topicledger.session import get_session
+from topicledger.ledger.session import get_session
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from benchmarks import brokers
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Sample, Series, Size
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
 from topicledger.model import Action, Outcome, Target
 
 DRIVER_MEMORY = "512m"

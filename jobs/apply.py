@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.apply`."""
+"""spark-submit entry point: see `topicledger.cli.provisioning.apply`."""
 
-from topicledger.cli import apply
+from topicledger.cli.provisioning import apply
 
 if __name__ == "__main__":
     apply()

@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.export`."""
+"""spark-submit entry point: see `topicledger.cli.manifests.export`."""
 
-from topicledger.cli import export
+from topicledger.cli.manifests import export
 
 if __name__ == "__main__":
     export()

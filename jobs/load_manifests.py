@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.load_manifests`."""
+"""spark-submit entry point: see `topicledger.cli.manifests.load_manifests`."""
 
-from topicledger.cli import load_manifests
+from topicledger.cli.manifests import load_manifests
 
 if __name__ == "__main__":
     load_manifests()

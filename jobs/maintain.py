@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.maintain`."""
+"""spark-submit entry point: see `topicledger.cli.maintenance.maintain`."""
 
-from topicledger.cli import maintain
+from topicledger.cli.maintenance import maintain
 
 if __name__ == "__main__":
     maintain()

@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.plan`."""
+"""spark-submit entry point: see `topicledger.cli.provisioning.plan`."""
 
-from topicledger.cli import plan
+from topicledger.cli.provisioning import plan
 
 if __name__ == "__main__":
     plan()

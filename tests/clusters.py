@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.certificates import Certificates
 from tests.java import compile_java
-from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
+from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"

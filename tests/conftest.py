@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, new_folder
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.session import for_few_rows, get_session
+from topicledger.ledger.session import for_few_rows, get_session
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts.
 # A driver that is killed leaves its files behind.

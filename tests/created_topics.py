@@ -6,8 +6,8 @@ from typing import Any
 
 from kafka.protocol.admin import CreateTopicsResponse
 
-from topicledger.admin.created import CreatedTopics
-from topicledger.admin.entries import config_entry
+from topicledger.kafka.created import CreatedTopics
+from topicledger.kafka.entries import config_entry
 
 
 def by_kafka_python(data: bytes, version: int) -> tuple[Any, ...]:

@@ -13,14 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger import auditing, phases, runs
-from topicledger.dispatch import Context, Stop
-from topicledger.drift_summary import DriftSummary
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.model import RunState
-from topicledger.progress import Progress
-from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
-from topicledger.settings import (
+from topicledger import pipeline, policies
+from topicledger.apply.dispatch import Context, Stop
+from topicledger.apply.progress import Progress
+from topicledger.apply.summary import Summary
+from topicledger.config.settings import (
     ClientValue,
     ClusterSettings,
     GuardSettings,
@@ -32,8 +29,13 @@ from topicledger.settings import (
     Settings,
     TablesSettings,
 )
-from topicledger.summary import Summary
-from topicledger.tables import Ledger, all_tables
+from topicledger.drift import audit as auditing
+from topicledger.drift.summary import DriftSummary
+from topicledger.ledger import runs
+from topicledger.ledger.tables import Ledger, all_tables
+from topicledger.model import RunState
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -117,11 +119,15 @@ class Estate:
         asked = runs.Request(command=command, run_id=run_id, **request)
         run = runs.start(self.ledger, self.settings, asked)
         context = Context(
-            progress=Progress(shown=False), stop=stop or Stop(), wait=asked.wait, wait_visible=asked.wait_visible
+            progress=Progress(shown=False),
+            stop=stop or Stop(),
+            policies=policies.from_settings(self.settings),
+            wait=asked.wait,
+            wait_visible=asked.wait_visible,
         )
         if run.state is RunState.FINISHED:
             raise AssertionError(f"run {run.run_id} is finished")
-        return phases.carry_out(run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode)
+        return pipeline.provision(run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode)
 
     def run_audit(
         self,

@@ -8,7 +8,7 @@ import pytest
 
 from tests import certificates, clusters
 from tests.certificates import Certificates
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.fixture(scope="session")

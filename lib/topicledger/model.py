@@ -113,6 +113,8 @@ class Refusal(StrEnum):
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
 
 
+FORMAT_VERSION = 1
+"""Of every result document."""
 OURS = -1
 """`error_code` where the refusal is ours, not the broker's."""
 

@@ -17,8 +17,8 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
 from tests.harness import Estate, topics
-from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.schemas import AUDIT, DRIFT, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.timeout(900)
 

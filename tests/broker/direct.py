@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.harness import cluster_settings
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import Learned
 from topicledger.model import Action, Target, TopicInfo
-from topicledger.sending import Learned
-from topicledger.settings import ClusterSettings, KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def settings_for(name: str, kafka: EmbeddedKafka, user: str | None = None, **client: Any) -> ClusterSettings:

@@ -21,13 +21,13 @@ from tests.broker.direct import admin_of, make, settings_for
 from tests.broker.test_commands import invoke
 from tests.broker.test_provisioning import allow
 from tests.harness import UNREACHABLE, Estate, cluster_settings
-from topicledger.drift_summary import DriftSummary
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.apply.progress import Progress
+from topicledger.config.settings import AuditSettings, KafkaSettings
+from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
 from topicledger.model import Kind, Severity
-from topicledger.progress import Progress
 from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
-from topicledger.settings import AuditSettings, KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 AUDIT = AuditSettings(owners=("tests",))
 AS_TOML = '[audit]\nowners = ["tests"]\n'

@@ -16,9 +16,9 @@ from tests import commands
 from tests.clusters import JARS
 from tests.java import compile_java
 from topicledger import cli
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, RUNS
-from topicledger.tables import Ledger
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 SOURCE = commands.REPOSITORY / "tests" / "second_catalog" / "SecondCatalog.java"
 

@@ -13,11 +13,12 @@ from tests import commands
 from tests.broker.direct import live, make
 from tests.broker.test_commands import invoke, load
 from tests.harness import UNREACHABLE, Estate, cluster_settings
-from topicledger import exporting, runs
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import ClusterSettings
+from topicledger.ledger import runs
+from topicledger.ledger.tables import Ledger
+from topicledger.observe import export as exporting
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, RUNS
-from topicledger.settings import ClusterSettings
-from topicledger.tables import Ledger
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def leads_to(estate: Estate, name: str, kafka: EmbeddedKafka | str | ClusterSettings) -> None:

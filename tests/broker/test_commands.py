@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.harness import UNREACHABLE, Estate, topics
 from topicledger import cli
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, RUNS
-from topicledger.tables import Ledger
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def invoke(*arguments: str | Path, text: str | None = None) -> Result:

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests import clusters, commands
 from tests.broker import direct
 from tests.broker.test_commands import error_of, invoke
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS
-from topicledger.tables import Ledger
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 TOOLS = clusters.JARS.with_name("kafka-tools")
 

@@ -19,8 +19,8 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from kafka.errors import KafkaError
 
 from tests import clusters
-from topicledger import embedded_kafka
-from topicledger.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
+from topicledger.testing import embedded_kafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
 
 POLICY_VIOLATION = 44
 TOPIC_AUTHORIZATION_FAILED = 29
@@ -74,7 +74,7 @@ def script() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 HOLD_A_BROKER = f"""
 import os, sys, threading, time
 from pathlib import Path
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 kafka = EmbeddedKafka(Path({str(clusters.JARS)!r}))
 # A thread that ends at once: a death signal bound to it would take the broker down too early.
 starter = threading.Thread(target=kafka.start)
@@ -294,7 +294,7 @@ def test_a_killed_keeper_takes_the_broker_with_it() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_foreground_broker_ends_cleanly(script: Callable[..., Any], number: signal.Signals) -> None:
-    broker = script("-m", "topicledger.embedded_kafka", "--jars", str(clusters.JARS))
+    broker = script("-m", "topicledger.testing.embedded_kafka", "--jars", str(clusters.JARS))
     address = broker.stdout.readline().strip()
     with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
         assert len(admin.describe_cluster()["brokers"]) == 1

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from pyspark.sql import SparkSession
 
 from tests.harness import Estate, topics
-from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CREATED = [f"e2e.create-{number:04}" for number in range(1000)]
 DELETED = [f"e2e.delete-{number:04}" for number in range(200)]

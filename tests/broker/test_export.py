@@ -18,8 +18,8 @@ from tests.broker.direct import admin_of, make
 from tests.broker.test_commands import invoke
 from tests.broker.test_provisioning import allow
 from tests.harness import UNREACHABLE, Estate
-from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.schemas import DRIFT, MANIFESTS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = 2_000
 OVERRIDES: list[dict[str, str]] = [

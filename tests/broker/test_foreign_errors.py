@@ -13,14 +13,14 @@ from tests import commands, tokens
 from tests.certificates import Certificates
 from tests.harness import Estate, cluster_settings, topics
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin, RequestLost
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError, SecretError
-from topicledger.observe import observe
-from topicledger.observe_configs import observe_configs
+from topicledger.kafka import ClusterAdmin, RequestLost
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topic_use import read_consumer_groups
+from topicledger.observe.topics import observe
 from topicledger.schemas import AUDIT
-from topicledger.settings import ClusterSettings, KafkaSettings
-from topicledger.topic_use import read_consumer_groups
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 KAFKA = KafkaSettings(connect_timeout=4.0)
 WITHOUT_ITS_TEXT = "RuntimeError raised by tests.tokens, whose text is not shown"

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, live, make, settings_for
 from tests.harness import Estate, cluster_settings, policy
 from tests.waiting import until
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import ClusterError
-from topicledger.settings import KafkaSettings, PolicySettings
-from topicledger.topic_use import read_unseen_topics
+from topicledger.observe.topic_use import read_unseen_topics
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 USER = "nobody"
 CLUSTER, ANY_TOPIC = (ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*")

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from tests.broker.direct import live, make, settings_for
 from tests.harness import Estate, policy, topics
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.apply.summary import Summary
+from topicledger.config.settings import PolicySettings
 from topicledger.errors import PolicyError
 from topicledger.schemas import USAGES
-from topicledger.settings import PolicySettings
-from topicledger.summary import Summary
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DAY_MS = 86_400_000
 PARTITION = {"num_partitions": 1, "replication_factor": 1}

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.broker.direct import make
 from tests.broker.test_commands import invoke, load
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.ledger.tables import Ledger
 from topicledger.policies.building import BUILT_IN, options
 from topicledger.schemas import MANIFESTS, TABLES
-from topicledger.tables import Ledger
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 README = (commands.REPOSITORY / "README.md").read_text(encoding="utf-8")
 

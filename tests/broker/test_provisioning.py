@@ -21,9 +21,9 @@ from tests import clusters
 from tests.broker.direct import admin_of, creates, live, make, messages_of, settings_for
 from tests.harness import Estate, topics
 from tests.waiting import until
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.apply.summary import Summary
 from topicledger.schemas import AUDIT, BROKERS, OBSERVED, PLANS, RUNS
-from topicledger.summary import Summary
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 OLD = (2, 3)
 """kafka-python then speaks CreateTopics v4, as to a broker of before KIP-464 and KIP-525."""
@@ -215,7 +215,7 @@ def provisioned(
         "nobody": NOBODY,
     }
     estate.declare(*({"cluster": name, **row} for name, rows in declared.items() for row in rows))
-    with messages_of("topicledger.execute") as warnings:
+    with messages_of("topicledger.apply.executor") as warnings:
         summary = estate.run(run_id="prov", wait_visible=60.0)
     yield Provisioned(
         estate=estate,

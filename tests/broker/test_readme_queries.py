@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.commands import REPOSITORY
 from tests.harness import Estate
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 QUERIES = {

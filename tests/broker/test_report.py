@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.harness import Estate, policy, topics
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import PolicySettings
 from topicledger.report import gather, of_run, render
-from topicledger.settings import PolicySettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def test_a_run_on_a_broker_is_told_with_its_reasons_batches_and_changes(estate: Estate, kafka: EmbeddedKafka) -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
 from tests.created_topics import by_kafka_python, by_us
 from tests.waiting import until
-from topicledger.admin import created
-from topicledger.admin.created import LAST_VERSION, CreatedTopics
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.kafka import created
+from topicledger.kafka.created import LAST_VERSION, CreatedTopics
 from topicledger.model import Outcome, Refusal, Target, TopicResult
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
 
@@ -38,7 +38,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
     kafka: EmbeddedKafka, targets: list[Target]
 ) -> None:
     """C15: only validated, or the broker would have to hold them."""
-    with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.sending") as said:
+    with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.kafka.sending") as said:
         ended = list(executor.validate(targets, none_of_ours))
     assert [row.topic for row in ended] == [target.topic for target in targets]
     assert {row.outcome for row in ended} == {Outcome.OK}

@@ -13,13 +13,15 @@ from pyspark.sql import SparkSession
 
 from tests.broker.direct import live, make, remove
 from tests.harness import UNREACHABLE, Estate, cluster_settings, policy, topics
-from topicledger import phases, runs
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger import pipeline
+from topicledger.apply.summary import Summary, summarise
+from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
+from topicledger.ledger import runs
 from topicledger.model import TopicInfo
 from topicledger.schemas import AUDIT, PLANS, RUNS
-from topicledger.settings import KafkaSettings, PolicySettings
-from topicledger.summary import SHOWN_FAILURES, Summary, summarise
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger.text import SHOWN_FAILURES
 
 # -- plan, then apply -------------------------------------------------------------------------------------------------
 
@@ -318,7 +320,7 @@ def test_what_a_start_remembers_is_what_the_tables_say(
         summaries.append((remembered, summarise(run, **how)))
         return remembered
 
-    monkeypatch.setattr(phases, "summarise", both)
+    monkeypatch.setattr(pipeline, "summarise", both)
     name = f"remembered.{command}"
     make(kafka, f"{name}.there")
     estate.declare({"topic": f"{name}.there"})

@@ -16,10 +16,10 @@ from tests import tokens
 from tests.certificates import Certificates
 from tests.clusters import SASL_USERS
 from tests.harness import Estate, cluster_settings, topics
-from topicledger.admin.connection import Connection
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
-from topicledger.settings import ClusterSettings, KafkaSettings
+from topicledger.kafka.connection import Connection
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 USER = "creator"
 PASSWORD = SASL_USERS[USER]

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import live, make, remove
 from tests.fault.proxy import CREATE_TOPICS, CUT, FaultProxy, Frame
 from tests.harness import Estate, cluster_settings, policy, topics
-from topicledger import phases
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.execute import Executor
+from topicledger import pipeline
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import GuardSettings, KafkaSettings, PolicySettings
+from topicledger.kafka.sending import Patience
 from topicledger.model import Ended, Target
 from topicledger.schemas import OBSERVED, PLANS, RUNS, SENT_BATCHES
-from topicledger.sending import Patience
-from topicledger.settings import GuardSettings, KafkaSettings, PolicySettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGED = ("apply", "refused", "CHANGED_SINCE_PLAN")
 DONE = ("verify", "ok", None)
@@ -71,7 +71,7 @@ def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
         "flip.other": "declare it with other num_partitions, configs",
         "flip.twice": "refuse its row: 2 rows for this topic differ in num_partitions; keep one of them",
     }
-    latest = estate.ledger.latest_version(phases.MANIFESTS)
+    latest = estate.ledger.latest_version(pipeline.MANIFESTS)
     for name, reason in reasons.items():
         assert audit[name, "apply"]["error_message"] == (
             f"the manifests at version {latest} {reason}; it was planned from version {planned['manifest_version']}: "
@@ -87,13 +87,13 @@ def test_manifests_that_change_while_a_run_validates_count_for_it_too(
     make(kafka, "meanwhile.there")
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare({"topic": "meanwhile.there", "state": "absent"}, {"topic": "meanwhile.new"})
-    validate = phases._validate
+    validate = pipeline._validate
 
     def flip(*arguments: Any) -> None:
         validate(*arguments)
         estate.declare_anew({"topic": "meanwhile.there"}, {"topic": "meanwhile.new"})
 
-    monkeypatch.setattr(phases, "_validate", flip)
+    monkeypatch.setattr(pipeline, "_validate", flip)
     assert estate.run(run_id="meanwhile", wait_visible=60.0).exit_code == 4
     assert estate.last("meanwhile") == {"meanwhile.there": CHANGED, "meanwhile.new": DONE}
     assert set(live(kafka, "meanwhile.")) == {"meanwhile.there", "meanwhile.new"}
@@ -239,7 +239,7 @@ def test_a_run_judges_again_on_what_it_observed_itself(
     rules = PolicySettings(create=(policy("partition_budget", max=10_000),))
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, policies=rules)
     estate.declare({"topic": "own.look"})
-    validate = phases._validate
+    validate = pipeline._validate
 
     def crowd(*arguments: Any) -> None:
         validate(*arguments)
@@ -247,7 +247,7 @@ def test_a_run_judges_again_on_what_it_observed_itself(
         crowded = estate.ledger.rows(OBSERVED, [{**row, "topic": "huge", "num_partitions": 10_000}])
         estate.ledger.replace_clusters(OBSERVED, crowded, ["main"])
 
-    monkeypatch.setattr(phases, "_validate", crowd)
+    monkeypatch.setattr(pipeline, "_validate", crowd)
     assert estate.run(run_id="own", wait_visible=60.0).exit_code == 0
     assert estate.last("own")["own.look"] == DONE
 

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.harness import Estate, topics
 from tests.standalone import standalone_cluster
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 WHERE = """
 import sys
 import pyarrow as pa
-from topicledger.session import get_session
+from topicledger.ledger.session import get_session
 
 def where(batches):
     import topicledger

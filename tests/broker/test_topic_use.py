@@ -24,12 +24,12 @@ from tests import clusters
 from tests.broker.direct import admin_of, make, settings_for
 from tests.harness import UNREACHABLE, cluster_settings
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin, RequestLost
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import KafkaSettings
 from topicledger.errors import ClusterError
+from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.model import GroupUse, LastRecord
-from topicledger.settings import KafkaSettings
-from topicledger.topic_use import read_consumer_groups, read_last_records
+from topicledger.observe.topic_use import read_consumer_groups, read_last_records
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 QUICK = KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)

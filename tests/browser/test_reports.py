@@ -9,8 +9,8 @@ import pytest
 
 from tests import reports
 from tests.browser.conftest import Page
-from topicledger.hints import show
 from topicledger.report import Report
+from topicledger.text import show
 
 SAMPLES = [reports.run, reports.hostile, reports.audit, reports.span]
 

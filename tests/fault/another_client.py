@@ -11,7 +11,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.waiting import until
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 _SECONDS = 30.0
 

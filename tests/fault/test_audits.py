@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.fault.proxy import METADATA, Fault, FaultProxy, Frame, hold
 from tests.harness import Estate
-from topicledger.embedded_kafka import EmbeddedKafka
 from topicledger.schemas import DRIFT, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def test_sigterm_ends_an_audit_that_waits_for_a_broker_and_the_same_id_goes_on(

@@ -18,12 +18,12 @@ from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, Direction, Faul
 from tests.fault.quorum import active_controller
 from tests.harness import cluster_settings
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin
-from topicledger.embedded_kafka import EmbeddedKafka, KafkaOptions
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import KafkaSettings
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import Learned, Patience
 from topicledger.model import Ended, Outcome, Refusal, Target
-from topicledger.sending import Learned, Patience
-from topicledger.settings import KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 BATCH = 300
 INVALID_REPLICATION_FACTOR = 38

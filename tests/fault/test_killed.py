@@ -25,11 +25,11 @@ from tests.fault.proxy import CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.config.settings import KafkaSettings
+from topicledger.kafka import ClusterAdmin
 from topicledger.model import Action, Target
 from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
-from topicledger.settings import KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
 

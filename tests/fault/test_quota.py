@@ -12,11 +12,11 @@ from kafka.protocol.admin import AlterClientQuotasRequest
 from tests import clusters
 from tests.broker.direct import admin_of, creates, deletes
 from tests.fault.effort import THOROUGH
-from topicledger.admin import ClusterAdmin, Response
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
+from topicledger.kafka import ClusterAdmin, Response
+from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, Learned
 from topicledger.model import Ended, Outcome, Phase, Target
-from topicledger.sending import THROTTLING_QUOTA_EXCEEDED, Learned
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 RATE = 20.0
 BURST_SECONDS = 11

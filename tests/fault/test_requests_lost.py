@@ -29,12 +29,12 @@ from tests.fault.proxy import (
 )
 from tests.harness import cluster_settings
 from tests.waiting import until
-from topicledger.admin import ClusterAdmin
-from topicledger.embedded_kafka import EmbeddedKafka
-from topicledger.execute import Executor
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import KafkaSettings
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import Learned, OutcomeUnknown, Patience
 from topicledger.model import Ended, Outcome, Refusal, Target
-from topicledger.sending import Learned, OutcomeUnknown, Patience
-from topicledger.settings import KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 REQUEST_TIMEOUT = 1.5
 """Seconds that the client waits for an answer; it lets the broker take 1."""

@@ -24,16 +24,16 @@ from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.standalone import standalone_cluster
 from tests.waiting import until
-from topicledger import leases
-from topicledger.admin import ClusterAdmin
-from topicledger.dispatch import Stop, Stopped
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.apply.dispatch import Stop, Stopped
+from topicledger.config.settings import GuardSettings, KafkaSettings
 from topicledger.errors import GuardStopped, TableError, UsageError
-from topicledger.leases import LeaseHeld, Leases
+from topicledger.kafka import ClusterAdmin
+from topicledger.ledger import leases
+from topicledger.ledger.leases import LeaseHeld, Leases
+from topicledger.ledger.runs import abandon
 from topicledger.model import Action, Target
-from topicledger.runs import abandon
 from topicledger.schemas import AUDIT, RUNS
-from topicledger.settings import GuardSettings, KafkaSettings
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.fixture

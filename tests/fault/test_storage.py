@@ -11,7 +11,7 @@ from tests.fault import told
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.plugin_storage import FlakyStorage
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 def test_a_run_whose_every_second_commit_fails_finishes_as_if_nothing_had_been(

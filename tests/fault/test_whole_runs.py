@@ -13,7 +13,7 @@ from tests.fault.effort import thorough
 from tests.fault.proxy import CREATE_TOPICS, CUT, Fault, FaultProxy, Frame
 from tests.fault.quorum import active_controller
 from tests.harness import Estate, cluster_settings, topics
-from topicledger.settings import KafkaSettings
+from topicledger.config.settings import KafkaSettings
 
 
 @thorough

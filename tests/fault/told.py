@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from tests.fault.another_client import AnotherClient, Live
 from tests.waiting import until
-from topicledger.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
 @dataclass(kw_only=True)

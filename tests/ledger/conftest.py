@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from topicledger.tables import Ledger, all_tables
+from topicledger.ledger.tables import Ledger, all_tables
 
 
 @pytest.fixture(scope="package")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from topicledger.ledger.session import for_few_rows, get_session
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
-from topicledger.session import for_few_rows, get_session
-from topicledger.tables import Ledger
 
 ROUNDS = 20
 

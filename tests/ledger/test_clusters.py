@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from topicledger.clusters import disowned, identify, list_names, recorded
-from topicledger.decide import Refused
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.ledger.tables import Ledger
+from topicledger.observe.clusters import disowned, identify, list_names, recorded
+from topicledger.observe.topics import Refused
 from topicledger.schemas import CLUSTERS, RUNS
-from topicledger.settings import ClusterSettings, Settings, TablesSettings
-from topicledger.tables import Ledger
 
 
 def settings(ledger: Ledger, **clusters: str | None) -> Settings:

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.unit.frames import dicts, frame
-from topicledger.manifests import judge
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.rows import judge
 from topicledger.schemas import AUDIT, MANIFESTS, OBSERVED, TABLES, USAGES, Table
-from topicledger.tables import Ledger
 
 CONFIG = {
     "name": "retention.ms",

@@ -10,8 +10,8 @@ from tests import commands
 from tests.ledger.exercise import ROUNDS
 from tests.plugin_storage import FlakyStorage
 from tests.unit.frames import dicts
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
-from topicledger.tables import Ledger
 
 
 def test_a_hundred_writes_to_a_storage_that_fails_lose_and_double_nothing(

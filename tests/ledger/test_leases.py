@@ -17,11 +17,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.waiting import until
-from topicledger import leases
 from topicledger.errors import TableError
-from topicledger.leases import CLOCKS, Clocks, Holder, LeaseHeld, LeaseLost, Leases
+from topicledger.ledger import leases
+from topicledger.ledger.leases import CLOCKS, Clocks, Holder, LeaseHeld, LeaseLost, Leases
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES, Table
-from topicledger.tables import Ledger
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

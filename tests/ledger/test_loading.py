@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
+from topicledger.config.settings import ClusterSettings, GuardSettings, Settings, TablesSettings
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
-from topicledger.loading import LISTED_FILES, Foreign, Loaded, Removed, Replace, leftovers, load, removals
-from topicledger.manifest_files import NotCarriedOver
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.files import NotCarriedOver
+from topicledger.manifests.load import LISTED_FILES, Foreign, Loaded, Removed, Replace, leftovers, load, removals
 from topicledger.schemas import MANIFESTS, RUNS
-from topicledger.settings import ClusterSettings, GuardSettings, Settings, TablesSettings
-from topicledger.tables import Ledger
 
 FIRST = """\
 cluster: orders

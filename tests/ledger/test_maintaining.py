@@ -23,14 +23,15 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests import commands
-from topicledger import drift, phases
+from topicledger import pipeline
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import GuardSettings, Settings, TablesSettings
+from topicledger.drift import find as drift
 from topicledger.errors import UsageError
-from topicledger.execute import Executor
-from topicledger.maintaining import Maintained, Request, TableMaintained, maintain, render
-from topicledger.runs import Run
+from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
+from topicledger.ledger.runs import Run
+from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
-from topicledger.settings import GuardSettings, Settings, TablesSettings
-from topicledger.tables import Ledger
 
 
 def midnight() -> datetime:
@@ -278,10 +279,10 @@ def test_a_table_that_a_run_made_append_only_again_before_the_delete_is_opened_o
 
 KILLED = """
 import os, signal, sys
-from topicledger.maintaining import Request, maintain
-from topicledger.session import get_session
-from topicledger.settings import load_settings
-from topicledger.tables import Ledger
+from topicledger.ledger.maintain import Request, maintain
+from topicledger.ledger.session import get_session
+from topicledger.config.settings import load_settings
+from topicledger.ledger.tables import Ledger
 from pathlib import Path
 
 set_property = Ledger._set_property
@@ -355,7 +356,7 @@ def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) 
         run, executor = create_autospec(Run, instance=True), create_autospec(Executor, instance=True)
         run.ledger, run.spark, executor.cluster, executor.cluster_id = ledger, ledger.spark, "main", "K"
         known = {tuple(row) for row in drift._known_ids(ledger.read(AUDIT)).collect()}
-        return known, set(phases._created_by_us(run, executor, wanted))
+        return known, set(pipeline._created_by_us(run, executor, wanted))
 
     before = answers()
     assert before[0] == {

@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tests.fault.effort import THOROUGH
-from topicledger import runs
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
+from topicledger.ledger import runs
+from topicledger.ledger.runs import Request
+from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.runs import Request
 from topicledger.schemas import RUNS, Table
-from topicledger.settings import Settings, TablesSettings
-from topicledger.tables import Ledger
 
 RUNS_AT_ONCE = 50 if THOROUGH else 10
 STATES = (RunState.PLANNED, RunState.APPLYING, RunState.FINISHED)

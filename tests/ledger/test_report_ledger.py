@@ -16,9 +16,9 @@ from tests import commands
 from tests.harness import UNREACHABLE
 from tests.unit.frames import frame
 from topicledger import cli
+from topicledger.ledger.tables import Ledger
 from topicledger.report import Kind, Report, gather, moment, of_run, span
 from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS, Table
-from topicledger.tables import Ledger
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)

@@ -26,9 +26,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
-from topicledger import cli, retries
+from topicledger import cli
 from topicledger.errors import TableError, UsageError
-from topicledger.retries import Trouble
+from topicledger.ledger import retries
+from topicledger.ledger.retries import Trouble
+from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -43,7 +45,6 @@ from topicledger.schemas import (
     USAGES,
     Table,
 )
-from topicledger.tables import Ledger, all_tables
 
 GOLDEN = Path(__file__).with_name("golden")
 ONCE: Any = {"app_id": "test", "version": 1}

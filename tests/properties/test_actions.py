@@ -17,10 +17,11 @@ from typing import Any, cast
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from topicledger import admin as kafka
-from topicledger.admin import Cluster, ClusterAdmin, RequestLost, Response
+from topicledger import kafka
+from topicledger.apply.executor import Executor, shape
 from topicledger.errors import ClusterError
-from topicledger.execute import Executor, shape
+from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
+from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, Learned, Patience
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
@@ -36,7 +37,6 @@ from topicledger.model import (
     TopicInfo,
     TopicResult,
 )
-from topicledger.sending import THROTTLING_QUOTA_EXCEEDED, Learned, Patience
 
 WALKS = 3_000
 
@@ -466,7 +466,7 @@ class Admin:
         verb = ("validate" if not changes else "send") + f" {targets[0].action}"
         world.tell("->", verb, *(target.topic for target in targets))
 
-        def carry_out(late: bool = False) -> dict[str, TopicResult]:
+        def provision(late: bool = False) -> dict[str, TopicResult]:
             return {target.topic: do(cluster, target, late) for target in targets}
 
         def unanswered(some: Iterable[Target]) -> None:
@@ -476,9 +476,9 @@ class Admin:
         if kind.startswith(("lost", "crash")):
             unanswered(targets)
             if kind.endswith(", done"):
-                carry_out()
+                provision()
             elif kind.endswith(", late") and changes:
-                world.in_flight.append(lambda: carry_out(late=True))
+                world.in_flight.append(lambda: provision(late=True))
             raise Crash if kind.startswith("crash") else RequestLost("lost")
         code, done = CODES.get(kind, (kafka.NONE, True))
         struck = [target for target in targets if kind in CODES and named in (None, target.topic)]

@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import NOW, decision_rows, dicts, estate_facts
 from topicledger import policies
-from topicledger.config_values import same_value
+from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
+from topicledger.kafka.config_values import same_value
 from topicledger.model import Action
 from topicledger.policies import Facts, Policy, building
-from topicledger.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 
 ESTATES = 75
 """Of one example: one cluster each."""

@@ -10,9 +10,9 @@ from unittest.mock import create_autospec
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from topicledger.admin import RequestLost, groups, members, offsets, unseen
-from topicledger.admin.connection import Connection
 from topicledger.errors import ClusterError
+from topicledger.kafka import RequestLost, groups, members, offsets, unseen
+from topicledger.kafka.connection import Connection
 from topicledger.model import GroupUse
 
 TOPIC = "orders"

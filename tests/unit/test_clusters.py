@@ -8,10 +8,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import by_topic, judged_rows, observed_rows
-from topicledger.clusters import Recorded, refusals
-from topicledger.decide import Look, Refused, decide
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.model import Refusal
-from topicledger.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.observe.clusters import Recorded, refusals
+from topicledger.observe.topics import ClusterStatus, Refused
+from topicledger.plan.decide import decide
 
 LONG_AGO = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -122,9 +123,9 @@ def test_every_declared_topic_of_a_refused_cluster_ends_in_phase_guard_before_it
     refused = Refused(error=Refusal.CLUSTER_ID_MISMATCH, message="main isn't main")
     same = Refused(error=Refusal.SAME_CLUSTER, message="other is third")
     looks = {
-        "main": Look(cluster_id="X", refused=refused),
-        "other": Look(cluster_id="Y", refused=same),
-        "third": Look(cluster_id="Z"),
+        "main": ClusterStatus(cluster_id="X", refused=refused),
+        "other": ClusterStatus(cluster_id="Y", refused=same),
+        "third": ClusterStatus(cluster_id="Z"),
     }
     rows = by_topic(declared.transform(decide(observed_rows(spark), looks)))
     ended = ("phase", "outcome", "error", "error_message", "decision", "cluster_id")

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from topicledger.commits import Commits
+from topicledger.ledger.commits import Commits
 
 
 def test_they_are_made_in_order_beside_what_comes_next() -> None:

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from topicledger.admin.connection import _last_words
+from topicledger.kafka.connection import _last_words
 
 TELLING = "SaslHandshake failed: UnsupportedSaslMechanismError"
 LITTLE = ("Connection lost: KafkaTimeoutError", "Connection lost: KafkaConnectionError: socket disconnected")

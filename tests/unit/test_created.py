@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka.protocol.admin import CreateTopicsResponse
 
 from tests.created_topics import by_kafka_python, by_us
-from topicledger.admin import created
-from topicledger.admin.created import CONFIGS_VERSION, LAST_VERSION, decode
+from topicledger.kafka import created
+from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, decode
 
 TOPIC = CreateTopicsResponse.CreatableTopicResult
 CONFIG = TOPIC.CreatableTopicConfigs

@@ -9,14 +9,16 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
-from topicledger.decide import COLUMNS, Look, decide
-from topicledger.execute import shape
+from topicledger.apply.executor import shape
 from topicledger.model import TopicInfo
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.decide import decide
+from topicledger.policies.contract import COLUMNS
 
 LOOKS = {
-    "main": Look(cluster_id="kafka-main"),
-    "it's": Look(cluster_id="kafka-two"),
-    "dark": Look(error="dark can't be reached"),
+    "main": ClusterStatus(cluster_id="kafka-main"),
+    "it's": ClusterStatus(cluster_id="kafka-two"),
+    "dark": ClusterStatus(error="dark can't be reached"),
 }
 LIVE = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 1: [2, 1]}}
 REFUSED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}

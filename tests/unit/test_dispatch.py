@@ -11,14 +11,14 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from topicledger import dispatch
-from topicledger.admin import Cluster, ClusterAdmin
-from topicledger.commits import Commits
-from topicledger.dispatch import Context, Stop, each_cluster
+from topicledger.apply import dispatch
+from topicledger.apply.dispatch import Context, Stop, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.apply.progress import Progress
 from topicledger.errors import TableError
-from topicledger.execute import Executor
+from topicledger.kafka import Cluster, ClusterAdmin
+from topicledger.ledger.commits import Commits
 from topicledger.model import Action, Ended, Outcome, Phase, Target
-from topicledger.progress import Progress
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

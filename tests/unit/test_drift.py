@@ -14,11 +14,11 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import topics
 from tests.unit.frames import dicts, frame, judged_rows
-from topicledger.config_values import same_value, same_value_column
-from topicledger.drift import COLUMNS, Estate, find_drift, with_since
+from topicledger.config.settings import SEVERITIES, AuditSettings
+from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
+from topicledger.kafka.config_values import same_value, same_value_column
 from topicledger.model import Kind, Severity
 from topicledger.schemas import AUDIT, DRIFT, OBSERVED, OBSERVED_CONFIGS
-from topicledger.settings import SEVERITIES, AuditSettings
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
 IDS = {"main": "kafka-main", "it's": "kafka-two"}

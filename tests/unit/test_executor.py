@@ -10,10 +10,18 @@ from unittest.mock import MagicMock, create_autospec
 
 import pytest
 
-from topicledger import admin as kafka
-from topicledger.admin import Cluster, ClusterAdmin, RequestLost, Response
+from topicledger import kafka
+from topicledger.apply.executor import Executor, WrongCluster, delete_refusal, difference_from_plan, verdict
 from topicledger.errors import ClusterError
-from topicledger.execute import Executor, WrongCluster, delete_refusal, difference_from_plan, verdict
+from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
+from topicledger.kafka.sending import (
+    THROTTLE_MARGIN_SECONDS,
+    THROTTLING_QUOTA_EXCEEDED,
+    Learned,
+    OutcomeUnknown,
+    Patience,
+    QuotaWait,
+)
 from topicledger.model import (
     Action,
     ConfigEntry,
@@ -25,14 +33,6 @@ from topicledger.model import (
     TopicConfigs,
     TopicInfo,
     TopicResult,
-)
-from topicledger.sending import (
-    THROTTLE_MARGIN_SECONDS,
-    THROTTLING_QUOTA_EXCEEDED,
-    Learned,
-    OutcomeUnknown,
-    Patience,
-    QuotaWait,
 )
 
 TOO_LARGE = "Excessively large number of partitions per request."

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
-from topicledger.exporting import as_manifests
-from topicledger.manifest_files import FIELDS, ManifestRow, read_manifest_files
-from topicledger.manifest_files.writing import write_manifests
+from topicledger.manifests.files import FIELDS, ManifestRow, read_manifest_files
+from topicledger.manifests.files.writing import write_manifests
+from topicledger.observe.export import as_manifests
 from topicledger.schemas import CONFIGS, OBSERVED
 
 LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topicledger.manifest_files import ManifestRow, ParsedManifests, read_foreign_files
-from topicledger.manifest_files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.files import ManifestRow, ParsedManifests, read_foreign_files
+from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 
 Read = Callable[..., ParsedManifests]
 
@@ -206,7 +206,7 @@ BOMBS_OF_TWO_FILES = {
 
 @pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
 def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    monkeypatch.setattr("topicledger.manifest_files.yaml_files._MAX_ALIASED", 1000)
+    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
     text, more = BOMBS_OF_TWO_FILES[form]
     assert any("stand for more than" in error for error in errors(read(form, text, g_yaml=more)))
 
@@ -214,7 +214,7 @@ def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pyte
 @pytest.mark.parametrize("form", BOMBS)
 @pytest.mark.timeout(60)
 def test_aliases_cannot_blow_a_file_up(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    monkeypatch.setattr("topicledger.manifest_files.yaml_files._MAX_ALIASED", 1000)
+    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
     assert any("stand for more than" in error for error in errors(read(form, BOMBS[form])))
 
 

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
-from topicledger import guards, policies
+from topicledger import policies
+from topicledger.plan import guards
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from topicledger import logs
+from topicledger.config import logs
 
 log = logging.getLogger("topicledger.tests")
 

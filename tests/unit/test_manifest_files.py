@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topicledger import manifest_files
-from topicledger.manifest_files import (
+from topicledger.manifests import files as manifest_files
+from topicledger.manifests.files import (
     FileError,
     ManifestRow,
     ParsedManifests,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.unit.frames import JUDGED, dicts, frame, manifest_rows
-from topicledger import manifests
+from topicledger.manifests import rows as manifests
 
 FINE: dict[str, dict[str, Any]] = {
     "nothing but a name": {},

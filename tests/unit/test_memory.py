@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from topicledger.memory import Memory
+from topicledger.ledger.memory import Memory
 from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Target, TopicResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from topicledger.metrics import _HELP, Metrics
+from topicledger.apply.progress import Progress
+from topicledger.cli.metrics import _HELP, Metrics
+from topicledger.kafka.sending import QuotaWait
 from topicledger.model import Refusal
-from topicledger.progress import Progress
-from topicledger.sending import QuotaWait
 
 _LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
 LINE = re.compile(rf"^([a-z_]+)\{{({_LABEL}(?:,{_LABEL})*)\}} ([0-9.e+-]+)$")

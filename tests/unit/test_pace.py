@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topicledger.pace import INTERVAL, Pace
+from topicledger.kafka.pace import INTERVAL, Pace
 
 MARGIN = 0.05
 

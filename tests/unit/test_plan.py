@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
 from topicledger.model import Action, Target
-from topicledger.plan import batched, planned, records
+from topicledger.plan.batches import batched, planned, records
 from topicledger.schemas import ACTIONS
 
 MOST_PARTITIONS = 2**31 - 1

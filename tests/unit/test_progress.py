@@ -11,13 +11,13 @@ import threading
 
 import pytest
 
-from topicledger.progress import Progress
-from topicledger.sending import QuotaWait
+from topicledger.apply.progress import Progress
+from topicledger.kafka.sending import QuotaWait
 
 SCRIPT = """
 import time
-from topicledger.progress import Progress
-from topicledger.sending import QuotaWait
+from topicledger.apply.progress import Progress
+from topicledger.kafka.sending import QuotaWait
 progress = Progress()
 with progress.phase("apply", 3) as bar:
     bar(1)

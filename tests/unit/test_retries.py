@@ -10,9 +10,9 @@ from delta.exceptions import ConcurrentAppendException
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 
-from topicledger import retries
 from topicledger.errors import TableError
-from topicledger.retries import Trouble, retried, trouble
+from topicledger.ledger import retries
+from topicledger.ledger.retries import Trouble, retried, trouble
 
 
 class Captured(PySparkException):

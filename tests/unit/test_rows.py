@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from topicledger.ledger.rows import audit_table
 from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase
-from topicledger.rows import audit_table
 from topicledger.schemas import AUDIT
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from topicledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, for_few_rows, workers_python
+from topicledger.ledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, for_few_rows, workers_python
 
 CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 

@@ -11,11 +11,11 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from topicledger.config.secrets import check_references, redact, resolve_client_options, secret_values, words_of
+from topicledger.config.settings import AuditSettings, ClusterSettings, Settings, load_settings
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
-from topicledger.hints import nearest, show
 from topicledger.model import Kind, Severity
-from topicledger.secrets import check_references, redact, resolve_client_options, secret_values, words_of
-from topicledger.settings import AuditSettings, ClusterSettings, Settings, load_settings
+from topicledger.text import nearest, show
 
 MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
 EXAMPLE = Path(__file__).parents[2] / "conf" / "topicledger.toml"
@@ -437,7 +437,7 @@ def test_an_error_of_a_foreign_type_is_foreign_whoever_raised_it() -> None:
     assert words_of(raised(error, "kafka.net.sasl.msk")).startswith("Denied raised by botocore.exceptions, whose text")
 
 
-@pytest.mark.parametrize("module", ["kafka.net.connection", "ssl", "topicledger.admin.connection"])
+@pytest.mark.parametrize("module", ["kafka.net.connection", "ssl", "topicledger.kafka.connection"])
 def test_the_words_of_known_code_are_told(module: str) -> None:
     assert words_of(raised(KafkaTimeoutError("too late"), module)) == "KafkaTimeoutError: too late"
     assert words_of(raised(OSError(111, "refused"), module)) == "[Errno 111] refused"

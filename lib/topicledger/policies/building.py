@@ -13,12 +13,12 @@ from typing import Any
 
 from pyspark.sql import Column
 
+from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.errors import SettingsError
-from topicledger.hints import nearest, show
 from topicledger.model import Action, Refusal
 from topicledger.policies import create, delete
 from topicledger.policies.contract import Policy, RowRule, Rule
-from topicledger.settings import OF_EVERY_POLICY, PolicySpec, Settings
+from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
 """The group of entry points by which an installed package offers policies."""

@@ -10,10 +10,44 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.decide import COLUMNS
+from topicledger.config.settings import Mode, Needs
+from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import Action, Refusal
-from topicledger.owners import is_one_of, owner_key
-from topicledger.settings import Mode, Needs
+
+COLUMNS = (
+    "cluster",
+    "cluster_id",
+    "topic",
+    "topic_id",
+    "decision",
+    "num_partitions",
+    "replication_factor",
+    "assignments",
+    "configs",
+    "owner",
+    "labels",
+    "live",
+    "internal",
+    "live_num_partitions",
+    "live_replication_factor",
+    "resolved_num_partitions",
+    "resolved_replication_factor",
+    "resolved_configs",
+    "validated",
+    "phase",
+    "outcome",
+    "error",
+    "error_message",
+    "violations",
+    "waits",
+    "before",
+)
+"""What decide returns and policies and guards see.
+
+`phase` to `violations` are null while nothing ended the row; `waits` is true for a create that needs room which a
+delete has yet to make; `before` is the `shape` of what a delete finds. What validateOnly resolved is not known before
+the phase validate.
+"""
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "before")
 

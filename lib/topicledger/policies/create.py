@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from topicledger.config_values import BLANKS, same_value_column
+from topicledger.config import patterns as re2
+from topicledger.kafka.config_values import BLANKS, same_value_column
+from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import Action
-from topicledger.owners import is_one_of, owner_key
-from topicledger.policies import patterns as re2
 from topicledger.policies.contract import (
     Facts,
     FullSight,

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.config import patterns as re2
+from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
-from topicledger.owners import owner_key
-from topicledger.policies import patterns as re2
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
 
 _MAX_DAYS = 36_500

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType
 
 from topicledger.errors import PolicyError
-from topicledger.hints import show
-from topicledger.manifests import Transform
+from topicledger.ledger.retries import first_sentence
+from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.policies.contract import ADDED, TOPICS, Facts, Policy, RowRule
-from topicledger.retries import first_sentence
+from topicledger.text import show
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": Bo
 def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
     """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
 
-    In and out: `decide.COLUMNS`. Every policy is asked about every row that was open when the first was: all rules
+    In and out: `contract.COLUMNS`. Every policy is asked about every row that was open when the first was: all rules
     broken are told, not just the first (P3). The row's `error` is that of the first policy, in their order, that
     refuses it. `waits` becomes true where a create has to wait for the deletes that make room for it.
 
@@ -59,7 +59,7 @@ def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
 def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
     """What each policy says of each topic, in their order, and ends none.
 
-    In: `decide.COLUMNS`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
+    In: `contract.COLUMNS`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
     """
 
     def transform(topics: DataFrame) -> DataFrame:

@@ -9,10 +9,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.apply.summary import last_phases
 from topicledger.model import OURS, Outcome, Phase
 from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
-from topicledger.summary import last_phases
 
 RESULTS = (
     "run_id",

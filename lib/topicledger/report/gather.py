@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal, RunState
 from topicledger.report import figures, scope
 from topicledger.report.facts import (
@@ -31,7 +32,6 @@ from topicledger.report.facts import (
 )
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS
-from topicledger.tables import Ledger
 
 LISTED_ROWS = 5_000
 LISTED_CHANGES = 500

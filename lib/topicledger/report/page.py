@@ -16,9 +16,9 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from topicledger import __version__
-from topicledger.hints import printable, show
 from topicledger.report import advice, charts, words
 from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
+from topicledger.text import printable, show
 
 LISTED_CHARACTERS = 3_000_000
 """Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""

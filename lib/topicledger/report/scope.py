@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
+from topicledger.ledger.runs import find
+from topicledger.ledger.tables import Ledger, sql_text
 from topicledger.model import RunState
 from topicledger.report.facts import Kind, RunFacts
-from topicledger.runs import find
 from topicledger.schemas import RUNS
-from topicledger.tables import Ledger, sql_text
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from topicledger.apply.summary import nothing_to_send
 from topicledger.errors import ExitCode
 from topicledger.model import Action, Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Kind, Report, RunFacts, Shown, Tally
-from topicledger.summary import nothing_to_send
 
 _EXIT_CODES = {
     ExitCode.DONE: "done",

@@ -1,0 +1,295 @@
+"""Doing one step for every batch of every cluster: clusters side by side, batches in order, outcomes in waves."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.apply.executor import Executor
+from topicledger.apply.progress import Progress
+from topicledger.config import logs
+from topicledger.config.settings import ClusterSettings
+from topicledger.errors import ClusterError, TopicLedgerError
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import Learned
+from topicledger.ledger.memory import Work
+from topicledger.ledger.runs import Run, Waves
+from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
+from topicledger.observe.clusters import disowned
+from topicledger.policies import Policy
+
+log = logging.getLogger(__name__)
+
+MAX_CLUSTERS_AT_ONCE = 16
+_TELL_SECONDS = 2.0
+
+
+class Stopped(TopicLedgerError):
+    """The run was asked to stop: what was sent is recorded, the rest stays open."""
+
+
+class Stop(threading.Event):
+    """Set to stop after the batches under way: by SIGTERM, by Ctrl-C, or by the deadline."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = "was stopped"
+
+    @contextmanager
+    def after(self, deadline: float | None) -> Iterator[None]:
+        """Within it, `deadline` seconds from now set it; None never does."""
+        if deadline is None:
+            yield
+            return
+
+        def reached() -> None:
+            if not self.is_set():
+                self.why = f"came to its deadline of {deadline:g} s"
+                self.set()
+
+        timer = threading.Timer(deadline, reached)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def at_interrupt(self) -> Iterator[None]:
+        """Within it, a first Ctrl-C sets it, and the next one acts as before: Spark's cancels what is being written."""
+        before = signal.getsignal(signal.SIGINT)
+
+        def first(*_: object) -> None:
+            signal.signal(signal.SIGINT, before)
+            self.set()
+            log.warning("stopping after the batches under way; Ctrl-C again stops at once")
+
+        signal.signal(signal.SIGINT, first)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What the phases share beside the run itself."""
+
+    progress: Progress
+    stop: Stop
+    policies: Sequence[Policy] = ()
+    """Those that judge the run: what always holds, and what the settings name."""
+    wait: bool = False
+    """Whether to wait for clusters that another run is changing."""
+    wait_visible: float = 0.0
+    """Seconds that verify waits for leaders."""
+    learned: dict[str, Learned] = field(default_factory=dict)
+    """By cluster, what its answers taught: kept from phase to phase."""
+
+
+Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
+
+
+def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
+    """Bring planned actions to the driver as batches: deletes before creates, each in the plan's order."""
+    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
+    columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
+    order = [("cluster", "ascending"), ("action", "descending"), ("batch", "ascending"), ("topic", "ascending")]
+    table = rows.select(*columns).toArrow().sort_by(order)
+    work: dict[str, tuple[str, list[list[Target]]]] = {}
+    records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
+    for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
+        targets = []
+        for row in group:
+            if each is not None:
+                each(row)
+            work.setdefault(cluster, (row["cluster_id"], []))
+            targets.append(target(row))
+        work[cluster][1].append(targets)
+    return work
+
+
+def target(row: Mapping[str, Any]) -> Target:
+    assignments = row["assignments"]
+    return Target(
+        topic=row["topic"],
+        action=Action(row["action"]),
+        topic_id=row["topic_id"],
+        num_partitions=row["num_partitions"],
+        replication_factor=row["replication_factor"],
+        assignments=None if assignments is None else {partition: tuple(ids) for partition, ids in assignments},
+        configs=dict(row["configs"] or ()),
+        violations=tuple(Violation(**each) for each in row["violations"] or ()),
+        batch=row["batch"],
+        before=dict(row["before"] or ()),
+        maybe_sent=row["maybe_sent"],
+    )
+
+
+def each_cluster(
+    run: Run,
+    context: Context,
+    phase: Phase,
+    work: Work,
+    step: Step,
+    title: str | None = None,
+    before: Callable[[str, int], None] = lambda _, __: None,
+) -> Collection[str]:
+    """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
+
+    A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
+    finish. `before` is called with the cluster and the batch's place in `work`, from 0, before each step. Returns the
+    clusters that have become problems. Raises Stopped when asked to stop, after appending what is known.
+    """
+    total = sum(len(batch) for _, batches in work.values() for batch in batches)
+    if not total:
+        return ()
+    others: Mapping[str, str] = {}
+    if phase is Phase.APPLY and step is not Executor.learn:
+        # What a name means may have changed since the plan: asked again before anything is changed.
+        planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
+        others = disowned(run.ledger, run.settings, planned_for)
+    results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
+    settings = {cluster.name: cluster for cluster in run.clusters}
+
+    def one_cluster(name: str) -> None:
+        try:
+            with logs.about(cluster=name):
+                refused_as = others.get(name)
+                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step, before, refused_as):
+                    results.put(ended)
+        finally:
+            results.put(None)
+
+    waves = Waves(run)
+    at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
+    with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
+        running = {name: pool.submit(one_cluster, name) for name in work}
+        left = len(running)
+        try:
+            while left:
+                # What can't be recorded any more must not go on being sent.
+                run.commits.check()
+                try:
+                    ended = results.get(timeout=1.0)
+                except queue.Empty:
+                    waves.flush_if_due()
+                    continue
+                if ended is None:
+                    left -= 1
+                else:
+                    waves.add(ended)
+                    waves.flush_if_due()
+                    bar(len(ended))
+        except BaseException:
+            # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.
+            context.stop.set()
+            while left:
+                ended = results.get()
+                left -= ended is None
+                waves.add(ended or ())
+            raise
+        finally:
+            waves.flush()
+    failed = []
+    for name, future in running.items():
+        try:
+            future.result()
+        except ClusterError as error:
+            failed.append(name)
+            log.warning("%s", error)
+            if str(error) not in run.problems:
+                run.problems.append(str(error))
+    if context.stop.is_set():
+        raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
+    return failed
+
+
+def _allowed() -> None:
+    """Nothing is changed outside of leases: what validates needs none."""
+
+
+def _validated(run: Run, cluster: str, topics: Collection[str]) -> Mapping[str, TopicResult]:
+    """What validateOnly resolved in this run of topics of a cluster, by the rows of `audit`."""
+    wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    ok = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    rows = run.audit().where(ok & (F.col("cluster") == cluster) & (F.col("action") == Action.CREATE.value))
+    found = rows.join(wanted, on="topic", how="left_semi").select("topic", "num_partitions", "replication_factor")
+    return {
+        row["topic"]: TopicResult(num_partitions=row["num_partitions"], replication_factor=row["replication_factor"])
+        for row in found.collect()
+    }
+
+
+def _one_cluster(
+    run: Run,
+    context: Context,
+    settings: ClusterSettings,
+    cluster_id: str,
+    batches: Sequence[Sequence[Target]],
+    phase: Phase,
+    step: Step,
+    before: Callable[[str, int], None],
+    refused_as: str | None,
+) -> Iterator[Sequence[Ended]]:
+    with ClusterAdmin(settings, run.settings.kafka) as admin:
+        executor = Executor(
+            cluster=settings.name,
+            cluster_id=cluster_id,
+            admin=admin,
+            learned=context.learned.setdefault(
+                settings.name, Learned(max_batch_records=run.settings.kafka.max_batch_records)
+            ),
+            stop=context.stop,
+            may_send=run.leases.require_for_request if run.leases is not None else _allowed,
+            waiting=partial(context.progress.quota, settings.name),
+            validated=partial(_validated, run, settings.name),
+        )
+        live_id = executor.live_cluster_id()
+        unlearnt = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
+        if live_id != cluster_id and unlearnt:
+            # Only the planned cluster can tell what became of it.
+            raise executor.wrong_cluster(live_id)
+        if refused_as is None and live_id != cluster_id:
+            refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
+        left = sum(map(len, batches))
+        for number, batch in enumerate(batches):
+            if context.stop.is_set():
+                return
+            left -= len(batch)
+            executor.expect(left)
+            if refused_as is not None:
+                refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
+                # What was applied stays applied: there is only nothing left to look at.
+                looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
+                yield [replace(each, outcome=looked) for each in refused]
+                continue
+            before(settings.name, number)
+            ended: list[Ended] = []
+            told_at = time.monotonic()
+            try:
+                with logs.about(batch=batch[0].batch):
+                    for each in step(executor, batch):
+                        ended.append(each)
+                        # A batch that a quota paces takes minutes: what is known of it is kept meanwhile.
+                        if time.monotonic() - told_at >= _TELL_SECONDS:
+                            yield ended
+                            ended, told_at = [], time.monotonic()
+            except ClusterError:
+                yield ended
+                raise
+            yield ended

@@ -1,0 +1,356 @@
+"""What a run came to: read from `plans` and `audit`, shown as tables or JSON, turned into an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.errors import ExitCode
+from topicledger.ledger.memory import Memory
+from topicledger.ledger.runs import Run
+from topicledger.ledger.tables import sql_text
+from topicledger.model import FORMAT_VERSION, Outcome, Phase, Refusal, RunState
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import AUDIT
+from topicledger.text import SHOWN_FAILURES, cell
+
+_PHASES = [
+    Phase.MANIFEST,
+    Phase.OBSERVE,
+    Phase.GUARD,
+    Phase.VALIDATE,
+    # Where policies refuse before validate, there is no validate; where they refuse after it, it doesn't count.
+    Phase.POLICY,
+    Phase.APPLY,
+    Phase.VERIFY,
+]
+
+_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
+_GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
+"""Errors of guards that stop a plan which is being applied: its rows are of phase apply."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterCounts:
+    """Topics of one cluster by the outcome of their last phase."""
+
+    cluster: str | None
+    outcomes: Mapping[str, int]
+    """Outcome -> topics; `open` counts planned actions whose outcome isn't known yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One topic that failed or was refused."""
+
+    cluster: str | None
+    topic: str | None
+    action: str | None
+    phase: str
+    outcome: str
+    error_code: int | None
+    error: str | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned:
+    """One rule that a topic breaks, of a policy that only warns."""
+
+    cluster: str
+    topic: str
+    action: str
+    policy: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A run in numbers, with the first failures."""
+
+    run_id: str
+    state: str
+    exit_code: int
+    manifest_version: int
+    clusters: Sequence[ClusterCounts]
+    decisions: Mapping[str, int]
+    """unchanged, drifted, unmanaged -> topics that no action was planned for."""
+    pending_changes: int
+    """Planned and validated actions that apply has not sent."""
+    failures: Sequence[Failure]
+    """The first 20."""
+    failure_count: int
+    query: str
+    """SQL for all of them."""
+    problems: Sequence[str] = field(default_factory=list)
+    """Why the run isn't finished."""
+    warnings: Sequence[Warned] = field(default_factory=list)
+    """Of policies that only warn: the first 20."""
+    warning_count: int = 0
+
+    def outcomes(self) -> dict[str, int]:
+        """Topics per outcome over all clusters."""
+        totals: dict[str, int] = {}
+        for counts in self.clusters:
+            for outcome, count in counts.outcomes.items():
+                totals[outcome] = totals.get(outcome, 0) + count
+        return totals
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "outcomes": self.outcomes()}, indent=2)
+
+
+def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = ("cluster", "topic")) -> DataFrame:
+    """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
+
+    Policies judge again after validate: what they refuse there ends the topic, what they only warn of doesn't.
+    `also` are more columns of that phase; `by` names `run_id` too where the rows are of several runs. A row without a
+    phase is a planned action, before all phases: whether a topic has one is `planned`.
+    """
+    warned = F.col("phase").eqNullSafe(Phase.POLICY.value) & F.col("outcome").eqNullSafe(Outcome.OK.value)
+    own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
+    columns = ("action", "phase", "outcome", "error_code", "error", "error_message", *also)
+    return (
+        audit.where(~warned)
+        .withColumns({"_own": own, "_order": phase_order()})
+        .groupBy(*by, "_own")
+        .agg(
+            F.max_by(F.struct(*columns), "_order").alias("last"),
+            F.bool_or(F.col("phase").isNull()).alias("planned"),
+        )
+        .select(*by, "last.*", "planned")
+    )
+
+
+def phase_order() -> Column:
+    """The place of `phase` in a run, from 1, and 0 without one: a topic's result is its last one."""
+    position = F.array_position(F.array(*(F.lit(phase.value) for phase in _PHASES)), F.col("phase"))
+    return F.coalesce(position, F.lit(0))
+
+
+def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
+    """What a run came to, and its exit code (DESIGN, Commands); from the tables, or what is known of them already."""
+    # What ended before validate stands in the tables only.
+    told = _FromTables(run) if run.memory is None or not run.none_ended else _FromMemory(run.memory)
+    outcomes: dict[str | None, dict[str, int]] = {}
+    guarded = unreached = False
+    pending = unknown = 0
+    for tally in told.tallies():
+        cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
+        of_cluster = outcomes.setdefault(cluster, {})
+        validated = phase == Phase.VALIDATE and outcome == Outcome.OK
+        if tally.planned and (validated or phase in (None, Phase.MANIFEST)):
+            name = "planned" if planning_only else "open"
+            of_cluster[name] = of_cluster.get(name, 0) + topics
+            if validated:
+                pending += topics
+            else:
+                unknown += topics
+        if outcome is not None and not validated:
+            of_cluster[outcome] = of_cluster.get(outcome, 0) + topics
+            guarded |= outcome == Outcome.REFUSED and (phase == Phase.GUARD or tally.guarded)
+            unreached |= phase == Phase.OBSERVE and outcome == Outcome.FAILED
+    failure_count = sum(
+        counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
+    )
+    failures = told.failures() if failure_count else []
+    warnings, warning_count = _warnings(run)
+    unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
+    exit_code = ExitCode.DONE
+    if unfinished:
+        exit_code = ExitCode.ERROR
+    elif guarded:
+        exit_code = ExitCode.GUARD_STOPPED
+    elif failure_count:
+        exit_code = ExitCode.TOPICS_FAILED
+    elif planning_only and detailed_exitcode and pending:
+        exit_code = ExitCode.CHANGES_PENDING
+    return Summary(
+        run_id=run.run_id,
+        state=run.state.value,
+        exit_code=int(exit_code),
+        manifest_version=run.manifest_version,
+        clusters=[
+            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster])
+            for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
+        ],
+        decisions={name: run.counts.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
+        pending_changes=pending,
+        failures=failures,
+        failure_count=failure_count,
+        query=(
+            f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
+            f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
+        ),
+        problems=list(run.problems),
+        warnings=warnings,
+        warning_count=warning_count,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tally:
+    """Topics of a cluster by phase and outcome of their last phase, null where a planned action has none yet."""
+
+    cluster: str | None
+    phase: str | None
+    outcome: str | None
+    planned: bool
+    """Whether an action was planned for them."""
+    guarded: bool
+    """Whether a guard stopped one of them."""
+    topics: int
+
+
+class _FromTables:
+    """How a run's topics stand, by `plans` and `audit`."""
+
+    def __init__(self, run: Run) -> None:
+        columns = ("cluster", "topic", "action", "phase", "outcome", "error_code", "error", "error_message")
+        unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in columns[3:]}
+        planned = run.open_actions().withColumns(unknown).select(*columns)
+        self._results = last_phases(run.audit().select(*columns).unionByName(planned))
+
+    def tallies(self) -> Sequence[_Tally]:
+        rows = (
+            self._results.groupBy("cluster", "phase", "outcome", "planned")
+            .agg(
+                F.count(F.lit(1)).alias("topics"),
+                F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
+            )
+            .collect()
+        )
+        return sorted(
+            (_Tally(**row.asDict()) for row in rows), key=lambda each: (each.cluster or "", each.outcome or "")
+        )
+
+    def failures(self) -> Sequence[Failure]:
+        failed = self._results.where(F.col("outcome").isin(*_NOT_OK)).drop("planned")
+        return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
+
+
+class _FromMemory:
+    """The same, by what this start remembers of both."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._all = list(memory.all())
+
+    def tallies(self) -> Sequence[_Tally]:
+        topics: Counter[tuple[str, str | None, str | None]] = Counter()
+        guarded = set()
+        for cluster, ended in self._all:
+            key = (cluster, None, None) if ended is None else (cluster, ended.phase.value, ended.outcome.value)
+            topics[key] += 1
+            if ended is not None and ended.error in _GUARDS_WHILE_APPLYING:
+                guarded.add(key)
+        return [
+            _Tally(cluster=key[0], phase=key[1], outcome=key[2], planned=True, guarded=key in guarded, topics=count)
+            for key, count in sorted(topics.items(), key=lambda item: (item[0][0], item[0][2] or ""))
+        ]
+
+    def failures(self) -> Sequence[Failure]:
+        failed = sorted(
+            (ended for _, ended in self._all if ended is not None and ended.outcome.value in _NOT_OK),
+            key=lambda ended: (ended.cluster, ended.topic),
+        )
+        names = [each.name for each in fields(Failure)]
+        return [Failure(**{name: getattr(ended, name) for name in names}) for ended in failed[:SHOWN_FAILURES]]
+
+
+def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
+    """What policies warned of: the first, and how many there are."""
+    specs = (*run.settings.policies.create, *run.settings.policies.delete)
+    if not any(spec.mode == "warn" for spec in specs):
+        return [], 0
+    told = (
+        run.audit()
+        .select("cluster", "topic", "action", F.explode("violations").alias("violation"))
+        .select("cluster", "topic", "action", "violation.*")
+        .where(F.startswith(F.col("message"), F.lit(WARNING)))
+        .distinct()
+    )
+    count = told.count()
+    first = told.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
+    return [Warned(**row.asDict()) for row in first], count
+
+
+def nothing_to_send(drifted: int) -> str:
+    """What to say where no topic is to be created or deleted, and so many are drifted: configs aren't compared."""
+    differ = ""
+    if drifted:
+        topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
+        differ = f"{topics} in partitions, replication factor or placement; "
+    return f"nothing to create or delete; {differ}configs were not compared: run audit"
+
+
+def render(summary: Summary, console: Console) -> None:
+    """Print a summary for people."""
+    console.print(
+        f"run {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
+    )
+    if summary.clusters:
+        names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
+        # A title of the grid's own would be broken at the grid's width, and that is small.
+        console.print("Topics by cluster and outcome", style="table.title", highlight=False)
+        grid = Grid()
+        grid.add_column("cluster")
+        for name in names:
+            grid.add_column(name, justify="right")
+        for counts in summary.clusters:
+            cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
+            grid.add_row(cell(counts.cluster), *cells)
+        console.print(grid)
+    elif summary.state in (RunState.FINISHED, RunState.PLANNED):
+        console.print(nothing_to_send(summary.decisions.get("drifted", 0)), highlight=False, soft_wrap=True)
+    told = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
+    console.print(f"left alone: {told}", highlight=False)
+    if summary.pending_changes and summary.state == RunState.PLANNED:
+        are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
+        console.print(
+            f"{summary.pending_changes} {are} planned: apply --run-id {summary.run_id} makes {them}", highlight=False
+        )
+    if summary.failures:
+        _render_failures(summary, console)
+    if summary.warnings:
+        _render_warnings(summary, console)
+    for problem in summary.problems:
+        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def _render_failures(summary: Summary, console: Console) -> None:
+    grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
+    for name in ("cluster", "topic", "phase", "error", "message"):
+        grid.add_column(name, overflow="fold")
+    for failure in summary.failures:
+        cells = (failure.cluster, failure.topic, failure.phase, failure.error, failure.error_message)
+        grid.add_row(*map(cell, cells))
+    console.print(grid)
+    if summary.failure_count > len(summary.failures):
+        console.print(f"the first {len(summary.failures)} of {summary.failure_count}; all of them:", highlight=False)
+        console.print(escape(summary.query), highlight=False, soft_wrap=True)
+
+
+def _render_warnings(summary: Summary, console: Console) -> None:
+    grid = Grid(title=f"Warnings of policies: {summary.warning_count}", title_justify="left")
+    names = ("cluster", "topic", "action", "policy", "message")
+    for name in names:
+        grid.add_column(name, overflow="fold")
+    for warned in summary.warnings:
+        grid.add_row(*(cell(getattr(warned, name)) for name in names))
+    console.print(grid)
+    if summary.warning_count > len(summary.warnings):
+        console.print(f"the first {len(summary.warnings)} of {summary.warning_count}", highlight=False)
+
+
+def _outcome_order(name: str) -> tuple[int, str]:
+    order = ["planned", "open", "ok", "pending", "skipped", "refused", "failed"]
+    return (order.index(name) if name in order else len(order), name)

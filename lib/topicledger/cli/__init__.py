@@ -1,0 +1,37 @@
+"""The commands: each is its name, its help, its options, its call. jobs/*.py and the console script share them."""
+
+from __future__ import annotations
+
+import click
+
+from topicledger import __version__
+from topicledger.cli.clusters import clusters_group
+from topicledger.cli.drift import audit
+from topicledger.cli.maintenance import maintain
+from topicledger.cli.manifests import export, load_manifests
+from topicledger.cli.policies import policies_group
+from topicledger.cli.provisioning import apply, plan, provision
+from topicledger.cli.reports import report_command
+from topicledger.cli.runs import runs_group
+
+
+@click.group()
+@click.version_option(__version__)
+def main() -> None:
+    """Provision and audit Kafka topics in bulk."""
+
+
+for _command in (
+    load_manifests,
+    plan,
+    apply,
+    provision,
+    audit,
+    export,
+    runs_group,
+    clusters_group,
+    report_command,
+    maintain,
+    policies_group,
+):
+    main.add_command(_command)

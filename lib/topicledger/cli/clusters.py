@@ -1,0 +1,213 @@
+"""`clusters list` and `clusters accept`: which Kafka cluster each name of the settings is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+
+import click
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.kafka import ClusterAdmin
+from topicledger.ledger import runs
+from topicledger.ledger.tables import Ledger
+from topicledger.model import FORMAT_VERSION, RunState
+from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
+from topicledger.schemas import CLUSTERS, PLANS, RUNS
+from topicledger.text import cell
+
+ACCEPT_COMMAND = "clusters accept"
+
+
+@click.group("clusters")
+def clusters_group() -> None:
+    """Which Kafka cluster each name of the settings is."""
+
+
+@clusters_group.command("list")
+@common
+def clusters_list(options: Options) -> int:
+    """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
+    settings, ledger = open_ledger(options, "clusters")
+    names = list_names(ledger, settings, options.cluster)
+    tell(names.to_json(), lambda console: render_names(names, console), options)
+    return ExitCode.DONE
+
+
+@clusters_group.command("accept")
+@click.argument("name")
+@requested_by_option
+@common
+def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
+    """Make the cluster that answers now the one that NAME stands for, whatever it was before."""
+    with interruptible():
+        settings, ledger = open_ledger(options, "clusters")
+        accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
+    tell(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
+    return ExitCode.DONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """What is known of one name."""
+
+    name: str
+    in_settings: bool
+    settings_cluster_id: str | None
+    """The id that the settings state; it decides."""
+    cluster_id: str | None = None
+    """The recorded id, with the next five; all null where it was never seen to answer."""
+    first_seen: str | None = None
+    accepted_at: str | None = None
+    accepted_how: str | None = None
+    accepted_by: str | None = None
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What is known of the names of the settings, and of those recorded that the settings have no more."""
+
+    clusters: Sequence[Named]
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+
+
+def list_names(ledger: Ledger, settings: Settings, only: Collection[str] = ()) -> Names:
+    """What is known of each name, of those in `only` where given; asks no cluster."""
+    ledger.ensure(CLUSTERS)
+    known = recorded(ledger)
+    names = [name for name in dict.fromkeys([*settings.clusters, *sorted(known)]) if not only or name in only]
+    return Names(clusters=[_named(settings.clusters.get(name), known.get(name), name) for name in names])
+
+
+def _named(cluster: ClusterSettings | None, row: Recorded | None, name: str) -> Named:
+    named = Named(
+        name=name,
+        in_settings=cluster is not None,
+        settings_cluster_id=None if cluster is None else cluster.cluster_id,
+    )
+    if row is None:
+        return named
+    return replace(
+        named,
+        cluster_id=row.cluster_id,
+        first_seen=row.first_seen.isoformat(timespec="seconds"),
+        accepted_at=row.accepted_at.isoformat(timespec="seconds"),
+        accepted_how=row.accepted_how,
+        accepted_by=row.accepted_by,
+        run_id=row.run_id,
+    )
+
+
+def render_names(names: Names, console: Console) -> None:
+    """A line for each name."""
+    grid = Grid()
+    for title in ("name", "cluster id", "since", "accepted by", "settings"):
+        grid.add_column(title, overflow="fold")
+    for each in names.clusters:
+        by = None if each.accepted_how is None else f"{each.accepted_how}: {each.accepted_by}"
+        said = f"cluster_id = {each.settings_cluster_id}" if each.settings_cluster_id else "any id"
+        cells = (each.name, each.cluster_id or "never answered", each.accepted_at, by)
+        grid.add_row(*map(cell, cells), cell(said if each.in_settings else "not in the settings"))
+    console.print(grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acceptance:
+    """What accepting a cluster came to."""
+
+    name: str
+    cluster_id: str
+    earlier_cluster_id: str | None
+    changed: bool
+    """False where the id was the recorded one: nothing was written."""
+    run_id: str | None
+    """Of the row in `runs` that says so; None where nothing was written."""
+    open_runs: Sequence[str] = field(default_factory=list)
+    """Runs with actions planned for the earlier id: what is open of them is refused when they are taken up again."""
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+
+
+def accept(
+    ledger: Ledger, settings: Settings, name: str, *, run_id: str | None = None, requested_by: str | None = None
+) -> Acceptance:
+    """Make the cluster that answers now the one of `name`, with a row in `runs`.
+
+    Raises UsageError for a name that the settings don't have and for a run id that there is already, ClusterError where
+    the cluster can't be reached, and GuardStopped where the settings state another id, or another name has this one.
+    """
+    cluster = settings.cluster(name)
+    ledger.ensure(CLUSTERS, RUNS, PLANS)
+    if run_id is not None and runs.find(ledger, run_id) is not None:
+        raise UsageError(f"there is a run {run_id} already; accepting a cluster takes none up: name another")
+    with ClusterAdmin(cluster, settings.kafka) as admin:
+        live = admin.describe_cluster().cluster_id
+    known = recorded(ledger)
+    before = known.pop(name, None)
+    refused = refusals(settings, known, {name: live}).get(name)
+    if refused is not None:
+        raise GuardStopped(f"{refused.message}. Nothing was accepted")
+    if before is not None and before.cluster_id == live:
+        return Acceptance(name=name, cluster_id=live, earlier_cluster_id=live, changed=False, run_id=None)
+    arguments = {"name": name, "new_cluster_id": live}
+    if before is not None:
+        arguments["old_cluster_id"] = before.cluster_id
+    request = runs.Request(command=ACCEPT_COMMAND, run_id=run_id, requested_by=requested_by)
+    run = runs.begin(ledger, settings, request, arguments)
+    accepted_by = run.require_ownership()["requested_by"]
+    row = new_row(before, name, live, Accepted.COMMAND, accepted_by, run.run_id)
+    while ledger.compare_and_set(CLUSTERS, "name", [row]) == 0:
+        # A run recorded an id meanwhile: what a person accepts counts.
+        row = new_row(recorded(ledger).get(name), name, live, Accepted.COMMAND, accepted_by, run.run_id)
+    run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), exit_code=int(ExitCode.DONE))
+    return Acceptance(
+        name=name,
+        cluster_id=live,
+        earlier_cluster_id=None if before is None else before.cluster_id,
+        changed=True,
+        run_id=run.run_id,
+        open_runs=_planned_for_another(ledger, name, live),
+    )
+
+
+def _planned_for_another(ledger: Ledger, name: str, cluster_id: str) -> list[str]:
+    """Runs that aren't over with actions on `name`, planned for another id."""
+    over = F.col("state").isin(RunState.FINISHED.value, RunState.ABANDONED.value)
+    rows = (
+        ledger.read(PLANS)
+        .where((F.col("cluster") == name) & (F.col("cluster_id") != cluster_id) & F.col("phase").isNull())
+        .join(ledger.read(RUNS).where(~over), on="run_id", how="left_semi")
+        .select("run_id")
+        .distinct()
+        .orderBy("run_id")
+        .collect()
+    )
+    return [row["run_id"] for row in rows]
+
+
+def render_acceptance(acceptance: Acceptance, console: Console) -> None:
+    """What was accepted, and which runs it stops."""
+    if acceptance.changed:
+        was = f", it was {acceptance.earlier_cluster_id}" if acceptance.earlier_cluster_id else ""
+        lines = [f"the id of cluster {acceptance.name} is {acceptance.cluster_id} from now on{was}"]
+    else:
+        lines = [f"the id of cluster {acceptance.name} is {acceptance.cluster_id} already"]
+    lines += [
+        f"run {each} was planned for another id: what is open of it on {acceptance.name} will be refused"
+        for each in acceptance.open_runs
+    ]
+    for line in lines:
+        console.print(cell(line), highlight=False, soft_wrap=True)

@@ -1,0 +1,41 @@
+"""`audit`."""
+
+from __future__ import annotations
+
+import click
+
+from topicledger.apply.progress import Progress
+from topicledger.cli.options import (
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    requested_by_option,
+    started,
+    taken_up_again,
+    tell,
+)
+from topicledger.drift import summary as drift_summary
+from topicledger.drift.audit import audit as audit_drift
+from topicledger.ledger import runs
+
+
+@click.command("audit")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where there is drift.")
+@requested_by_option
+@common
+def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -> int:
+    """Tell how the live clusters differ from the manifests, and keep it. Changes no cluster."""
+    request = runs.Request(
+        command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
+    )
+    with interruptible():
+        settings, ledger = open_ledger(options, request.command)
+        with started(request, options, settings, ledger) as run, taken_up_again(run):
+            progress = options.metrics.progress = Progress()
+            summary = audit_drift(run, progress, detailed=detailed_exitcode)
+    for each in summary.clusters:
+        for kind, count in each.kinds.items():
+            options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)
+    tell(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
+    return summary.exit_code

@@ -1,0 +1,250 @@
+"""`policies list`, `check` and `explain`: trying rules out without a run."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger import policies
+from topicledger.apply.dispatch import target
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.kafka import ClusterAdmin, error_name
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests import rows as manifests
+from topicledger.model import Action, TopicResult
+from topicledger.observe.clusters import observe
+from topicledger.pipeline import deletes_judged
+from topicledger.plan.decide import RESOLVED, decide
+from topicledger.plan.reevaluate import facts
+from topicledger.policies import Policy
+from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import MANIFESTS, USAGES
+from topicledger.text import cell
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one policy says of one topic."""
+
+    policy: str
+    mode: str
+    settings: Mapping[str, Any]
+    verdict: str
+    """fine, broken, unjudgeable, or `not asked` where the topic is none of its clusters, owners or labels."""
+    inputs: str | None
+    """What was looked at."""
+    message: str | None
+
+
+# -- list and check ---------------------------------------------------------------------------------------------------
+
+
+def list_policies(*, as_json: bool) -> None:
+    """Print the built-in policies with their settings."""
+    found = [
+        {"judges": action.value, "policy": name, "settings": _settings(factory), "what": _what(factory)}
+        for action in (Action.CREATE, Action.DELETE)
+        for name, factory in BUILT_IN[action].items()
+    ]
+    for action in (Action.CREATE, Action.DELETE):
+        for name, (factory, _) in ALWAYS[action].items():
+            found.append(
+                {"judges": action.value, "policy": name, "settings": [], "what": f"{_what(factory)} Always on."}
+            )
+    if as_json:
+        click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
+        return
+    grid = Grid()
+    for name in ("judges", "policy", "settings", "what"):
+        grid.add_column(name, overflow="fold")
+    for each in found:
+        grid.add_row(cell(each["judges"]), cell(each["policy"]), cell("; ".join(each["settings"])), cell(each["what"]))
+    _console().print(grid)
+    click.echo("each also takes mode (refuse or warn), clusters, owners and labels: which topics it judges;")
+    click.echo("rules about topics together take needs (full or visible): what of a cluster must be seen to judge")
+
+
+def _settings(factory: Factory) -> list[str]:
+    return [
+        f"{each.name}: {type_name(each.type)}" + ("" if each.required else f" = {each.default}")
+        for each in options(factory)
+    ]
+
+
+def _what(factory: Factory) -> str:
+    return (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def check_policies(settings: Settings, *, as_json: bool) -> ExitCode:
+    """Print the policies of checked settings. Raises SettingsError where one can't be made."""
+    made = policies.from_settings(settings)
+    found = [
+        {
+            "judges": each.action.value,
+            "policy": each.name,
+            "mode": each.mode,
+            "needs": _needs(each),
+            "settings": dict(each.settings),
+        }
+        for each in made
+    ]
+    if as_json:
+        click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
+        return ExitCode.DONE
+    grid = Grid(title=f"{settings.path}: every policy is well-formed", title_justify="left")
+    for name in ("judges", "policy", "mode", "needs", "settings"):
+        grid.add_column(name, overflow="fold")
+    for each in made:
+        grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _told(each.settings))))
+    _console().print(grid)
+    return ExitCode.DONE
+
+
+def _needs(policy: Policy) -> str:
+    return "full" if policy.needs_full_sight else "visible"
+
+
+def _told(settings: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {json.dumps(value, default=str)}" for name, value in settings.items())
+
+
+# -- explain ----------------------------------------------------------------------------------------------------------
+
+
+def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic: str, *, as_json: bool) -> ExitCode:
+    """Print each rule, its inputs and its verdict for one topic; nothing is changed or remembered.
+
+    All manifests and live topics of the cluster count, as in a run. Where the topic would be created, the broker is
+    asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing.
+    Raises GuardStopped where the cluster isn't the one meant.
+    """
+    ledger.ensure(MANIFESTS, USAGES)
+    made = policies.from_settings(settings)
+    judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
+    seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
+    refused = seen.looks[cluster.name].refused
+    if refused is not None:
+        raise GuardStopped(refused.message)
+    known = facts(ledger, settings, [cluster], seen.brokers)
+    rows = judged.transform(decide(seen.topics, seen.looks)).localCheckpoint()
+    mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
+    found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
+    if not found:
+        raise UsageError(f"cluster {cluster.name} has no topic {topic}, and no manifest names it: nothing to explain")
+    row = found[0].asDict(recursive=True)
+    answer: dict[str, Any] = {"cluster": cluster.name, "topic": topic, "decision": row["decision"], "notes": []}
+    verdicts: list[Verdict] = []
+    if row["phase"] is not None:
+        answer["notes"].append(f"{row['phase']} {row['outcome']}: {row['error']}: {row['error_message']}")
+    elif row["decision"] in (Action.CREATE, Action.DELETE):
+        action = Action(row["decision"])
+        rules = [each for each in made if each.action is action]
+        if action is Action.CREATE:
+            # Deletes first, as in a run: those that will be sent make room.
+            rows = rows.transform(deletes_judged(made, known, settings))
+            rows = _with_resolved(rows, mine, _validate_only(settings, cluster, found[0].asDict(), answer["notes"]))
+        judged_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
+        told = judged_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
+        if told["phase"] is not None:
+            answer["notes"].append(f"{told['phase']} {told['outcome']}: {told['error']}: {told['error_message']}")
+        verdicts = [_verdict(each.asDict(), rule.settings) for each, rule in zip(told["verdicts"], rules, strict=True)]
+    else:
+        answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is no create or delete to judge")
+    if as_json:
+        document = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
+        click.echo(json.dumps(document, indent=2, default=str))
+    else:
+        _render(answer, verdicts)
+    return ExitCode.DONE
+
+
+def _verdict(told: Mapping[str, Any], settings: Mapping[str, object]) -> Verdict:
+    verdict, message = "fine", None
+    if not told["asked"]:
+        verdict = "not asked"
+    elif told["reason"] is not None:
+        verdict, message = "broken", told["reason"]
+    elif told["unjudgeable"] is not None:
+        verdict, message = "unjudgeable", told["unjudgeable"]
+    if message is not None and told["mode"] == "warn":
+        message = WARNING + message
+    return Verdict(
+        policy=told["policy"],
+        mode=told["mode"],
+        settings=dict(settings),
+        verdict=verdict,
+        inputs=told["inputs"],
+        message=message,
+    )
+
+
+def _validate_only(
+    settings: Settings, cluster: ClusterSettings, row: Mapping[str, Any], notes: list[str]
+) -> TopicResult | None:
+    """What the broker would resolve for a create; None where it refuses, which becomes a note."""
+    assignments = row["assignments"]
+    planned = {**row, "action": Action.CREATE, "topic_id": None, "batch": 0, "maybe_sent": False}
+    planned["assignments"] = None if assignments is None else list(assignments.items())
+    with ClusterAdmin(cluster, settings.kafka) as admin:
+        response = admin.create_topics([target(planned)], validate_only=True)
+    result = response.results[row["topic"]]
+    if result.error_code:
+        notes.append(f"the broker refuses it by validateOnly: {error_name(result.error_code)}: {result.error_message}")
+        return None
+    return result
+
+
+def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) -> DataFrame:
+    if result is None:
+        return rows
+    configs = [F.lit(part) for each in result.configs or () for part in (each.name, each.value)]
+    values = {
+        "resolved_num_partitions": F.lit(result.num_partitions),
+        "resolved_replication_factor": F.lit(result.replication_factor),
+        "resolved_configs": F.create_map(*configs) if configs else F.lit(None),
+    }
+    resolved = {
+        name: F.when(mine, values[name].cast(data_type)).otherwise(F.col(name)) for name, data_type in RESOLVED.items()
+    }
+    return rows.withColumns({**resolved, "validated": F.col("validated") | mine})
+
+
+def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
+    console = _console()
+    title = f"{answer['topic']} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
+    console.print(cell(title), highlight=False)
+    for note in answer["notes"]:
+        console.print(cell(note), highlight=False, soft_wrap=True)
+    if not verdicts:
+        return
+    grid = Grid()
+    for name in ("policy", "settings", "mode", "verdict", "inputs", "message"):
+        grid.add_column(name, overflow="fold")
+    for each in verdicts:
+        grid.add_row(
+            cell(each.policy),
+            cell(_told(each.settings)),
+            each.mode,
+            each.verdict,
+            cell(each.inputs),
+            cell(each.message),
+        )
+    console.print(grid)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 200)

@@ -1,0 +1,46 @@
+"""`maintain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from topicledger.cli.options import Command, Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.ledger import maintain as maintenance
+
+
+def _days(option: str, rows: str) -> Callable[[Command], Command]:
+    text = f"Delete {rows} of days (UTC) before the last so many, of runs that are over. Default: none."
+    return click.option(option, type=click.IntRange(min=1), metavar="DAYS", help=text)
+
+
+@click.command("maintain")
+@click.option("--execute", is_flag=True, help="Do it. Otherwise only what would be done is told.")
+@click.option(
+    "--vacuum-hours",
+    type=click.IntRange(min=maintenance.VACUUM_HOURS),
+    default=maintenance.VACUUM_HOURS,
+    metavar="HOURS",
+    help="Remove files that no version of the last so many hours has.",
+)
+@_days("--audit-retention-days", "rows of `audit`")
+@_days("--plans-retention-days", "rows of `plans`")
+@_days("--drift-retention-days", "rows of `drift`")
+@requested_by_option
+@common
+def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:
+    """Keep the tables in order: compact, vacuum, delete old rows where asked for. A dry run, unless --execute."""
+    retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}
+    with interruptible():
+        settings, ledger = open_ledger(options, "maintain")
+        request = maintenance.Request(
+            execute=execute,
+            vacuum_hours=vacuum_hours,
+            retention_days=retention,
+            run_id=options.run_id,
+            requested_by=requested_by,
+        )
+        maintained = maintenance.maintain(ledger, settings, request)
+    tell(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
+    return maintained.exit_code

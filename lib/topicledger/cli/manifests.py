@@ -1,0 +1,102 @@
+"""`load_manifests` and `export`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell, write
+from topicledger.errors import ExitCode, UsageError
+from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.load import Foreign, Replace, leftovers, load, removals
+from topicledger.model import FORMAT_VERSION
+from topicledger.observe import export as exporting
+
+
+@click.command("load_manifests")
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "--replace", is_flag=True, help="Remove rows that no file has from the clusters that the files name, of any owner."
+)
+@click.option(
+    "--replace-owner", multiple=True, metavar="OWNER", help="As --replace, rows of this owner only; may be repeated."
+)
+@click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="What comes on stdin (FILE is -).")
+@click.option("--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are another tool's.")
+@requested_by_option
+@common
+def load_manifests(
+    options: Options,
+    files: tuple[str, ...],
+    replace: bool,
+    replace_owner: tuple[str, ...],
+    stdin_format: str | None,
+    foreign: str | None,
+    requested_by: str | None,
+) -> int:
+    """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` keeps who did.
+
+    More removed rows than guards.max_removed_rows (default 0) are listed, and nothing is loaded: exit 5.
+    With --from, what can't be carried over is listed on stderr; --cluster says which cluster the topics are on, where
+    the files don't or say otherwise.
+    """
+    if foreign is not None and len(options.cluster) > 1:
+        raise UsageError("load_manifests --from takes one --cluster, that of all its topics")
+    settings, ledger = open_ledger(options, "load_manifests", new=True)
+    paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
+    loaded = load(
+        ledger,
+        settings,
+        paths,
+        sys.stdin,
+        stdin_format=cast(Any, stdin_format),
+        replace=Replace(owners=replace_owner) if replace or replace_owner else None,
+        foreign=None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None)),
+        run_id=options.run_id,
+        requested_by=requested_by,
+    )
+    for change in ("added", "changed", "unchanged", "removed"):
+        options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
+    for line in leftovers(loaded):
+        click.echo(line, err=True)
+    document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, **dataclasses.asdict(loaded)})
+    if options.result_file is not None:
+        write(options.result_file, document)
+    if options.format == "json":
+        click.echo(document)
+    else:
+        removed = f", {loaded.removed} removed" if replace or replace_owner else ""
+        click.echo(f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}")
+        for line in removals(loaded):
+            click.echo(line)
+    return ExitCode.DONE
+
+
+@click.command("export")
+@click.option("--pattern", metavar="REGEX", help="Only topics whose names have a match (RE2).")
+@click.option("--exclude", metavar="REGEX", help="No topics whose names have a match (RE2).")
+@click.option(
+    "--to", type=click.Path(path_type=Path), metavar="PATH", help="A file (.yaml, .json), or a folder for many."
+)
+@click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
+@click.option("--with-assignments", is_flag=True, help="Which brokers have each partition, instead of counts.")
+@click.option("--owner", help="The owner of all of them; default: none.")
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@common
+def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
+    """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster."""
+    if not options.cluster:
+        raise UsageError("export needs --cluster, once for each cluster to export")
+    if (to is None) != into_table:
+        raise UsageError("export needs one of --to and --into-table")
+    with interruptible():
+        settings, ledger = open_ledger(options, "export", new=True)
+        clusters = settings.select(options.cluster)
+        exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
+    tell(exported.to_json(), lambda console: exporting.render(exported, console), options)
+    return exported.exit_code

@@ -1,0 +1,216 @@
+"""What every command takes, and how each opens its tables, ends and says what it came to."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import click
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from rich.console import Console
+
+from topicledger import __version__
+from topicledger.cli.metrics import Metrics
+from topicledger.config import logs
+from topicledger.config.settings import Settings, load_settings
+from topicledger.errors import ExitCode, TopicLedgerError, UsageError
+from topicledger.ledger import runs
+from topicledger.ledger.retries import first_sentence
+from topicledger.ledger.session import for_few_rows, get_session
+from topicledger.ledger.tables import Ledger
+from topicledger.model import FORMAT_VERSION
+from topicledger.schemas import MANIFESTS
+from topicledger.text import printable
+
+log = logging.getLogger(__name__)
+
+Command = Callable[..., Any]
+
+FEW_BYTES = 1_000_000
+"""Up to this size of `manifests`, some 50,000 rows, a run's queries are interpreted instead of compiled."""
+
+requested_by_option = click.option("--requested-by", help="Who asked for the run; default: the OS user.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every command takes."""
+
+    config: Path
+    run_id: str | None
+    cluster: tuple[str, ...]
+    format: str
+    result_file: Path | None
+    log_format: Literal["text", "json"]
+    verbose: bool
+    metrics_file: Path | None
+    metrics: Metrics = dataclasses.field(default_factory=Metrics, init=False)
+    """What the command has to tell in `metrics_file`."""
+
+
+def common(command: Command) -> Command:
+    """Adds the options that every command takes, as one `options`; errors become a message and an exit code."""
+    fields = [field.name for field in dataclasses.fields(Options) if field.init]
+
+    @functools.wraps(command)
+    def call(**arguments: Any) -> None:
+        options = Options(**{name: arguments.pop(name) for name in fields})
+        logs.set_up(options.log_format, verbose=options.verbose, run_id=options.run_id)
+        code = ExitCode.ERROR
+        try:
+            code = ExitCode(_carried_out(command, options, arguments))
+        finally:
+            if options.metrics_file is not None:
+                _write_metrics(options.metrics_file, options.metrics, code)
+        sys.exit(int(code))
+
+    decorators = [
+        click.option("--config", type=click.Path(path_type=Path), required=True, help="Run settings (TOML)."),
+        click.option("--run-id", help="Take this run up again, or name a new one; default: a new sortable id."),
+        click.option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
+        click.option("--format", type=click.Choice(["table", "json"]), default="table", help="On stdout."),
+        click.option("--result-file", type=click.Path(path_type=Path), help="Write the result (JSON) here as well."),
+        click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
+        click.option("--metrics-file", type=click.Path(path_type=Path), help="Write metrics (Prometheus) here."),
+        click.option("--verbose", is_flag=True, help="Log what is done, and Spark's own log, on stderr."),
+        click.version_option(__version__),
+    ]
+    for decorate in reversed(decorators):
+        call = decorate(call)
+    return call
+
+
+def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any]) -> int:
+    try:
+        return int(command(options=options, **arguments))
+    except TopicLedgerError as error:
+        return _failed(str(error), error.exit_code, options, error.run_id, error.details)
+    except KeyboardInterrupt:
+        return _failed("interrupted; start the run again with its id", ExitCode.ERROR, options)
+    except (PySparkException, Py4JError) as error:
+        return _failed(f"Spark failed: {first_sentence(error)} (more with --verbose)", ExitCode.ERROR, options)
+
+
+def _write_metrics(path: Path, metrics: Metrics, code: ExitCode) -> None:
+    names = []
+    context: click.Context | None = click.get_current_context()
+    while context is not None and context.parent is not None:
+        names.append(str(context.command.name))
+        context = context.parent
+    try:
+        metrics.write(path, " ".join(reversed(names)), code)
+    except OSError as error:
+        click.echo(f"error: can't write the metrics to {path}: {error.strerror}", err=True)
+
+
+def _failed(
+    message: str,
+    code: ExitCode,
+    options: Options,
+    run_id: str | None = None,
+    details: Mapping[str, object] | None = None,
+) -> ExitCode:
+    if options.verbose:
+        log.exception("stopped by")
+    click.echo(f"error: {printable(message)}", err=True)
+    if options.result_file is not None:
+        document = {
+            "format_version": FORMAT_VERSION,
+            "run_id": run_id,
+            "exit_code": int(code),
+            "error": message,
+            **(details or {}),
+        }
+        write(options.result_file, json.dumps(document))
+    return code
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        temporary = path.with_name(path.name + ".part")
+        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        click.echo(f"error: can't write the result to {path}: {error.strerror}", err=True)
+
+
+def tell(document: str, render: Callable[[Console], None], options: Options) -> None:
+    """A result, on stdout as asked for, and in the result file."""
+    if options.result_file is not None:
+        write(options.result_file, document)
+    if options.format == "json":
+        click.echo(document)
+    else:
+        render(Console(width=None if sys.stdout.isatty() else 160))
+
+
+def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Settings, Ledger]:
+    for option, path in (("--result-file", options.result_file), ("--metrics-file", options.metrics_file)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"there is no folder for {option} {path}")
+    settings = load_settings(options.config)
+    settings.select(options.cluster)
+    ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
+    if not settings.tables.single_writer:
+        ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
+    if not new:
+        ledger.require_root()
+    return settings, ledger
+
+
+@contextmanager
+def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
+    """A run begun or taken up. When its commits are settled, the session's queries suit the number of manifests."""
+    with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
+        # Asked first: a table that is being made can't be looked at.
+        size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
+        run = runs.start(ledger, settings, request)
+        if size is not None:
+            run.commits.add(lambda: for_many() if size.result().bytes > FEW_BYTES else None)
+        logs.set_up(options.log_format, verbose=options.verbose, run_id=run.run_id)
+        yield run
+
+
+@contextmanager
+def taken_up_again(run: runs.Run) -> Iterator[None]:
+    """Whatever ends the run within it, the user hears how to go on."""
+    try:
+        yield
+    except BaseException as error:
+        click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} takes it up again", err=True)
+        if isinstance(error, TopicLedgerError):
+            error.run_id = run.run_id
+        raise
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM is as Ctrl-C: what changes no cluster may end wherever it is, and be taken up again."""
+
+    asked = False
+
+    def interrupt(*_: object) -> NoReturn:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except (PySparkException, Py4JError):
+        # What was interrupted may have told it as a failure of its own.
+        if asked:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

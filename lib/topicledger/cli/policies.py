@@ -1,0 +1,44 @@
+"""`policies list`, `policies check` and `policies explain`."""
+
+from __future__ import annotations
+
+import click
+
+from topicledger.cli import explain
+from topicledger.cli.options import Options, common, open_ledger
+from topicledger.config.settings import load_settings
+from topicledger.errors import UsageError
+from topicledger.ledger.session import get_session
+
+
+@click.group("policies")
+def policies_group() -> None:
+    """Try rules out: what there are, whether the settings' are well-formed, what they say of a topic."""
+
+
+@policies_group.command("list")
+@click.option("--format", "as_format", type=click.Choice(["table", "json"]), default="table", help="On stdout.")
+def policies_list(as_format: str) -> None:
+    """The built-in policies, with their settings."""
+    explain.list_policies(as_json=as_format == "json")
+
+
+@policies_group.command("check")
+@common
+def policies_check(options: Options) -> int:
+    """Check the settings' policies; looks at no table and no cluster."""
+    settings = load_settings(options.config)
+    get_session("policies", verbose=options.verbose)
+    return explain.check_policies(settings, as_json=options.format == "json")
+
+
+@policies_group.command("explain")
+@click.option("--topic", required=True, help="The topic, as its manifest names it.")
+@common
+def policies_explain(options: Options, topic: str) -> int:
+    """Each rule, its inputs and its verdict for one topic of one --cluster. Asks the cluster; changes nothing."""
+    if len(options.cluster) != 1:
+        raise UsageError("policies explain needs one --cluster, the topic's")
+    settings, ledger = open_ledger(options, "policies")
+    (cluster,) = settings.select(options.cluster)
+    return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")

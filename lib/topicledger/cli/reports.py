@@ -1,0 +1,55 @@
+"""`report`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from topicledger import report
+from topicledger.cli.options import Options, common, open_ledger, write
+from topicledger.errors import ExitCode, UsageError
+from topicledger.model import FORMAT_VERSION
+from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.text import printable
+
+
+@click.command("report")
+@click.option("--since", metavar="TIME", help="All that ended from then on (ISO 8601, UTC), instead of one run.")
+@click.option("--until", metavar="TIME", help="With --since: and before then. Default: now.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML file to write.")
+@common
+def report_command(options: Options, since: str | None, until: str | None, out: Path) -> int:
+    """Write one HTML file that tells what a run or an audit (--run-id), or a span of time (--since), came to."""
+    if (options.run_id is None) == (since is None):
+        raise UsageError("report needs either --run-id, see `runs list`, or --since: what it is about")
+    if until is not None and since is None:
+        raise UsageError("--until needs --since: a report about a run takes all of it")
+    report.require_writable(out)
+    now = datetime.now(UTC)
+    start = None if since is None else report.moment(since, "--since")
+    end = now if until is None else report.moment(until, "--until")
+    asked = None if start is None else report.span(start, end, options.cluster)
+    _, ledger = open_ledger(options, "report")
+    ledger.ensure(RUNS, PLANS, AUDIT)
+    if asked is None:
+        asked = report.of_run(ledger, str(options.run_id), options.cluster)
+    told = report.gather(ledger, asked, now)
+    report.write(out, report.render(told))
+    document = json.dumps(
+        {
+            "format_version": FORMAT_VERSION,
+            "exit_code": 0,
+            "run_id": options.run_id,
+            "kind": told.kind.value,
+            "out": str(out),
+            "outcomes": told.outcomes(),
+            "drift": sum(each.findings for each in told.drift.tallies) if told.drift else None,
+        }
+    )
+    if options.result_file is not None:
+        write(options.result_file, document)
+    click.echo(document if options.format == "json" else f"wrote {printable(str(out))}")
+    return ExitCode.DONE

@@ -1,0 +1,46 @@
+"""`runs list`, `runs show` and `runs abandon`."""
+
+from __future__ import annotations
+
+import click
+
+from topicledger.cli import show
+from topicledger.cli.options import Options, common, open_ledger
+from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger import runs
+
+
+@click.group("runs")
+def runs_group() -> None:
+    """Runs so far."""
+
+
+@runs_group.command("list")
+@click.option("--limit", type=click.IntRange(min=1), default=50, help="The newest so many.")
+@common
+def runs_list(options: Options, limit: int) -> int:
+    """The runs, newest first."""
+    _, ledger = open_ledger(options, "runs")
+    return show.list_runs(ledger, limit, as_json=options.format == "json")
+
+
+@runs_group.command("show")
+@common
+def runs_show(options: Options) -> int:
+    """Every action of a run, with what validateOnly resolved: --run-id names it."""
+    if options.run_id is None:
+        raise UsageError("runs show needs --run-id; see `runs list`")
+    _, ledger = open_ledger(options, "runs")
+    return show.show_run(ledger, options.run_id, as_json=options.format == "json")
+
+
+@runs_group.command("abandon")
+@common
+def runs_abandon(options: Options) -> int:
+    """Give up an open run: --run-id names it."""
+    if options.run_id is None:
+        raise UsageError("runs abandon needs --run-id; see `runs list`")
+    _, ledger = open_ledger(options, "runs")
+    runs.abandon(ledger, options.run_id)
+    click.echo(f"run {options.run_id} is abandoned")
+    return ExitCode.DONE

@@ -1,0 +1,123 @@
+"""`runs list` and `runs show`: earlier runs, read from the tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.apply.summary import phase_order
+from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.runs import find
+from topicledger.ledger.tables import Ledger
+from topicledger.model import SET_ON_TOPIC
+from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.text import cell
+
+
+def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
+    """Print the newest runs."""
+    ledger.ensure(RUNS)
+    columns = (
+        "run_id",
+        "command",
+        "state",
+        "started_at",
+        "finished_at",
+        "exit_code",
+        "manifest_version",
+        "requested_by",
+        "counts",
+    )
+    runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
+    rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
+    if as_json:
+        click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
+        return ExitCode.DONE
+    grid = Grid()
+    for name in columns:
+        grid.add_column(name, overflow="fold")
+    for row in rows:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted((row["counts"] or {}).items()) if count)
+        grid.add_row(*(cell(row[name]) for name in columns[:-1]), counts)
+    _console().print(grid)
+    return ExitCode.DONE
+
+
+def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
+    """Print every decision of a run with how each phase ended and what validateOnly resolved (C5)."""
+    ledger.ensure(RUNS, PLANS, AUDIT)
+    if find(ledger, run_id) is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    actions = _actions(ledger, run_id)
+    if as_json:
+        click.echo(json.dumps(actions, default=str, indent=2))
+        return ExitCode.DONE
+    grid = Grid(title=f"run {run_id}", title_justify="left")
+    for name in ("cluster", "topic", "action", "phases", "partitions", "RF", "set on the topic", "message"):
+        grid.add_column(name, overflow="fold")
+    for action in actions:
+        resolved = action["resolved"] or {}
+        configs = [
+            f"{config['name']}={config['value']}"
+            for config in resolved.get("configs") or ()
+            if config["config_source"] == SET_ON_TOPIC
+        ]
+        ended = ", ".join(f"{phase['phase']} {phase['outcome']}" for phase in action["phases"])
+        message = "; ".join(
+            f"{phase['error']}: {phase['error_message'] or ''}" for phase in action["phases"] if phase["error"]
+        )
+        grid.add_row(
+            cell(action["cluster"]),
+            cell(action["topic"]),
+            cell(action["action"]),
+            ended or "open",
+            cell(resolved.get("num_partitions") or action["num_partitions"]),
+            cell(resolved.get("replication_factor") or action["replication_factor"]),
+            cell(", ".join(configs)),
+            cell(message),
+        )
+    _console().print(grid)
+    return ExitCode.DONE
+
+
+def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
+    plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
+    audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
+    told = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
+    order = phase_order()
+    phases = audit.groupBy("cluster", "topic", "action").agg(
+        F.array_sort(F.collect_list(F.struct(order.alias("order"), *told))).alias("phases"),
+        F.max_by(
+            F.struct("num_partitions", "replication_factor", "configs"),
+            F.when(F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)),
+        ).alias("resolved"),
+    )
+    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"told.{name}")) for name in ("cluster", "topic", "action")]
+    rows = (
+        plans.alias("plan")
+        .join(phases.alias("told"), on=same, how="left")
+        .select(
+            *(f"plan.{name}" for name in ("cluster", "topic", "action", "num_partitions", "replication_factor")),
+            "told.phases",
+            "told.resolved",
+        )
+        .orderBy("cluster", "topic", "action")
+    )
+    found = []
+    for row in rows.toLocalIterator():
+        action = row.asDict(recursive=True)
+        action["phases"] = [
+            {name: value for name, value in phase.items() if name != "order"} for phase in action["phases"] or ()
+        ]
+        found.append(action)
+    return found
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 200)

@@ -1,0 +1,73 @@
+"""Logging to stderr, as text or as one JSON object a line; control characters from outside can't act."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal
+
+from topicledger.text import printable
+
+_about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_about", default=(None, None, None))
+
+
+@contextmanager
+def about(*, cluster: str | None = None, batch: int | None = None, attempt: int | None = None) -> Iterator[None]:
+    """Within it, what this thread logs is about a cluster, a batch, an attempt; what isn't given stays as it is."""
+    before = _about.get()
+    given = (cluster, batch, attempt)
+    _about.set(tuple(new if new is not None else old for new, old in zip(given, before, strict=True)))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        _about.set(before)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+class _Json(logging.Formatter):
+    def __init__(self, run_id: str | None) -> None:
+        super().__init__()
+        self._run_id = run_id
+
+    def format(self, record: logging.LogRecord) -> str:
+        cluster, batch, attempt = _about.get()
+        content = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "run_id": self._run_id,
+            "cluster": cluster,
+            "batch": batch,
+            "attempt": attempt,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            content["exception"] = self.formatException(record.exc_info)
+        return json.dumps(content)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
+def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None = None) -> None:
+    """Send the package's log to stderr: warnings and above, with `verbose` what it does as well."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json(run_id) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
+    if not verbose:
+        # Py4J tells of each exception that it passes on, with its stack, partly as root: who gets it tells the user.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_not_py4j)
+    logger = logging.getLogger("topicledger")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)

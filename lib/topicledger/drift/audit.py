@@ -1,0 +1,170 @@
+"""An audit as a run: look at the clusters, compare them with the manifests, keep what differs.
+
+It changes no cluster. Of each cluster either all is kept (what was seen, and its rows of `drift`) or nothing: one that
+can't be reached keeps its earlier rows, and the same run id goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.apply.progress import Progress
+from topicledger.config.settings import ClusterSettings
+from topicledger.drift.find import Estate, find_drift, with_since
+from topicledger.drift.summary import REFUSED, DriftSummary, summarise
+from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS, Run
+from topicledger.manifests import rows as manifests
+from topicledger.model import AUTHORIZATION_FAILED, RunState
+from topicledger.observe.clusters import observe
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topics import as_expected
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSERVED, OBSERVED_CONFIGS, RUNS
+
+log = logging.getLogger(__name__)
+
+_AUDITS_BEFORE = 100
+"""How many earlier audits are looked through for the last one of a cluster."""
+
+
+def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
+    """Take an audit from where it stands to its end; of a finished one, what it came to."""
+    # The run's row is the first that it writes.
+    run.commits.settle()
+    run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
+    if run.state is RunState.FINISHED:
+        return summarise(run, exit_code=run.exit_code or 0)
+    judged = (
+        run.ledger.read(MANIFESTS, run.manifest_version)
+        .transform(manifests.judge(list(run.settings.clusters), run.selected))
+        .localCheckpoint()
+    )
+    run.counts = {REFUSED: _refused(judged)}
+    clusters = _clusters_without_drift(run)
+    if clusters:
+        _audit_clusters(run, progress, clusters, judged)
+    return _close(run, detailed=detailed)
+
+
+def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> None:
+    """Look at clusters and append their drift, in one commit."""
+    with progress.phase("observe", len(clusters)):
+        estate = _look(run, clusters, judged)
+    with progress.phase("drift"):
+        now = datetime.now(UTC)
+        found = (
+            judged.transform(find_drift(estate, run.settings.audit))
+            .transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
+            .transform(partial(_as_drift, run=run, now=now))
+            .localCheckpoint()
+        )
+        run.require_ownership()
+        if not found.isEmpty():
+            run.ledger.append(DRIFT, found, app_id=run.run_id, version=run.next_version())
+
+
+def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
+    """Rows of `drift`."""
+    ours = {
+        "run_id": F.lit(run.run_id),
+        "manifest_version": F.lit(run.manifest_version),
+        "observed_at": F.lit(now),
+    }
+    return found.select(*(ours.get(c.name, F.col(c.name)).cast(c.dataType).alias(c.name) for c in DRIFT.schema))
+
+
+def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
+    """The clusters to look at: those that an earlier start found drift on have their rows already."""
+    if not run.resumed:
+        return run.clusters
+    rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id).select("cluster").distinct().collect()
+    done = {row["cluster"] for row in rows}
+    return [cluster for cluster in run.clusters if cluster.name not in done]
+
+
+def _refused(judged: DataFrame) -> int:
+    told = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
+    count = told.count()
+    for row in told.limit(20).collect() if count else ():
+        log.warning("manifest of %s on %s: %s", row["topic"], row["cluster"], row["error_message"])
+    return count
+
+
+def _look(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
+    """Observe clusters and their configs; what was seen goes into the tables, in a commit each."""
+    kafka = run.settings.kafka
+    seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)
+    ids, problems = as_expected(clusters, seen)
+    run.problems.extend(problems)
+    reached = [cluster for cluster in clusters if cluster.name in ids]
+    told = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
+    for name, error in told.errors.items():
+        del ids[name]
+        run.problems.append(error)
+    for error in run.problems:
+        log.warning("%s; the other clusters go on", error)
+    of_audited = F.col("cluster").isin(*ids)
+    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, told.configs))
+    for table, rows in kept:
+        run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
+    _tell_unread(run, told.configs.where(of_audited))
+    return Estate(
+        cluster_ids=ids,
+        topics=seen.topics,
+        configs=told.configs,
+        earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
+        audit=run.ledger.read(AUDIT),
+    )
+
+
+def _tell_unread(run: Run, configs: DataFrame) -> None:
+    """Topics whose configs couldn't be read, for another reason than rights: gone meanwhile, mostly."""
+    unread = configs.where((F.col("config_error_code") != 0) & ~F.col("config_error_code").isin(*AUTHORIZATION_FAILED))
+    for row in unread.groupBy("cluster", "config_error").count().collect():
+        log.warning(
+            "cluster %s: configs of %s topics were not compared: %s", row["cluster"], row["count"], row["config_error"]
+        )
+
+
+def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
+    """Rows of `drift`: of each cluster those of the last audit that looked at it.
+
+    That is one that finished and was about the cluster, also where it found nothing, or any that found something there.
+    """
+    rows = (
+        run.ledger.read(RUNS)
+        .where((F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("run_id") != run.run_id))
+        .orderBy(F.desc("started_at"))
+        .limit(_AUDITS_BEFORE)
+        .select("run_id", "state", F.col("arguments")["clusters"].alias("clusters"))
+        .collect()
+    )
+    drift = run.ledger.read(DRIFT)
+    earlier = drift.where(F.col("run_id").isin(*(row["run_id"] for row in rows)))
+    found = {(row["run_id"], row["cluster"]) for row in earlier.select("run_id", "cluster").distinct().collect()}
+    last: dict[str, str] = {}
+    for row in rows:
+        about = [name for name in row["clusters"].split(",") if name] or clusters
+        for name in clusters:
+            finished = row["state"] == RunState.FINISHED and name in about
+            if finished or (row["run_id"], name) in found:
+                last.setdefault(name, row["run_id"])
+    of_last = F.lit(False)
+    for name, run_id in last.items():
+        of_last = of_last | ((F.col("cluster") == name) & (F.col("run_id") == run_id))
+    return earlier.where(of_last)
+
+
+def _close(run: Run, *, detailed: bool) -> DriftSummary:
+    summary = summarise(run, detailed=detailed)
+    if run.problems:
+        return summary
+    counts = {**summary.kinds, REFUSED: summary.manifests_refused}
+    run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
+    return replace(summary, state=run.state.value)

@@ -1,0 +1,139 @@
+"""Drift: what is declared beside what lives, and each way in which they differ as a row.
+
+Like everything up to a plan these are transforms that ask no cluster. The checks are in `drift_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import AuditSettings
+from topicledger.drift.kinds import FINDING, checks, nothing
+from topicledger.ledger.acknowledged import last_creates
+from topicledger.manifests.rows import Transform
+from topicledger.model import SET_ON_TOPIC, Kind, Outcome, Severity
+
+COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estate:
+    """What live clusters looked like; of each frame the rows of audited clusters count."""
+
+    cluster_ids: Mapping[str, str]
+    """Audited cluster -> Kafka's id of it."""
+    topics: DataFrame
+    """Columns of `observed` less run_id, and `other_leaders`."""
+    configs: DataFrame
+    """Columns of `observed_configs` less run_id."""
+    earlier_configs: DataFrame
+    """Columns of `observed_configs`: what the audit before saw."""
+    audit: DataFrame
+    """Columns of `audit`: it knows the ids of topics that we created."""
+
+
+def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
+    """Compare judged manifests with live clusters.
+
+    In: what `manifests.judge` returns; refused rows are not compared, and the topics they name are not unmanaged.
+    Out: `COLUMNS`, a row per (cluster, topic, kind, what) that differs; kinds that are ignored are left out.
+    """
+
+    def transform(judged: DataFrame) -> DataFrame:
+        found = F.flatten(F.array(*(F.coalesce(check, nothing()) for check in checks(settings))))
+        return (
+            judged.transform(side_by_side(estate))
+            .select("cluster", "cluster_id", "topic", "topic_id", F.explode(found).alias("found"))
+            .select("cluster", "cluster_id", "topic", "topic_id", "found.*")
+            .withColumn("severity", _looked_up(settings.severity, F.col("kind")))
+            .where("severity is not null")
+            .select(*COLUMNS)
+        )
+
+    return transform
+
+
+def side_by_side(estate: Estate) -> Transform:
+    """One row for each (cluster, topic) of audited clusters, of either side, with all that checks look at.
+
+    In: what `manifests.judge` returns. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`
+    and `owner` as declared; `refused`, where the manifest's row counts for nothing; `topic_id`, `internal`,
+    `permitted`, `live_*` and `other_leaders`, null where the topic isn't listed; `live_configs`, `live_by_name`,
+    name -> config, or `config_error_code`; `earlier_defaults`, name -> value; `known_id`.
+    """
+    key = ["cluster", "topic"]
+    audited = F.col("cluster").isin(*estate.cluster_ids)
+
+    def transform(judged: DataFrame) -> DataFrame:
+        # Of identical rows one counts, and the other only notes the copy.
+        counts = F.col("topic").isNotNull() & ~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
+        declared = judged.where(audited & counts).select(
+            *key, "state", "num_partitions", "replication_factor", "assignments", "configs", "owner",
+            F.col("phase").isNotNull().alias("refused"),
+        )  # fmt: skip
+        live = estate.topics.where(audited).select(
+            *key, "topic_id", "internal", "permitted", "other_leaders",
+            F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
+        )  # fmt: skip
+        told = estate.configs.where(audited).select(
+            *key, F.col("configs").alias("live_configs"), _by_name("configs").alias("live_by_name"), "config_error_code"
+        )
+        return (
+            declared.join(live, on=key, how="full_outer")
+            .join(told, on=key, how="left")
+            .withColumn("cluster_id", _looked_up(estate.cluster_ids, F.col("cluster")))
+            .join(_earlier_defaults(estate.earlier_configs), on=[*key, "cluster_id"], how="left")
+            .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")
+        )
+
+    return transform
+
+
+def _by_name(configs: str) -> Column:
+    return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each)))
+
+
+def _earlier_defaults(configs: DataFrame) -> DataFrame:
+    """What each topic had by the broker's default when the audit before looked, name -> value."""
+    by_default = F.filter("configs", lambda each: (each["config_source"] != SET_ON_TOPIC) & ~each["is_sensitive"])
+    return configs.select(
+        "cluster", "topic", "cluster_id",
+        F.map_from_entries(F.transform(by_default, lambda each: F.struct(each["name"], each["value"]))).alias(
+            "earlier_defaults"
+        ),
+    )  # fmt: skip
+
+
+def _known_ids(audit: DataFrame) -> DataFrame:
+    """The id of each topic whose last acknowledged change of ours was its creation."""
+    return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
+
+
+def _looked_up(values: Mapping[str, str] | Mapping[Kind, Severity], key: Column) -> Column:
+    if not values:
+        return F.lit(None).cast("string")
+    return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]
+
+
+# -- since when -------------------------------------------------------------------------------------------------------
+
+
+def with_since(earlier: DataFrame, now: datetime) -> Transform:
+    """Adds `since`: when an unbroken series of audits first found it, else `now`.
+
+    In: `COLUMNS`. `earlier` has the columns of `drift`: of each cluster, what the audit before found there.
+    """
+    key = ("cluster", "topic", "kind", "what")
+
+    def transform(found: DataFrame) -> DataFrame:
+        known = earlier.groupBy(*(F.col(name).alias(f"_{name}") for name in key)).agg(F.min("since").alias("_since"))
+        same = [F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key]
+        rows = found.join(known, on=same, how="left")
+        return rows.select(*found.columns, F.coalesce("_since", F.lit(now)).alias("since"))
+
+    return transform

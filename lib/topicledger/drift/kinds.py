@@ -1,0 +1,240 @@
+"""The kinds of drift, each a check of one topic: declared and live columns side by side.
+
+A check is a Column of what it found: an array of `FINDING`, empty or null where nothing is wrong. Null is what the
+manifest leaves to the broker, and what nobody may know: neither is drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from topicledger.config.settings import AuditSettings
+from topicledger.kafka.config_values import same_value_column
+from topicledger.manifests.owners import is_one_of, owner_key
+from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Kind
+
+FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
+
+_ARRAY = f"array<{FINDING.simpleString()}>"
+
+
+def checks(settings: AuditSettings) -> Sequence[Column]:
+    """Every check, on the columns that `side_by_side` gives."""
+    refused = F.coalesce("refused", F.lit(False))
+    present = (F.col("state") == PRESENT) & ~refused
+    absent = (F.col("state") == ABSENT) & ~refused
+    listed = F.col("permitted").isNotNull()
+    lives = F.coalesce("permitted", F.lit(False))
+    of_topic = [
+        F.when(present & ~listed, _one(Kind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
+        F.when(absent & lives, _one(Kind.SHOULD_BE_ABSENT, "declared absent, and it lives", declared=F.lit(ABSENT))),
+        F.when(
+            F.col("state").isNull() & ~refused & lives & ~F.col("internal"),
+            _one(Kind.UNMANAGED, "no manifest names it"),
+        ),
+        F.when(
+            (present | absent) & listed & ~lives,
+            _one(
+                Kind.NOT_PERMITTED,
+                "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe",
+            ),
+        ),
+        F.when(present, _owner(settings)),
+    ]
+    of_live = [_partitions(), _replication_factor(), _assignment(), _preferred_leader(), _recreated()]
+    configs = [_configs_not_permitted(), _config_differs(), _config_undeclared(), _broker_default_changed()]
+    return [*of_topic, *(F.when(present & lives, check) for check in (*of_live, *configs))]
+
+
+def _partitions() -> Column:
+    declared = F.coalesce(F.col("num_partitions"), F.size("assignments"))
+    live = F.col("live_num_partitions")
+    fewer = _one(Kind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
+    more = _one(
+        Kind.PARTITIONS_MORE,
+        "it has more partitions than declared, and Kafka takes none away",
+        declared=declared,
+        live=live,
+    )
+    # The size of a missing map is null or -1, by the session's settings.
+    return F.when((declared > 0) & (live < declared), fewer).when((declared > 0) & (live > declared), more)
+
+
+def _replication_factor() -> Column:
+    """Partitions may have different numbers of replicas while they are moved, or where that was never finished."""
+    sizes = F.array_sort(F.array_distinct(F.transform(F.map_values("live_assignments"), F.size)))
+    live = F.array_join(sizes.cast("array<string>"), ", ")
+    declared = F.col("replication_factor")
+    differs = declared.isNotNull() & (sizes != F.array(declared))
+    return F.when(
+        differs, _one(Kind.REPLICATION_FACTOR, "its partitions have other numbers of replicas", declared, live)
+    )
+
+
+def _assignment() -> Column:
+    """A partition whose replicas, or their order, are others; one that only one side has is told by its number."""
+    both = F.filter(
+        F.map_keys("assignments"),
+        lambda partition: F.coalesce(
+            F.col("assignments")[partition] != F.col("live_assignments")[partition], F.lit(False)
+        ),
+    )
+    return F.transform(
+        both,
+        lambda partition: _finding(
+            Kind.ASSIGNMENT,
+            F.lit("its replicas, the preferred leader first, are others than declared"),
+            what=partition,
+            declared=_ids(F.col("assignments")[partition]),
+            live=_ids(F.col("live_assignments")[partition]),
+        ),
+    )
+
+
+def _preferred_leader() -> Column:
+    return F.transform(
+        F.map_keys("other_leaders"),
+        lambda partition: _finding(
+            Kind.PREFERRED_LEADER,
+            F.when(F.col("other_leaders")[partition] < 0, F.lit("the partition has no leader")).otherwise(
+                F.lit("another broker leads the partition than its preferred replica")
+            ),
+            what=partition,
+            declared=F.element_at(F.col("live_assignments")[partition], 1),
+            live=F.when(F.col("other_leaders")[partition] >= 0, F.col("other_leaders")[partition]),
+        ),
+    )
+
+
+def _recreated() -> Column:
+    known, live = F.col("known_id"), F.col("topic_id")
+    message = "somebody deleted the topic that we created, and made it anew"
+    return F.when(known.isNotNull() & live.isNotNull() & (known != live), _one(Kind.RECREATED, message, known, live))
+
+
+def _owner(settings: AuditSettings) -> Column:
+    owner = F.col("owner")
+    found: Column = F.lit(None)
+    if settings.owners:
+        message = "the settings' audit.owners has no such owner"
+        found = F.when(~is_one_of(owner, settings.owners), _one(Kind.OWNER_MISSING, message, declared=owner))
+    if settings.require_owner:
+        found = F.when(owner_key(owner).isNull(), _one(Kind.OWNER_MISSING, "nobody owns it")).otherwise(found)
+    return found.cast(_ARRAY)
+
+
+def _configs_not_permitted() -> Column:
+    return F.when(
+        F.col("config_error_code").isin(*AUTHORIZATION_FAILED),
+        _one(Kind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
+    )
+
+
+def _config_differs() -> Column:
+    """Declared and effective value differ, wherever the effective one comes from; a sensitive one is unknown."""
+    live = F.col("live_by_name")
+
+    def differs(name: Column, value: Column) -> Column:
+        config = live[name]
+        same = F.coalesce(same_value_column(name, value, config["value"]), F.lit(False))
+        return ~F.coalesce(config["is_sensitive"], F.lit(False)) & ~same
+
+    return F.when(
+        F.col("live_configs").isNotNull(),
+        F.transform(
+            F.map_entries(F.map_filter("configs", differs)),
+            lambda entry: _finding(
+                Kind.CONFIG_DIFFERS,
+                F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
+                .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
+                .otherwise(F.lit("nothing is set on the topic, and the broker's default is another value")),
+                what=entry["key"],
+                declared=entry["value"],
+                live=live[entry["key"]]["value"],
+            ),
+        ),
+    )
+
+
+def _config_undeclared() -> Column:
+    """Set on the topic, and not declared; a sensitive value can't be declared from what is seen."""
+    strangers = F.filter(
+        "live_configs",
+        lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"] & ~_declares(each["name"]),
+    )
+    return F.transform(
+        strangers,
+        lambda each: _finding(
+            Kind.CONFIG_UNDECLARED,
+            F.lit("set on the topic, and no manifest says so"),
+            what=each["name"],
+            live=each["value"],
+        ),
+    )
+
+
+def _broker_default_changed() -> Column:
+    """Not declared, by default at the audit before and now, and another value."""
+    earlier = F.col("earlier_defaults")
+    changed = F.filter(
+        "live_configs",
+        lambda each: (
+            (each["config_source"] != SET_ON_TOPIC)
+            & ~each["is_sensitive"]
+            & F.coalesce(F.array_contains(F.map_keys(earlier), each["name"]), F.lit(False))
+            & ~earlier[each["name"]].eqNullSafe(each["value"])
+            & ~_declares(each["name"])
+        ),
+    )
+    return F.transform(
+        changed,
+        lambda each: _finding(
+            Kind.BROKER_DEFAULT_CHANGED,
+            F.concat(
+                F.lit("the broker's default was "),
+                F.coalesce(earlier[each["name"]], F.lit("no value")),
+                F.lit(" at the audit before"),
+            ),
+            what=each["name"],
+            live=each["value"],
+        ),
+    )
+
+
+def _declares(name: Column) -> Column:
+    return F.coalesce(F.array_contains(F.map_keys("configs"), name), F.lit(False))
+
+
+# -- findings ---------------------------------------------------------------------------------------------------------
+
+
+def _finding(
+    kind: Kind,
+    message: Column,
+    *,
+    what: Column | None = None,
+    declared: Column | None = None,
+    live: Column | None = None,
+) -> Column:
+    values = {"kind": F.lit(kind.value), "what": what, "declared": declared, "live": live, "message": message}
+    return F.struct(
+        *((F.lit(None) if value is None else value).cast("string").alias(name) for name, value in values.items())
+    )
+
+
+def _one(kind: Kind, message: str, declared: Column | None = None, live: Column | None = None) -> Column:
+    return F.array(_finding(kind, F.lit(message), declared=declared, live=live))
+
+
+def nothing() -> Column:
+    """What a check finds where nothing is wrong."""
+    return F.array().cast(_ARRAY)
+
+
+def _ids(brokers: Column) -> Column:
+    return F.array_join(brokers.cast("array<string>"), ",")

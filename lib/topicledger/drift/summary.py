@@ -1,0 +1,161 @@
+"""What an audit came to: read from `drift`, shown as tables or JSON, turned into an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.errors import ExitCode
+from topicledger.ledger.runs import Run
+from topicledger.ledger.tables import sql_text
+from topicledger.model import FORMAT_VERSION, Kind, Severity
+from topicledger.schemas import DRIFT
+from topicledger.text import SHOWN_FAILURES, cell
+
+REFUSED = "manifests_refused"
+"""Of a run's counts: manifest rows that are wrong in themselves and so were compared with nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterDrift:
+    """One cluster's drift."""
+
+    cluster: str
+    kinds: Mapping[str, int]
+    """Kind -> rows of `drift`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """One row of `drift`, for people."""
+
+    severity: str
+    cluster: str
+    topic: str
+    kind: str
+    what: str | None
+    declared: str | None
+    live: str | None
+    since: str
+    """ISO 8601, UTC."""
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftSummary:
+    """An audit in numbers, with the worst of what it found."""
+
+    run_id: str
+    state: str
+    exit_code: int
+    manifest_version: int
+    clusters: Sequence[ClusterDrift]
+    """Those with drift."""
+    kinds: Mapping[str, int]
+    """Kind -> rows of `drift`, over all clusters."""
+    severities: Mapping[str, int]
+    """Severity -> rows of `drift`, over all clusters."""
+    drift: Sequence[Drift]
+    """The first 20, the worst first."""
+    drift_count: int
+    query: str
+    """SQL for all of them."""
+    manifests_refused: int
+    """Manifest rows that are wrong in themselves: they were compared with nothing."""
+    problems: Sequence[str] = field(default_factory=list)
+    """Why the audit isn't finished."""
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
+
+
+def summarise(run: Run, *, detailed: bool = False, exit_code: int | None = None) -> DriftSummary:
+    """Read what an audit found, and decide its exit code, where it isn't given."""
+    rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
+    counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
+    clusters: dict[str, dict[str, int]] = {}
+    kinds: dict[str, int] = {}
+    severities = dict.fromkeys((each.value for each in Severity), 0)
+    for row in counted:
+        clusters.setdefault(row["cluster"], {})[row["kind"]] = row["count"]
+        kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
+        severities[row["severity"]] += row["count"]
+    count = sum(kinds.values())
+    worst = F.array_position(F.array(*(F.lit(each.value) for each in Severity)), F.col("severity"))
+    first = (
+        rows.orderBy(worst, "cluster", "topic", "kind", "what")
+        .limit(SHOWN_FAILURES)
+        .withColumn("since", F.date_format("since", "yyyy-MM-dd'T'HH:mm:ss'Z'"))
+        .select(*Drift.__dataclass_fields__)
+        .collect()
+        if count
+        else []
+    )
+    if exit_code is None:
+        exit_code = ExitCode.DONE
+        if run.problems:
+            exit_code = ExitCode.ERROR
+        elif detailed and count:
+            exit_code = ExitCode.CHANGES_PENDING
+    return DriftSummary(
+        run_id=run.run_id,
+        state=run.state.value,
+        exit_code=int(exit_code),
+        manifest_version=run.manifest_version,
+        clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in clusters.items()],
+        kinds=kinds,
+        severities=severities,
+        drift=[Drift(**row.asDict()) for row in first],
+        drift_count=count,
+        query=f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}",
+        manifests_refused=run.counts.get(REFUSED, 0),
+        problems=list(run.problems),
+    )
+
+
+def render(summary: DriftSummary, console: Console) -> None:
+    """Print a summary for people."""
+    console.print(
+        f"audit {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
+    )
+    if summary.clusters:
+        grid = Grid(title="Drift by cluster and kind", title_justify="left")
+        for name in ("cluster", "kind"):
+            grid.add_column(name, overflow="fold")
+        grid.add_column("found", justify="right")
+        order = list(Kind)
+        for found in summary.clusters:
+            for kind in sorted(found.kinds, key=lambda each: order.index(Kind(each))):
+                grid.add_row(cell(found.cluster), kind, str(found.kinds[kind]))
+        console.print(grid)
+        _render_drift(summary, console)
+    elif not summary.problems:
+        console.print("no drift", highlight=False)
+    if summary.manifests_refused:
+        console.print(
+            f"not compared: {summary.manifests_refused} manifest rows that are wrong in themselves; `plan` tells why",
+            highlight=False,
+        )
+    for problem in summary.problems:
+        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
+def _render_drift(summary: DriftSummary, console: Console) -> None:
+    told = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
+    grid = Grid(title=f"Drift: {told}", title_justify="left")
+    names = tuple(Drift.__dataclass_fields__)
+    for name in names:
+        grid.add_column(name, overflow="fold")
+    for each in summary.drift:
+        grid.add_row(*(cell(getattr(each, name)) for name in names))
+    console.print(grid)
+    if summary.drift_count > len(summary.drift):
+        console.print(f"the first {len(summary.drift)} of {summary.drift_count}; all of them:", highlight=False)
+        console.print(escape(summary.query), highlight=False, soft_wrap=True)

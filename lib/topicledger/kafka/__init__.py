@@ -1,0 +1,315 @@
+"""The one package that talks to Kafka: everything that is asked of one cluster, or done to it.
+
+It sends one request at a time and translates both ways between Kafka's messages and our values. What to send, in which
+order and how often is decided elsewhere. kafka-python's own admin methods are by-passed where they lose something: they
+drop throttle_time_ms, turn a second NOT_CONTROLLER into a RuntimeError (C13, C17), and give up a whole answer for one
+group's or one partition's error.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kafka.admin import ACLOperation, ConfigResourceType
+from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from topicledger.kafka import groups, offsets, unseen
+from topicledger.kafka.connection import (
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    NONE,
+    NOT_CONTROLLER,
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+    TOPIC_ALREADY_EXISTS,
+    TOPIC_AUTHORIZATION_FAILED,
+    TOPIC_DELETION_DISABLED,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Connection,
+    RequestLost,
+    error_name,
+)
+from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics
+from topicledger.kafka.entries import config_entry
+from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
+
+__all__ = [
+    "INVALID_REPLICATION_FACTOR",
+    "INVALID_REQUEST",
+    "NONE",
+    "NOT_CONTROLLER",
+    "POLICY_VIOLATION",
+    "REQUEST_TIMED_OUT",
+    "TOPIC_ALREADY_EXISTS",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "TOPIC_DELETION_DISABLED",
+    "UNKNOWN_SERVER_ERROR",
+    "UNKNOWN_TOPIC_ID",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "Cluster",
+    "ClusterAdmin",
+    "RequestLost",
+    "Response",
+    "error_name",
+]
+
+_ZERO_ID = uuid.UUID(int=0)
+_OPERATIONS_UNKNOWN = 31
+"""The bit that is set when the broker doesn't tell what a principal may do (the field's default, -2^31)."""
+_KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
+_DESCRIBE_BATCH = 10_000
+_CONFIGS_BATCH = 1_000
+_DELETE_BY_ID = 6
+_METADATA_WITH_IDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What a cluster says of itself (M1)."""
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    gives_topic_ids: bool
+    """Whether topics have ids (broker 2.8 and later; D7)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """One answered CreateTopics or DeleteTopics request."""
+
+    results: Mapping[str, TopicResult]
+    """By topic name, for every topic of the request."""
+    throttle_time_ms: int
+    """How long the broker asks to wait (KIP-599)."""
+
+
+class ClusterAdmin(Connection):
+    """A connection to one cluster, with the rights of the principal in its settings.
+
+    Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
+    Each method sends what it says and raises RequestLost when no answer came.
+    """
+
+    def connect_to_controller(self) -> str:
+        """Find the controller and connect to it, where that isn't done yet; returns the cluster id that it answers.
+
+        Changes nothing. A change that is sent next goes out at once: nothing has to be found or connected first (C13).
+        """
+        controller_id = self._admin._controller_id
+        if controller_id is None:
+            controller_id = self.metadata([]).controller_id
+            if controller_id < 0:
+                raise RequestLost(f"cluster {self.name} at {self._bootstrap_servers} has no controller at the moment")
+        # Asked of the controller itself: the connection is up then, and the id is the one behind its address now.
+        cluster_id = str(
+            self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), controller_id).cluster_id
+        )
+        self._admin._controller_id = controller_id
+        return cluster_id
+
+    def _change(self, request: Any) -> Any:
+        """What the controller answers to a request that changes something."""
+        if self._admin._controller_id is None:
+            self.connect_to_controller()
+        response = self._run(self._manager.send, request, self._admin._controller_id)
+        results = response.topics if hasattr(response, "topics") else response.responses
+        if NOT_CONTROLLER in {each.error_code for each in results}:
+            # The next request must find out anew who the controller is (C13).
+            self._admin._controller_id = None
+        return response
+
+    @property
+    def has_default_counts(self) -> bool:
+        """Whether a create may leave its counts to the broker (KIP-464, Kafka 2.4; C4)."""
+        return bool(self._manager.broker_version >= (2, 4))
+
+    @property
+    def returns_configs(self) -> bool:
+        """Whether CreateTopics returns partitions, RF and configs (KIP-525, CreateTopics v5; C11)."""
+        return self.version(CreateTopicsRequest) >= CONFIGS_VERSION
+
+    @property
+    def deletes_by_id(self) -> bool:
+        """Whether DeleteTopics takes topic ids (broker 2.8 and later; D7)."""
+        return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
+
+    # -- metadata ---------------------------------------------------------------------------------------------------
+
+    def describe_cluster(self) -> Cluster:
+        """The cluster's id and its live brokers with their racks (M1)."""
+        response = self.metadata([])
+        return Cluster(
+            cluster_id=response.cluster_id,
+            brokers=tuple(
+                Broker(
+                    broker_id=broker.node_id,
+                    host=broker.host,
+                    port=broker.port,
+                    rack=broker.rack,
+                    controller=broker.node_id == response.controller_id,
+                )
+                for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
+            ),
+            gives_topic_ids=self.version(MetadataRequest) >= _METADATA_WITH_IDS,
+        )
+
+    def list_topics(self) -> Iterator[TopicInfo]:
+        """Every topic that this principal may describe (M1, M3)."""
+        yield from _infos(self.metadata(None, operations=True).topics)
+
+    def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
+        """The named topics: one that doesn't exist is left out, one that may not be described says so (29; M3)."""
+        for start in range(0, len(topics), _DESCRIBE_BATCH):
+            yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
+
+    def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
+        """Every config of the named topics, sensitive values null, or the error of those that it isn't told of."""
+        for start in range(0, len(topics), _CONFIGS_BATCH):
+            named = topics[start : start + _CONFIGS_BATCH]
+            request = DescribeConfigsRequest(
+                resources=[(ConfigResourceType.TOPIC, name, None) for name in named], include_synonyms=False
+            )
+            for result in self.ask(request).results:
+                told = result.error_code == NONE
+                yield TopicConfigs(
+                    topic=result.resource_name,
+                    error_code=result.error_code,
+                    configs=_entries(result.configs) if told else None,
+                )
+
+    # -- use --------------------------------------------------------------------------------------------------------
+
+    def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
+        """Which groups use the named topics: see `groups.consumer_groups`."""
+        return groups.consumer_groups(self, topics)
+
+    def last_records(self, topics: Collection[str]) -> list[LastRecord]:
+        """How far the named topics were written, and when last: see `offsets.last_records`."""
+        return offsets.last_records(self, topics)
+
+    def unseen_topics(self) -> int:
+        """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
+        return unseen.unseen_topics(self)
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        """One CreateTopics request; with `validate_only` nothing is created (C5).
+
+        An id that validateOnly returns is dropped: it isn't real (C19). The result of every topic is its own (C7).
+        """
+        request = CreateTopics(
+            topics=[_creatable(target) for target in targets],
+            timeout_ms=self._operation_timeout_ms,
+            validate_only=validate_only,
+            max_version=LAST_VERSION,
+        )
+        response = self._change(request)
+        told = self.returns_configs
+        return Response(
+            results={topic.name: _created(topic, told, validate_only) for topic in response.topics},
+            throttle_time_ms=response.throttle_time_ms,
+        )
+
+    def delete_topics(self, targets: Sequence[Target]) -> Response:
+        """One DeleteTopics request, by topic id where the broker knows ids, else by name (D7).
+
+        Two requests for the same topic are one (D1): the caller sends each once.
+        """
+        by_id = self.deletes_by_id and all(target.topic_id for target in targets)
+        state = DeleteTopicsRequest.DeleteTopicState
+        request = DeleteTopicsRequest(
+            topics=[
+                state(topic_id=uuid.UUID(target.topic_id)) if by_id else state(name=target.topic) for target in targets
+            ],
+            timeout_ms=self._operation_timeout_ms,
+        )
+        response = self._change(request)
+        names = {target.topic_id: target.topic for target in targets}
+        return Response(
+            results={
+                names[str(topic.topic_id)] if by_id else topic.name: TopicResult(
+                    error_code=topic.error_code,
+                    error_message=getattr(topic, "error_message", None),
+                    topic_id=str(topic.topic_id) if by_id else None,
+                )
+                for topic in response.responses
+            },
+            throttle_time_ms=response.throttle_time_ms,
+        )
+
+
+def _creatable(target: Target) -> Any:
+    topic = CreateTopicsRequest.CreatableTopic
+    return topic(
+        name=target.topic,
+        num_partitions=-1 if target.num_partitions is None else target.num_partitions,
+        replication_factor=-1 if target.replication_factor is None else target.replication_factor,
+        assignments=[
+            topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in sorted((target.assignments or {}).items())
+        ],
+        configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in target.configs.items()],
+    )
+
+
+def _created(topic: Any, told: bool, validate_only: bool) -> TopicResult:
+    if not told or topic.error_code != NONE:
+        return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
+    return TopicResult(
+        error_code=topic.error_code,
+        error_message=topic.error_message,
+        topic_id=None if validate_only or topic.topic_id is None else str(topic.topic_id),
+        num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
+        replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
+        configs=topic.configs or None,
+        topic_config_error_code=topic.topic_config_error_code,
+    )
+
+
+def _infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
+    for topic in topics:
+        if topic.error_code == UNKNOWN_SERVER_ERROR:
+            raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
+        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+            yield TopicInfo(topic=topic.name, permitted=False)
+        elif topic.error_code == NONE or topic.partitions:
+            topic_id = getattr(topic, "topic_id", None)
+            yield TopicInfo(
+                topic=topic.name,
+                topic_id=str(topic_id) if topic_id not in (None, _ZERO_ID) else None,
+                internal=bool(topic.is_internal),
+                assignments={
+                    partition.partition_index: tuple(partition.replica_nodes)
+                    for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+                },
+                other_leaders={
+                    partition.partition_index: partition.leader_id
+                    for partition in topic.partitions
+                    if partition.leader_id != next(iter(partition.replica_nodes), None)
+                },
+                authorized_operations=_operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
+            )
+
+
+@lru_cache(maxsize=1024)
+def _operations(bits: frozenset[int]) -> tuple[str, ...] | None:
+    if not bits or _OPERATIONS_UNKNOWN in bits:
+        return None
+    return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _KNOWN_OPERATIONS))
+
+
+def _entries(configs: Sequence[Any]) -> tuple[ConfigEntry, ...]:
+    return tuple(
+        config_entry(
+            config.name, config.value, config.read_only, getattr(config, "config_source", -1), config.is_sensitive
+        )
+        for config in configs
+    )

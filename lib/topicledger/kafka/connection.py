@@ -1,0 +1,246 @@
+"""A connection to one cluster: made, closed, asked; what every request to it has in common."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
+from kafka.protocol.metadata import MetadataRequest
+
+from topicledger.config.secrets import foreign_code, redact, resolve_client_options, secret_values, words_of
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import ClusterError
+
+_DISCONNECTED = "socket disconnected"
+_TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", _DISCONNECTED)
+"""From the least on; all other words of kafka-python's tell more."""
+
+
+class _LastWords(logging.Handler):
+    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped.
+
+    A broker that refuses a login says why and closes the connection; which of them kafka-python hears of first is up to
+    chance; and its last try may end for want of time. So no words take the place of others that tell more.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.by_thread: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name != "kafka.net.connection":
+            return
+        if isinstance(record.args, tuple):
+            record.args = tuple(words_of(each) if isinstance(each, BaseException) else each for each in record.args)
+        words, thread = record.getMessage().rpartition(">: ")[2], threading.current_thread()
+        if _telling(words) >= _telling(self.by_thread.get(thread, _TELLING_LITTLE[0])):
+            self.by_thread[thread] = words
+
+
+def _telling(words: str) -> int:
+    return next((rank for rank, little in enumerate(_TELLING_LITTLE) if little in words), len(_TELLING_LITTLE))
+
+
+_last_words = _LastWords()
+_kafka_log = logging.getLogger("kafka")
+# kafka-python prints its whole configuration, passwords included, at DEBUG: whatever level a user turns on, not that.
+_kafka_log.setLevel(logging.ERROR)
+_kafka_log.propagate = False
+_kafka_log.addHandler(_last_words)
+
+UNKNOWN_SERVER_ERROR = -1
+NONE = 0
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+NOT_LEADER_OR_FOLLOWER = 6
+REQUEST_TIMED_OUT = 7
+COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_NOT_AVAILABLE = 15
+NOT_COORDINATOR = 16
+TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
+CLUSTER_AUTHORIZATION_FAILED = 31
+UNSUPPORTED_VERSION = 35
+TOPIC_ALREADY_EXISTS = 36
+INVALID_REPLICATION_FACTOR = 38
+NOT_CONTROLLER = 41
+INVALID_REQUEST = 42
+UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+POLICY_VIOLATION = 44
+KAFKA_STORAGE_ERROR = 56
+GROUP_ID_NOT_FOUND = 69
+TOPIC_DELETION_DISABLED = 73
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+OFFSET_NOT_AVAILABLE = 78
+UNKNOWN_TOPIC_ID = 100
+
+_THROTTLE_MARGIN_SECONDS = 0.05
+_BROKERS_GONE = 3
+"""How often a request that any broker may answer finds the one asked gone before it is lost."""
+_ANSWER_SECONDS = 5.0
+"""What an answer may take beside the broker's work on it."""
+
+# Where kafka-python's name for a code isn't Kafka's own (org.apache.kafka.common.protocol.Errors, 4.3.1).
+_KAFKA_NAMES = {
+    -1: "UNKNOWN_SERVER_ERROR",
+    0: "NONE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    10: "MESSAGE_TOO_LARGE",
+    17: "INVALID_TOPIC_EXCEPTION",
+    39: "INVALID_REPLICA_ASSIGNMENT",
+    128: "INVALID_REGULAR_EXPRESSION",
+    129: "REBOOTSTRAP_REQUIRED",
+    133: "SHARE_SESSION_LIMIT_REACHED",
+}
+
+
+class RequestLost(ClusterError):
+    """A request got no answer: what it did is unknown, and it may be sent again."""
+
+
+class Disconnected(RequestLost):
+    """A request got no answer because the connection was closed, or none could be made: the broker may be gone."""
+
+
+def error_name(error_code: int) -> str:
+    """Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
+    if error_code in _KAFKA_NAMES:
+        return _KAFKA_NAMES[error_code]
+    return str(kafka_errors.for_code(error_code).message or f"ERROR_{error_code}")
+
+
+def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
+    """Seconds after which an answer isn't waited for any more: the client option `request_timeout_ms` where it is set.
+
+    Else longer than the broker may take, so that the broker's own answer comes first.
+    """
+    given = cluster.client.get("request_timeout_ms")
+    return float(given) / 1000 if isinstance(given, int | float) else kafka.operation_timeout + _ANSWER_SECONDS
+
+
+class Connection:
+    """A connection to one cluster, with the rights of the principal in its settings.
+
+    Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
+    """
+
+    def __init__(self, cluster: ClusterSettings, kafka: KafkaSettings) -> None:
+        self.name = cluster.name
+        self.operation_timeout = kafka.operation_timeout
+        """Seconds the broker may take over a request."""
+        self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
+        self._operation_timeout_ms = max(1, round(kafka.operation_timeout * 1000))
+        self._secrets = secret_values(cluster)
+        options: dict[str, object] = {
+            "client_id": "topicledger",
+            **resolve_client_options(cluster),
+            "request_timeout_ms": round(request_timeout(cluster, kafka) * 1000),
+            "bootstrap_servers": list(cluster.bootstrap_servers),
+            "bootstrap_timeout_ms": round(kafka.connect_timeout * 1000),
+        }
+        # Made in two steps, so that a client that can't connect can still be asked why, and closed.
+        self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
+        try:
+            self._admin.__init__(**options)
+        except Exception as error:
+            # Whatever it is: one cluster's client fails alone.
+            raise self._unreachable(self._why_not(error), kafka.connect_timeout) from None
+        self._manager = self._admin._manager
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection to the cluster."""
+        self._admin.close()
+
+    def _why_not(self, error: Exception) -> str:
+        network = getattr(self._admin, "_net", None)
+        if network is None:
+            return words_of(error)
+        thread = network._io_thread
+        self._manager = self._admin._manager
+        self._manager.close()
+        network.stop()
+        words = _last_words.by_thread.get(thread, words_of(error)) if thread else words_of(error)
+        if _DISCONNECTED in words and str(self._admin.config["security_protocol"]).startswith("SASL"):
+            words += "; a wrong user or password looks like this"
+        return words
+
+    def _unreachable(self, error: str, connect_timeout: float) -> ClusterError:
+        return ClusterError(
+            redact(
+                f"cluster {self.name} can't be reached at {self._bootstrap_servers} within {connect_timeout:g} s "
+                f"({error}): check clusters.{self.name} in the settings, and that the brokers are up",
+                self._secrets,
+            )
+        )
+
+    def _run(self, send: Callable[..., Any], *arguments: object) -> Any:
+        try:
+            return self._manager.run(send, *arguments)
+        except Exception as error:
+            self._admin._controller_id = None
+            if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                # A broker that came after we connected; kafka-python looks around by itself every five minutes.
+                with suppress(Exception):
+                    self._manager.run(self._manager.cluster.refresh_metadata)
+            gone = isinstance(error, kafka_errors.KafkaConnectionError | OSError) and foreign_code(error) is None
+            words = f"cluster {self.name} at {self._bootstrap_servers} gave no answer: {words_of(error)}"
+            raise (Disconnected if gone else RequestLost)(redact(words, self._secrets)) from None
+
+    def _any_broker(self, request: Any) -> Any:
+        """What a broker answers that only reads. One that is gone is listed for a while: others are asked instead."""
+        for _ in range(_BROKERS_GONE):
+            with suppress(Disconnected):
+                return self._run(self._manager.send, request)
+        return self._run(self._manager.send, request)
+
+    def ask(self, request: Any, broker_id: int | None = None) -> Any:
+        """What one broker answers, any broker where none is named; raises RequestLost when no answer came.
+
+        For requests that only read: after an answer that says so it waits out the throttle, as long as the broker asks.
+        """
+        if broker_id is not None and self._manager.cluster.broker_metadata(broker_id) is None:
+            # A broker that came after we connected; kafka-python looks around by itself every five minutes.
+            self._run(self._manager.cluster.refresh_metadata)
+        response = self._any_broker(request) if broker_id is None else self._run(self._manager.send, request, broker_id)
+        if response.throttle_time_ms > 0:
+            # kafka-python refuses to send to a throttled broker instead of waiting.
+            time.sleep(response.throttle_time_ms / 1000 + _THROTTLE_MARGIN_SECONDS)
+        return response
+
+    def metadata(self, topics: Collection[str] | None, *, operations: bool = False) -> Any:
+        """The brokers and the named topics, all of them where `topics` is None, as Kafka's MetadataResponse (M1)."""
+        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(
+            topics=named,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=operations,
+        )
+        return self._any_broker(request)
+
+    def version(self, request: type) -> int:
+        """The newest version of a request that both sides know."""
+        return int(self._manager.broker_version_data.api_version(request))
+
+    def supports(self, request: type) -> bool:
+        """Whether the broker knows a request at all."""
+        try:
+            self.version(request)
+        except kafka_errors.IncompatibleBrokerVersion:
+            return False
+        return True

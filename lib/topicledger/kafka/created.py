@@ -1,0 +1,221 @@
+"""CreateTopics responses from version 5 on, decoded here: they are most of what a run has to read.
+
+A topic's thirty configs are nearly all those of the topic before (KIP-525). kafka-python makes an object of each; here
+an entry is made once and found again by its bytes. The layout is that of Kafka's CreateTopicsResponse.json.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
+
+from topicledger.kafka.entries import config_entry
+from topicledger.model import ConfigEntry
+
+CONFIGS_VERSION = 5
+"""The first version with configs, and the first that is decoded here."""
+LAST_VERSION = 7
+_TOPIC_ID_VERSION = 7
+_CONFIG_ERROR_TAG = 0
+_ZERO_ID = bytes(16)
+_KNOWN_ENTRIES = 100_000
+"""So many distinct entries are kept, then others."""
+
+_INT16 = struct.Struct(">h").unpack_from
+_INT32 = struct.Struct(">i").unpack_from
+_COUNTS = struct.Struct(">ih").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What a response says of one topic, with Kafka's names."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    error_code: int
+    error_message: str | None
+    num_partitions: int
+    replication_factor: int
+    configs: tuple[ConfigEntry, ...] | None
+    topic_config_error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopics:
+    """A CreateTopics response."""
+
+    throttle_time_ms: int
+    topics: tuple[CreatedTopic, ...]
+
+
+class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, misc]
+    """kafka-python's request, whose response becomes `CreatedTopics` from `CONFIGS_VERSION` on."""
+
+    @property
+    def header(self) -> Any:
+        """What kafka-python keeps of a request until its response comes."""
+        header = super().header
+        if header is None or header.request_api_version < CONFIGS_VERSION:
+            return header
+        return _Header(header)
+
+
+class _Header:
+    """A request's header that tells who decodes the response."""
+
+    def __init__(self, header: Any) -> None:
+        self._header = header
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._header, name)
+
+    def get_response_class(self) -> _Response:
+        return _Response(self._header.request_api_version)
+
+
+@dataclass(frozen=True)
+class _Response:
+    version: int
+
+    def parse_header(self, data: Any) -> Any:
+        return CreateTopicsResponse.parse_header(data, version=self.version)
+
+    def decode(self, data: Any) -> CreatedTopics:
+        return decode(data.read(), self.version)
+
+
+def decode(data: bytes, version: int) -> CreatedTopics:
+    """A response without its header, of versions 5 to 7. Raises ValueError where the bytes aren't one."""
+    try:
+        return _decode(data, version)
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"a CreateTopics response of {len(data)} bytes ends too early: {error}") from error
+
+
+def _decode(data: bytes, version: int) -> CreatedTopics:
+    (throttle_time_ms,) = _INT32(data, 0)
+    count, pos = _uvarint(data, 4)
+    topics = []
+    for _ in range(count - 1):
+        topic, pos = _topic(data, pos, version)
+        topics.append(topic)
+    _tags(data, pos)
+    return CreatedTopics(throttle_time_ms, tuple(topics))
+
+
+def _topic(data: bytes, pos: int, version: int) -> tuple[CreatedTopic, int]:
+    name, pos = _string(data, pos)
+    if name is None:
+        raise ValueError("a CreateTopics response has a topic without a name")
+    topic_id = None
+    if version >= _TOPIC_ID_VERSION:
+        raw = data[pos : pos + 16]
+        topic_id = None if raw == _ZERO_ID else uuid.UUID(bytes=raw)
+        pos += 16
+    (error_code,) = _INT16(data, pos)
+    error_message, pos = _string(data, pos + 2)
+    num_partitions, replication_factor = _COUNTS(data, pos)
+    configs, pos = _configs(data, pos + 6)
+    tags, pos = _tags(data, pos)
+    config_error = tags.get(_CONFIG_ERROR_TAG)
+    topic = CreatedTopic(
+        name=name,
+        topic_id=topic_id,
+        error_code=error_code,
+        error_message=error_message,
+        num_partitions=num_partitions,
+        replication_factor=replication_factor,
+        configs=configs,
+        topic_config_error_code=0 if config_error is None else _INT16(config_error, 0)[0],
+    )
+    return topic, pos
+
+
+_entries: dict[bytes, ConfigEntry] = {}
+
+
+def _configs(data: bytes, pos: int) -> tuple[tuple[ConfigEntry, ...] | None, int]:
+    count, pos = _uvarint(data, pos)
+    if count == 0:
+        return None, pos
+    entries = []
+    for _ in range(count - 1):
+        start = pos
+        # Name, value, read only, source, sensitive, no tags: each length in one byte, as nearly all are.
+        name = data[pos]
+        value = data[pos + name]
+        end = pos + name + (value or 1) + 4
+        if name > 0x7F or value > 0x7F or data[end - 1] != 0:
+            end = _end_of_entry(data, start)
+        raw = data[start:end]
+        entry = _entries.get(raw)
+        if entry is None:
+            entry = _remember(raw)
+        entries.append(entry)
+        pos = end
+    return tuple(entries), pos
+
+
+def _end_of_entry(data: bytes, pos: int) -> int:
+    for _ in ("name", "value"):
+        length, pos = _uvarint(data, pos)
+        pos += max(length - 1, 0)
+    _, pos = _tags(data, pos + 3)
+    return pos
+
+
+def _remember(raw: bytes) -> ConfigEntry:
+    name, pos = _string(raw, 0)
+    value, pos = _string(raw, pos)
+    if name is None:
+        raise ValueError("a CreateTopics response has a config without a name")
+    read_only, source, sensitive = struct.unpack_from(">?b?", raw, pos)
+    entry = config_entry(name, value, read_only, source, sensitive)
+    if len(_entries) >= _KNOWN_ENTRIES:
+        _entries.clear()
+    if not sensitive:
+        _entries[raw] = entry
+    return entry
+
+
+def _uvarint(data: bytes, pos: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+        if shift > 28:
+            raise ValueError("a CreateTopics response has a length of more than five bytes")
+
+
+def _string(data: bytes, pos: int) -> tuple[str | None, int]:
+    length, pos = _uvarint(data, pos)
+    if length == 0:
+        return None, pos
+    end = pos + length - 1
+    if end > len(data):
+        raise ValueError("a CreateTopics response ends within a text")
+    return data[pos:end].decode("utf-8"), end
+
+
+def _tags(data: bytes, pos: int) -> tuple[Mapping[int, bytes], int]:
+    count, pos = _uvarint(data, pos)
+    if count == 0:
+        return {}, pos
+    tags = {}
+    for _ in range(count):
+        tag, pos = _uvarint(data, pos)
+        size, pos = _uvarint(data, pos)
+        tags[tag] = data[pos : pos + size]
+        pos += size
+    if pos > len(data):
+        raise ValueError("a CreateTopics response ends within a tagged field")
+    return tags, pos

@@ -1,0 +1,227 @@
+"""Which groups use a topic: of the classic and the consumer protocol (KIP-848), share (KIP-932) and streams (KIP-1071).
+
+What can't be known must never look like "no groups": what is in motion is asked again, the rest is an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from topicledger.errors import ClusterError
+from topicledger.kafka.connection import Connection, RequestLost
+from topicledger.kafka.listing import Later, Listed, list_groups, refuse_partial_sight, settled
+from topicledger.kafka.members import Members, classic, consumer, share, streams
+from topicledger.kafka.messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
+from topicledger.model import GroupUse
+
+_MANY_GROUPS_FETCH = 8
+_GROUPS_BATCH = 100
+_PAUSE_SECONDS = 0.2
+_SHOWN = 3
+
+
+def consumer_groups(connection: Connection, topics: Collection[str]) -> list[GroupUse]:
+    """One GroupUse per topic and group that uses it, in order of both; a topic that nobody uses gives none.
+
+    A group uses a topic when live members are assigned to it or subscribed to it, or when it has committed offsets on
+    it. Those who read without a group and commit nothing are not seen: Kafka doesn't know them.
+
+    What is in motion (a rebalance of the classic protocol, a coordinator that loads) is asked again for
+    `operation_timeout`; then RequestLost says what could not be told. Raises ClusterError, naming the ACL that is
+    missing, where the principal may not see everything: it needs Describe on the cluster, on every group, on
+    __consumer_offsets, on the topics, and for groups of the newer protocols on every topic their members subscribe to.
+    Brokers older than Kafka 2.8 don't tell whether a listing is complete: a ClusterError too.
+    """
+    wanted = frozenset(topics)
+    if not wanted:
+        return []
+    refuse_partial_sight(connection, wanted)
+    deadline = time.monotonic() + connection.operation_timeout
+    uses: dict[str, list[GroupUse]] = {}
+    while True:
+        later: Later = {}
+        listed = [each for each in list_groups(connection, later) if each.group not in uses]
+        for batch in _batches(listed):
+            uses |= _read(connection, batch, wanted, later)
+        if not later:
+            return sorted((use for each in uses.values() for use in each), key=lambda use: (use.topic, use.group))
+        if time.monotonic() >= deadline:
+            raise RequestLost(_undecided(connection, later))
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _undecided(connection: Connection, later: Later) -> str:
+    shown = "; ".join(f"{subject}: {why}" for subject, why in sorted(later.items())[:_SHOWN])
+    more = f"; and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
+    return (
+        f"cluster {connection.name}: which groups use its topics could not be told within "
+        f"{connection.operation_timeout:g} s ({shown}{more}): try again when they have settled"
+    )
+
+
+def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
+    """Groups that one request can ask about: of one coordinator and one kind."""
+    together: dict[tuple[int, str], list[Listed]] = {}
+    for each in listed:
+        together.setdefault((each.broker_id, each.kind), []).append(each)
+    for groups in together.values():
+        for start in range(0, len(groups), _GROUPS_BATCH):
+            yield groups[start : start + _GROUPS_BATCH]
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """How groups of one type are asked what they use."""
+
+    request: Any
+    """Describes groups."""
+    names: str
+    """Its field for their names."""
+    members: Callable[[Any], Members]
+    offsets: Callable[[Connection, int, Sequence[str]], Iterable[_Offsets]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Offsets:
+    """What a coordinator answered about the offsets of one group."""
+
+    group: str
+    error_code: int
+    partitions: tuple[tuple[str, int, int], ...]
+    """Topic, offset (-1 for none) and error code."""
+
+
+def _read(
+    connection: Connection, batch: Sequence[Listed], wanted: Collection[str], later: Later
+) -> dict[str, list[GroupUse]]:
+    """The uses of each group of a batch that could be told, empty lists included; the others go into `later`."""
+    broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)
+    if kind is None:
+        raise ClusterError(
+            f"cluster {connection.name}: group {batch[0].group} is of a type that this topicledger doesn't know, "
+            f"{batch[0].kind}: which groups use its topics can't be told"
+        )
+    members = {each.group: Members() for each in batch if each.empty}
+    alive = [each.group for each in batch if not each.empty]
+    if alive:
+        members |= _members(connection, broker_id, kind, alive, later)
+    # Offsets after members: who commits and leaves in between is seen by what he committed.
+    committed = _committed(connection, broker_id, kind, sorted(members), later) if members else {}
+    found: dict[str, list[GroupUse]] = {}
+    for group, topics in committed.items():
+        if members[group].unknown and not topics.issuperset(wanted):
+            later[_subject(group)] = str(members[group].unknown)
+        else:
+            found[group] = _uses(group, members[group], topics, wanted)
+    for each in batch:
+        if each.group not in found:
+            later.setdefault(_subject(each.group), "its coordinator gave no answer about it")
+    return found
+
+
+def _subject(group: str) -> str:
+    return f"group {group}"
+
+
+def _uses(group: str, members: Members, committed: Collection[str], wanted: Collection[str]) -> list[GroupUse]:
+    return [
+        GroupUse(
+            topic=topic,
+            group=group,
+            members=members.count if members.unknown else members.assigned[topic] or members.subscribed[topic],
+            committed=topic in committed,
+        )
+        for topic in {*committed, *members.assigned, *members.subscribed}.intersection(wanted)
+    ]
+
+
+def _members(
+    connection: Connection, broker_id: int, kind: _Kind, groups: Sequence[str], later: Later
+) -> dict[str, Members]:
+    found: dict[str, Members] = {}
+    for each in connection.ask(kind.request(**{kind.names: list(groups)}), broker_id).groups:
+        if not settled(connection, _subject(each.group_id), each.error_code, later):
+            continue
+        if each.group_state == "Dead":
+            # Gone, and then not listed the next time; or of a kind that this request doesn't know.
+            later[_subject(each.group_id)] = "its coordinator doesn't know it"
+        else:
+            found[each.group_id] = kind.members(each)
+    return found
+
+
+def _committed(
+    connection: Connection, broker_id: int, kind: _Kind, groups: Sequence[str], later: Later
+) -> dict[str, set[str]]:
+    """The topics each group has offsets on."""
+    found: dict[str, set[str]] = {}
+    for each in kind.offsets(connection, broker_id, groups):
+        codes = {each.error_code, *(error_code for _, _, error_code in each.partitions)}
+        if all(settled(connection, _subject(each.group), code, later) for code in codes):
+            found[each.group] = {topic for topic, offset, _ in each.partitions if offset >= 0}
+    return found
+
+
+def _fetched(connection: Connection, broker_id: int, groups: Sequence[str]) -> Iterator[_Offsets]:
+    # Everything a group committed is asked for: by the topics' names, each answer were as long as their partitions.
+    if connection.version(OffsetFetchRequest) >= _MANY_GROUPS_FETCH:
+        named = OffsetFetchRequest.OffsetFetchRequestGroup
+        request = OffsetFetchRequest(
+            groups=[named(group_id=group, topics=None) for group in groups],
+            min_version=_MANY_GROUPS_FETCH,
+            # From the next one on topics go by ids, which nobody knows of a topic that is gone.
+            max_version=_MANY_GROUPS_FETCH + 1,
+        )
+        answers = [(each.group_id, each) for each in connection.ask(request, broker_id).groups]
+    else:
+        answers = []
+        for group in groups:
+            request = OffsetFetchRequest(group_id=group, topics=None, min_version=2, max_version=_MANY_GROUPS_FETCH - 1)
+            answers.append((group, connection.ask(request, broker_id)))
+    for group, answer in answers:
+        yield _Offsets(
+            group=group,
+            error_code=answer.error_code,
+            partitions=tuple(
+                (topic.name, each.committed_offset, each.error_code)
+                for topic in answer.topics
+                for each in topic.partitions
+            ),
+        )
+
+
+def _share_offsets(connection: Connection, broker_id: int, groups: Sequence[str]) -> Iterator[_Offsets]:
+    named = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    request = DescribeShareGroupOffsetsRequest(groups=[named(group_id=group, topics=None) for group in groups])
+    for answer in connection.ask(request, broker_id).groups:
+        yield _Offsets(
+            group=answer.group_id,
+            error_code=answer.error_code,
+            partitions=tuple(
+                (topic.topic_name, each.start_offset, each.error_code)
+                for topic in answer.topics
+                for each in topic.partitions
+            ),
+        )
+
+
+_KINDS = {
+    "classic": _Kind(request=DescribeGroupsRequest, names="groups", members=classic, offsets=_fetched),
+    "consumer": _Kind(request=ConsumerGroupDescribeRequest, names="group_ids", members=consumer, offsets=_fetched),
+    "share": _Kind(request=ShareGroupDescribeRequest, names="group_ids", members=share, offsets=_share_offsets),
+    "streams": _Kind(request=StreamsGroupDescribeRequest, names="group_ids", members=streams, offsets=_fetched),
+}

@@ -1,0 +1,166 @@
+"""Every group of a cluster, with proof that none is missing; or the reason why that can't be told.
+
+Brokers leave groups out of a listing without a word: those that the principal may not see, and those that are kept in a
+partition of __consumer_offsets that the broker has just got, or given away. So the principal must have the right to see
+all of them, and each coordinator is asked before and after its listing about a group that would be kept in each of the
+partitions it leads: such a question, unlike a listing, is answered with an error by a coordinator that isn't at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from kafka.admin import ACLOperation
+from kafka.protocol.admin import DescribeClusterRequest, DescribeGroupsRequest, ListGroupsRequest
+
+from topicledger.errors import ClusterError
+from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    GROUP_AUTHORIZATION_FAILED,
+    GROUP_ID_NOT_FOUND,
+    NONE,
+    NOT_COORDINATOR,
+    TOPIC_AUTHORIZATION_FAILED,
+    Connection,
+    error_name,
+)
+
+_OFFSETS_TOPIC = "__consumer_offsets"
+_IN_MOTION = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, GROUP_ID_NOT_FOUND})
+_TOPICS_BATCH = 10_000
+_LIST = "the list of groups"
+
+Later = dict[str, str]
+"""What can't be told yet -> why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A group as its coordinator lists it."""
+
+    group: str
+    kind: str
+    """classic, consumer, share, streams, or a type of a Kafka to come."""
+    broker_id: int
+    """Its coordinator."""
+    empty: bool
+    """Whether it has no members."""
+
+
+def denied(connection: Connection, error_code: int, what: str, acl: str) -> ClusterError:
+    """What can't be read, and the ACL that is missing."""
+    return ClusterError(
+        f"cluster {connection.name}: {what} ({error_name(error_code)}): "
+        f"the principal in clusters.{connection.name}.client needs the ACL {acl}"
+    )
+
+
+def settled(connection: Connection, subject: str, error_code: int, later: Later) -> bool:
+    """Whether this is an answer; notes in `later` what is none yet, raises ClusterError for what never will be."""
+    if error_code == NONE:
+        return True
+    if error_code in _IN_MOTION:
+        later[subject] = error_name(error_code)
+        return False
+    what = f"{subject} can't be read"
+    if error_code == GROUP_AUTHORIZATION_FAILED:
+        raise denied(connection, error_code, what, "Describe on every group")
+    if error_code == TOPIC_AUTHORIZATION_FAILED:
+        raise denied(connection, error_code, what, "Describe on every topic that the group's members subscribe to")
+    if error_code == CLUSTER_AUTHORIZATION_FAILED:
+        raise denied(connection, error_code, what, "Describe on the cluster")
+    raise ClusterError(f"cluster {connection.name}: {what} ({error_name(error_code)})")
+
+
+def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> None:
+    """Raise ClusterError where the principal may not see every group, or what groups committed on `topics`."""
+    if not connection.supports(DescribeClusterRequest):
+        raise ClusterError(
+            f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't tell whether they list every "
+            "consumer group: which groups use its topics can't be told"
+        )
+    cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    if cluster.error_code != NONE or int(ACLOperation.DESCRIBE) not in cluster.authorized_operations:
+        what = "not every consumer group can be listed"
+        raise denied(connection, cluster.error_code or CLUSTER_AUTHORIZATION_FAILED, what, "Describe on the cluster")
+    names = sorted(topics)
+    for start in range(0, len(names), _TOPICS_BATCH):
+        for topic in connection.metadata(names[start : start + _TOPICS_BATCH]).topics:
+            if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+                what = f"offsets that groups committed on topic {topic.name} can't be read"
+                raise denied(connection, topic.error_code, what, f"Describe on topic {topic.name}")
+
+
+def list_groups(connection: Connection, later: Later) -> list[Listed]:
+    """Every group, from every broker; notes in `later` when some may have been missed."""
+    leaders, broker_ids = _coordinators(connection)
+    probes = _probes(len(leaders))
+    leaderless = sorted(partition for partition, leader in leaders.items() if leader not in broker_ids)
+    if leaderless:
+        later[_LIST] = f"partitions {leaderless} of {_OFFSETS_TOPIC} have no leader"
+    listed: list[Listed] = []
+    for broker_id in broker_ids:
+        kept_here = [probes[partition] for partition, leader in leaders.items() if leader == broker_id]
+        _probe(connection, broker_id, kept_here, later)
+        answer = connection.ask(ListGroupsRequest(), broker_id)
+        _probe(connection, broker_id, kept_here, later)
+        if settled(connection, f"{_LIST} of broker {broker_id}", answer.error_code, later):
+            listed.extend(_listed(each, broker_id) for each in answer.groups if each.group_state != "Dead")
+    return listed
+
+
+def _listed(group: Any, broker_id: int) -> Listed:
+    return Listed(
+        group=group.group_id,
+        # Brokers that name no type know only one.
+        kind=group.group_type.lower() or "classic",
+        broker_id=broker_id,
+        empty=group.group_state == "Empty",
+    )
+
+
+def _coordinators(connection: Connection) -> tuple[dict[int, int], list[int]]:
+    """Leader by partition of __consumer_offsets, none where the cluster shows no such topic; and every live broker."""
+    response = connection.metadata([_OFFSETS_TOPIC])
+    leaders: dict[int, int] = {}
+    for topic in response.topics:
+        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+            what = "whether every consumer group is listed can't be told"
+            raise denied(connection, topic.error_code, what, f"Describe on topic {_OFFSETS_TOPIC}")
+        leaders |= {each.partition_index: each.leader_id for each in topic.partitions}
+    return leaders, sorted(broker.node_id for broker in response.brokers)
+
+
+def _probe(connection: Connection, broker_id: int, groups: Sequence[str], later: Later) -> None:
+    if not groups:
+        return
+    for each in connection.ask(DescribeGroupsRequest(groups=list(groups)), broker_id).groups:
+        # There is no such group: to hear just that is to hear from a coordinator at work.
+        if each.error_code != GROUP_ID_NOT_FOUND:
+            settled(connection, f"{_LIST} of broker {broker_id}", each.error_code, later)
+
+
+@lru_cache(maxsize=16)
+def _probes(partitions: int) -> tuple[str, ...]:
+    """A name for each partition of __consumer_offsets, such that Kafka would keep a group of that name there."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partitions:
+        name = f"topicledger-asks-{number}"
+        found.setdefault(_partition(name, partitions), name)
+        number += 1
+    return tuple(found[partition] for partition in range(partitions))
+
+
+def _partition(group: str, partitions: int) -> int:
+    # Kafka's Utils.abs(group.hashCode()) % partitions, of ASCII names.
+    code = 0
+    for character in group:
+        code = (31 * code + ord(character)) % 2**32
+    signed = code - 2**32 if code >= 2**31 else code
+    return 0 if signed == -(2**31) else abs(signed) % partitions

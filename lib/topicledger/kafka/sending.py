@@ -1,0 +1,315 @@
+"""Requests to one cluster, sent again until what they did is known: in batches, at the quota's pace, within bounds."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from topicledger import kafka
+from topicledger.config import logs
+from topicledger.errors import ClusterError
+from topicledger.kafka import RequestLost, Response, error_name
+from topicledger.kafka.pace import Pace
+from topicledger.model import Target, TopicResult
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+THROTTLING_QUOTA_EXCEEDED = 89
+THROTTLE_MARGIN_SECONDS = 0.05
+"""kafka-python refuses to send to a throttled broker until its own timer has run."""
+_MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
+"""Answers after which a request may have been carried out all the same (C12, N1)."""
+_NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
+"""Answers after which a topic is sent again (C12, C13, C17)."""
+_TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
+"""How a broker's message begins when it refuses a request whole for its size (C15)."""
+_ALL_FENCED = "All brokers are currently fenced"
+"""What a controller says of every create for the seconds in which no broker is up (*measured*, 4.3.1)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How often, and for how long, something is asked again."""
+
+    attempts: int = 8
+    """Requests whose answer tells no outcome before giving up."""
+    first_backoff: float = 0.25
+    """Seconds before the second attempt; doubles, with jitter."""
+    longest_backoff: float = 10.0
+    """Seconds."""
+    visibility: float = 90.0
+    """Seconds that a topic that the controller knows may take to be listed (C21)."""
+
+
+class OutcomeUnknown(ClusterError):
+    """What a request did can't be learnt now; the run stays open and can be started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request told of one topic."""
+
+    result: TopicResult
+    attempt: int
+    """The number of the request that it answers, from 1."""
+    requested_at: datetime
+    completed_at: datetime
+    maybe_done: bool = False
+    """Whether an earlier request for the topic may have been carried out: its answer was lost, or told nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaWait:
+    """What is being waited for, and how long it will take (C17)."""
+
+    seconds: float
+    """Until the next request."""
+    rate: float | None
+    """Partitions a second that the quota leaves us; None while it isn't known."""
+    left: int
+    """Topics of this cluster and phase that have no answer yet."""
+    eta: float | None
+    """About how many seconds they take; None while it isn't known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """What one request came to."""
+
+    results: Mapping[str, TopicResult] = field(default_factory=dict)
+    """By topic, those whose outcome is known."""
+    maybe_done: Collection[str] = ()
+    """Topics without a known outcome whose request may have been carried out."""
+    over_quota: bool = False
+    """Some were answered with 89."""
+    too_large: bool = False
+    """It was refused whole, for its size."""
+    why: str = ""
+    """Why the others have no outcome."""
+
+
+@dataclass(kw_only=True)
+class Learned:
+    """What requests taught about one cluster: kept while a run lasts, by whatever talks to the cluster in it."""
+
+    max_batch_records: int
+    """The size of a request; halved when the cluster refuses it (C15)."""
+    pace: Pace = field(default_factory=Pace)
+    """The quota's (C17)."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """By topic, where the plan doesn't say: what validate or a look at the topic told."""
+    warned: set[str] = field(default_factory=set)
+    """What the whole cluster shares and was warned of once (C11, D8)."""
+
+    def cost(self, target: Target) -> int:
+        """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one."""
+        planned = len(target.assignments) if target.assignments else target.num_partitions
+        return max(1, self.partitions.get(target.topic) or planned or 1)
+
+
+@dataclass(kw_only=True)
+class Sender:
+    """Asks and tells one cluster, through one connection.
+
+    A wait ends at once when `stop` is set, and then raises OutcomeUnknown, as does what has no answer in the end.
+    """
+
+    cluster: str
+    learned: Learned
+    patience: Patience
+    stop: threading.Event
+    sleep: Callable[[float], object]
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+    may_send: Callable[[], None] = lambda: None
+    """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    prepare: Callable[[], None] = lambda: None
+    """Called before `may_send`: does what may take long, such as finding the controller and connecting to it."""
+    waiting: Callable[[QuotaWait | None], None] = lambda _: None
+    """Told before each wait for the quota, and None when there is nothing left to wait for."""
+    later: int = 0
+    """Topics of this cluster and phase that come after those that are being sent."""
+    _quiet_until: float = float("-inf")
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
+        self.sleep(seconds)
+        if self.stop.is_set():
+            raise OutcomeUnknown(f"cluster {self.cluster}: asked to stop; start the run again with its id")
+
+    def ask(self, ask: Callable[[], _T]) -> _T:
+        """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
+        backoff = self.patience.first_backoff
+        for attempt in range(1, self.patience.attempts + 1):
+            quiet = self._quiet_until - self.clock()
+            if quiet > 0:
+                self.wait(quiet)
+            try:
+                return ask()
+            except RequestLost as error:
+                if attempt == self.patience.attempts:
+                    raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
+            self.wait(backoff * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, self.patience.longest_backoff)
+        raise AssertionError("unreachable")
+
+    def send(
+        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
+    ) -> Iterator[tuple[Target, Answer]]:
+        """Send targets until each has an answer, yielded as it comes; nothing that has one is sent again.
+
+        A request is as large as the cluster takes (C15), and its quota lets through (C17). What timed out, was lost or
+        didn't reach the controller is sent again, after a pause that grows (C12, C13). Raises OutcomeUnknown when too
+        many requests in a row told nothing, and what `may_send` raises where the request `changes` something; what has
+        no answer then stays open.
+        """
+        if not targets:
+            return
+        left = list(targets)
+        attempts: Counter[str] = Counter()
+        maybe_done: set[str] = set()
+        fruitless, backoff = 0, self.patience.first_backoff
+        try:
+            while left:
+                batch = self._next(left)
+                if changes:
+                    self.prepare()
+                    # Nothing that takes time may come between this and the request.
+                    self.may_send()
+                attempts.update(target.topic for target in batch)
+                requested_at = datetime.now(UTC)
+                with logs.about(attempt=attempts[batch[0].topic]):
+                    told = self._request(request, batch)
+                    _log_request(batch, told)
+                completed_at = datetime.now(UTC)
+                if told.too_large:
+                    attempts.subtract(target.topic for target in batch)
+                    continue
+                unknown = [target for target in batch if target.topic not in told.results]
+                left[: len(batch)] = unknown
+                for target in batch:
+                    if (result := told.results.get(target.topic)) is not None:
+                        attempt, uncertain = attempts[target.topic], target.topic in maybe_done
+                        yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
+                maybe_done.update(told.maybe_done)
+                if told.results or told.over_quota:
+                    fruitless, backoff = 0, self.patience.first_backoff
+                else:
+                    fruitless += 1
+                if fruitless >= self.patience.attempts:
+                    raise OutcomeUnknown(
+                        f"cluster {self.cluster}: {len(unknown)} topics have no known outcome after {fruitless} "
+                        f"attempts, {unknown[0].topic} among them ({told.why}); start the run again with its id"
+                    )
+                if unknown and not told.over_quota:
+                    self.wait(backoff * random.uniform(0.5, 1.0))
+                    backoff = min(backoff * 2, self.patience.longest_backoff)
+        finally:
+            self.waiting(None)
+
+    def _next(self, left: Sequence[Target]) -> Sequence[Target]:
+        """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
+        batch = self._within_limit(left)
+        now = self.clock()
+        seconds, count = self.learned.pace.plan(now, [self.learned.cost(target) for target in batch])
+        if seconds > 0:
+            self._tell(seconds, left)
+        pause = max(seconds, self._quiet_until - now)
+        if pause > 0:
+            self.wait(pause)
+        return batch[:count]
+
+    def _within_limit(self, left: Sequence[Target]) -> Sequence[Target]:
+        count, records = 0, 0
+        for target in left:
+            records += target.records
+            if count and records > self.learned.max_batch_records:
+                break
+            count += 1
+        return left[:count]
+
+    def _tell(self, seconds: float, left: Sequence[Target]) -> None:
+        tokens = sum(self.learned.cost(target) for target in left)
+        topics = len(left) + self.later
+        # What comes later is taken to cost as much as what is here.
+        eta = self.learned.pace.seconds_for(tokens * topics / len(left))
+        self.waiting(QuotaWait(seconds=seconds, rate=self.learned.pace.rate, left=topics, eta=eta))
+
+    def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Told:
+        """Send one request, and learn of the cluster what its answer shows."""
+        sent, pace = self.clock(), self.learned.pace
+        try:
+            response = request(batch)
+        except RequestLost as error:
+            pace.lost()
+            return _Told(why=str(error), maybe_done=[target.topic for target in batch])
+        now, throttled = self.clock(), response.throttle_time_ms / 1000
+        if throttled > 0:
+            self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
+        if len(batch) > 1 and all(_too_large(result) for result in response.results.values()):
+            self._halve(sum(target.records for target in batch))
+            return _Told(too_large=True)
+        codes = {result.error_code for result in response.results.values()}
+        over_quota = THROTTLING_QUOTA_EXCEEDED in codes
+        if codes & _MAYBE_DONE:
+            pace.lost()
+        spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
+        pace.answered(sent, now, spent, throttled if over_quota else None)
+        again = {topic: each for topic, each in response.results.items() if _comes_to_nothing_yet(each)}
+        names = sorted({error_name(each.error_code) for each in again.values()})
+        unanswered = [target.topic for target in batch if target.topic not in response.results]
+        return _Told(
+            results={topic: each for topic, each in response.results.items() if topic not in again},
+            maybe_done=[*unanswered, *(topic for topic, each in again.items() if may_be_done(each))],
+            over_quota=over_quota,
+            why=", ".join(names) or "not in the answer",
+        )
+
+    def _spent(self, target: Target, result: TopicResult | None) -> int:
+        """The tokens that an answer cost: what isn't done isn't charged."""
+        if result is None or result.error_code != kafka.NONE:
+            return 0
+        if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
+            self.learned.partitions[target.topic] = result.num_partitions
+        return self.learned.cost(target)
+
+    def _halve(self, records: int) -> None:
+        self.learned.max_batch_records = max(1, records // 2)
+        log.warning(
+            "cluster %s refuses %d records in one request: going on with %d",
+            self.cluster,
+            records,
+            self.learned.max_batch_records,
+        )
+
+
+def _log_request(batch: Sequence[Target], told: _Told) -> None:
+    if len(told.results) == len(batch):
+        log.info("a request for %d topics is answered", len(batch))
+    else:
+        why = "too large" if told.too_large else told.why
+        log.info("a request for %d topics: %d have no outcome (%s)", len(batch), len(batch) - len(told.results), why)
+
+
+def _comes_to_nothing_yet(result: TopicResult) -> bool:
+    """Whether an answer tells no outcome that lasts (C12, C13, C17)."""
+    fenced = result.error_code == kafka.INVALID_REPLICATION_FACTOR and _ALL_FENCED in (result.error_message or "")
+    return result.error_code in _NO_OUTCOME or fenced
+
+
+def may_be_done(result: TopicResult) -> bool:
+    """Whether a request may have been carried out although its answer says otherwise (C12, N1)."""
+    return result.error_code in _MAYBE_DONE
+
+
+def _too_large(result: TopicResult) -> bool:
+    return result.error_code == kafka.POLICY_VIOLATION and (result.error_message or "").startswith(_TOO_LARGE)

@@ -1,0 +1,422 @@
+"""Leases: one run at a time changes a cluster (DESIGN, A run's life).
+
+Kafka itself can't be fenced. So whoever changes a cluster holds a lease on its cluster id, a row of `leases`, renews it
+while it works, and sends only while the lease outlasts a request by both of its clocks: a driver that was stopped, or a
+machine that was suspended, and woken again finds that it holds nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import functions as F
+
+from topicledger.errors import ClusterError, TopicLedgerError
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import LEASES
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 30.0
+"""How long a lease holds without being renewed, at least."""
+_CLOCK_SKEW_SECONDS = 2.0
+"""By how much the clocks of two drivers may differ."""
+_ASK_AGAIN_SECONDS = 2.0
+_ATTEMPTS = 5
+_COMMITS = 6
+"""How many times as long as a commit a lease holds, at least."""
+_TOLD_AGAIN_SECONDS = 30.0
+
+
+class LeaseHeld(TopicLedgerError):
+    """Another run is changing a cluster: nothing was sent."""
+
+
+class LeaseLost(ClusterError):
+    """This driver's leases ran out, or a later start of its run took them: it sends and records nothing more."""
+
+
+def _elapsed() -> float:
+    """Seconds since some moment, those included in which the machine slept: Linux's monotonic clock stops then."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """What tells a holder how long its lease still holds: whichever of the two says less."""
+
+    elapsed: Callable[[], float] = _elapsed
+    """Seconds; nobody sets it."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """What other drivers go by; somebody may set it."""
+
+
+CLOCKS = Clocks()
+"""This machine's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Who holds a lease, or wants one."""
+
+    run_id: str
+    host: str
+    process: str
+    """Boot id, pid namespace, pid, start time, token: what tells one start in one process from every other one.
+
+    Older versions wrote no token.
+    """
+
+    @classmethod
+    def here(cls, run_id: str) -> Holder:
+        """A start of a run in this process, another one each time."""
+        words = (*_machine(), *_process(os.getpid()), secrets.token_hex(4))
+        return cls(run_id=run_id, host=socket.gethostname(), process=" ".join(words))
+
+    def is_dead(self) -> bool:
+        """Whether it is known to have ended: a process of this host that isn't there any more."""
+        boot, namespace, pid, started = self.process.split(" ")[:4]
+        if self.host != socket.gethostname() or (boot, namespace) != _machine():
+            return False
+        return _process(int(pid)) != (pid, started)
+
+
+def _machine() -> tuple[str, str]:
+    """What pids count in: the boot, and the pid namespace (containers of one host may share its name)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return boot, str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # not Linux: then nobody is known to have ended
+        return "unknown", str(os.getpid())
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """A process's pid, and its start in clock ticks since the boot; `gone` where it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return str(pid), "gone"
+    return str(pid), "gone" if stat[0] in "ZX" else stat[19]
+
+
+class Leases:
+    """Leases that this run holds on clusters, renewed by a thread of its own until they are released or lost.
+
+    Leaving it as a context releases them; what it lost, it leaves alone. One that nobody has any more is not renewed.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        holder: Holder,
+        clusters: Mapping[str, str],
+        *,
+        request_timeout: float,
+        clocks: Clocks,
+    ) -> None:
+        self.contended = False
+        """Whether another run may have changed one of the clusters since this one looked at them."""
+        self.holder = holder
+        self._ledger = ledger
+        self._clusters = clusters
+        self._request_timeout = request_timeout
+        self._clocks = clocks
+        self._seconds = lease_seconds(request_timeout)
+        self._rows: Sequence[dict[str, Any]] = ()
+        self._tried = False
+        self._until = 0.0
+        self._expires_at = datetime.min.replace(tzinfo=UTC)
+        self._renew_at = 0.0
+        self._lost: str | None = None
+        self._renewing = False
+        self._changed = threading.Condition()
+        self._over = False
+        self._wake = threading.Event()
+        # The thread must not keep alive what it renews.
+        self._thread = threading.Thread(
+            target=_keep_renewed, args=(weakref.ref(self), self._wake), name="leases", daemon=True
+        )
+        weakref.finalize(self, self._wake.set)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let other runs have the clusters; returns when they can."""
+        self.release_soon()
+        self._thread.join()
+
+    def release_soon(self) -> None:
+        """Begin to let other runs have the clusters, beside what this one still does; `release` waits for it."""
+        self._over = True
+        self._wake.set()
+
+    def require(self) -> None:
+        """Raises LeaseLost where this driver may do nothing more: its time ran out, or a later start took over."""
+        with self._changed:
+            # A slow commit isn't a stop: whether anybody took the leases meanwhile is what it will tell.
+            while self._lost is None and self._left() <= 0 and self._renewing:
+                self._changed.wait(1.0)
+            if self._lost is None and self._left() <= 0:
+                self._lose(
+                    "its leases ran out while it did nothing: it was stopped, its clock was set, or it could not renew "
+                    "them in time"
+                )
+        if self._lost is not None:
+            raise LeaseLost(f"run {self.holder.run_id}: {self._lost}; start it again with its id")
+
+    def require_for_request(self) -> None:
+        """Returns when the leases outlast a request sent now; has them renewed where they don't. Raises LeaseLost."""
+        with self._changed:
+            self.require()
+            while self._left() <= self._request_timeout:
+                self._wake.set()
+                self._changed.wait(timeout=min(1.0, max(0.0, self._left())))
+                self.require()
+
+    def _left(self) -> float:
+        """The seconds for which the leases hold: by the clock that counts sleep, and by that which others go by."""
+        by_wall = (self._expires_at - self._clocks.now()).total_seconds()
+        return min(self._until - self._clocks.elapsed(), by_wall)
+
+    def _lose(self, why: str) -> None:
+        with self._changed:
+            self._lost = why
+            self._changed.notify_all()
+
+    def _write(self, rows: Sequence[dict[str, Any]], *, renewed: bool) -> bool:
+        """Write the next state of rows; whether each of them still was as this driver knew it."""
+        began, now = self._clocks.elapsed(), self._clocks.now()
+        expires_at = now + timedelta(seconds=self._seconds)
+        new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
+        if not renewed:
+            new = [{**row, "released_at": now} for row in new]
+        if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
+            return False
+        with self._changed:
+            # From when it began, not from when it was written: a slow commit takes its time of the lease.
+            self._rows, self._until, self._expires_at = new, began + self._seconds, expires_at
+            self._renew_at = began + self._seconds / 3
+            # Where commits are slow, the next lease has to last longer to be renewed in time.
+            took = self._clocks.elapsed() - began
+            self._seconds = max(self._seconds, _COMMITS * took)
+            log.info("leases %s until %s, in %.1f s", "renewed" if renewed else "released", expires_at, took)
+            self._changed.notify_all()
+        return True
+
+    def _pause(self) -> float:
+        """Seconds until they are to be renewed."""
+        return max(0.0, self._renew_at - self._clocks.elapsed())
+
+    def _renew(self) -> bool:
+        """Renew the leases, or release them where they are over; whether there is more to do."""
+        self._wake.clear()
+        if self._over:
+            if self._lost is None and self._left() > 0:
+                try:
+                    self._write(self._rows, renewed=False)
+                except Exception as error:
+                    log.warning("leases could not be released, others have to wait until they end: %s", _said(error))
+            return False
+        try:
+            with self._changed:
+                self.require()
+                self._renewing = True
+            if not self._write(self._rows, renewed=True):
+                self._lose("a later start of it, or another run, took over")
+        except LeaseLost:
+            pass
+        except Exception as error:
+            # Whatever it is: a thread that ended here would do so silently, and the leases with it.
+            log.warning("leases could not be renewed, and will be tried again: %s", _said(error))
+            self._renew_at = self._clocks.elapsed() + _ASK_AGAIN_SECONDS
+        finally:
+            with self._changed:
+                self._renewing = False
+                self._changed.notify_all()
+        return self._lost is None
+
+    # -- taking them -------------------------------------------------------------------------------------------------
+
+    def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
+        """Take every cluster's lease as it was `seen`; whether all of them are held now."""
+        self._tried = True
+        known = {row["cluster_id"]: row for row in seen}
+        now = self._clocks.now()
+        return self._write(
+            [
+                {
+                    "cluster_id": cluster_id,
+                    "cluster": name,
+                    "run_id": self.holder.run_id,
+                    "host": self.holder.host,
+                    "process": self.holder.process,
+                    "acquired_at": now,
+                    "released_at": None,
+                    "changes": known[cluster_id]["changes"] if cluster_id in known else 0,
+                }
+                for cluster_id, name in self._clusters.items()
+            ],
+            renewed=True,
+        )
+
+    def _give_back(self) -> None:
+        """Release what was taken, where not all could be; what can't be released expires."""
+        if not self._tried:
+            return
+        try:
+            rows = [row for row in _read(self._ledger, self._clusters) if row["process"] == self.holder.process]
+            held = [row for row in rows if row["released_at"] is None]
+            if held:
+                now = self._clocks.now()
+                given = [{**row, "released_at": now, "changes": row["changes"] + 1} for row in held]
+                self._ledger.compare_and_set(LEASES, "cluster_id", given)
+            self._tried = False
+        except Exception as error:
+            log.warning("leases could not be released, others have to wait until they end: %s", _said(error))
+
+    def _make_last(self) -> None:
+        """A first commit is the slowest: renew what it left too little of."""
+        for _ in range(_ATTEMPTS):
+            if self._left() > self._request_timeout + self._seconds / 3:
+                return
+            if not self._write(self._rows, renewed=True):
+                break
+        raise LeaseLost(
+            f"run {self.holder.run_id}: leases of {self._seconds:g} s are over before they can be used: commits to "
+            f"{self._ledger.location(LEASES)} take too long; start it again with its id"
+        )
+
+
+def _keep_renewed(of: weakref.ref[Leases], wake: threading.Event) -> None:
+    """Renews leases until they are over, or nobody has them any more: then they expire."""
+    while (leases := of()) is not None:
+        pause = leases._pause()
+        del leases
+        wake.wait(pause)
+        leases = of()
+        if leases is None or not leases._renew():
+            return
+        del leases
+
+
+def lease_seconds(request_timeout: float) -> float:
+    """How long leases hold: 30 s, or more where a request may take longer, so that a renewed one outlasts it."""
+    return max(LEASE_SECONDS, 2 * request_timeout)
+
+
+def take(
+    ledger: Ledger,
+    run_id: str,
+    clusters: Mapping[str, str],
+    *,
+    looked_at: datetime,
+    request_timeout: float,
+    wait: bool,
+    stop: threading.Event,
+    clocks: Clocks = CLOCKS,
+) -> Leases:
+    """Take the leases of clusters (id -> name), all or none; use what it returns as a context.
+
+    `looked_at` is when the run looked at its clusters: where another run held a lease since, what was judged then is to
+    be judged again (`contended`). `request_timeout`: the seconds that a request may be under way.
+
+    A lease is free where it was released, where it expired, or where its holder is an earlier start of the same run
+    that is dead. An earlier start that may be alive, in this process too, is told to stop, and waited out. Raises
+    LeaseHeld where another run holds one, unless `wait`; LeaseLost where `stop` is set while waiting. Whatever it
+    raises, it holds no lease then, unless the storage keeps it from giving back: such a lease expires.
+    """
+    ledger.ensure(LEASES)
+    leases = Leases(ledger, Holder.here(run_id), clusters, request_timeout=request_timeout, clocks=clocks)
+    here = leases.holder
+    told_at = -_TOLD_AGAIN_SECONDS
+    try:
+        while True:
+            rows = _read(ledger, clusters)
+            leases.contended = leases.contended or any(_held_since(row, run_id, looked_at) for row in rows)
+            busy = [row for row in rows if not _free(row, here, clocks.now())]
+            others = [row for row in busy if row["run_id"] != run_id]
+            if others and not wait:
+                raise LeaseHeld(
+                    f"{_told(others)}. Nothing was sent; start run {run_id} again later, or with --wait to wait for it"
+                )
+            if not busy:
+                if leases._take(rows):
+                    leases._make_last()
+                    return leases
+                # Somebody was faster with one of them: what was taken is ours, what not will be seen now.
+                continue
+            # All or none: two runs that each hold what the other waits for would wait for ever.
+            leases._give_back()
+            if time.monotonic() - told_at >= _TOLD_AGAIN_SECONDS:
+                told_at = time.monotonic()
+                log.warning("waiting: %s", _told(busy))
+            for row in busy:
+                if row["run_id"] == run_id and row["host"] is not None:
+                    # Its holder's next renewal finds the row changed, and stops.
+                    ledger.compare_and_set(LEASES, "cluster_id", [{**row, "host": None, "changes": row["changes"] + 1}])
+            if stop.wait(_ASK_AGAIN_SECONDS):
+                raise LeaseLost(f"run {run_id} was stopped while it waited for a lease; start it again with its id")
+    except BaseException:
+        leases._give_back()
+        raise
+
+
+def _read(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
+    rows = ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)).collect()
+    found = [row.asDict() for row in rows]
+    for row in found:
+        for name in ("acquired_at", "expires_at", "released_at"):
+            row[name] = _utc(row[name])
+    return found
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def _free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
+    if row["released_at"] is not None or row["process"] == here.process:
+        return True
+    if now >= row["expires_at"] + timedelta(seconds=_CLOCK_SKEW_SECONDS):
+        return True
+    if row["run_id"] != here.run_id or row["host"] is None:
+        return False
+    return Holder(run_id=row["run_id"], host=row["host"], process=row["process"]).is_dead()
+
+
+def _held_since(row: Mapping[str, Any], run_id: str, looked_at: datetime) -> bool:
+    until = row["released_at"] or row["expires_at"]
+    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= looked_at)
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, TopicLedgerError) else repr(error)
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
+        + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")
+        + f" since {row['acquired_at']:%Y-%m-%d %H:%M:%S} UTC; its lease holds until {row['expires_at']:%H:%M:%S}"
+        for row in rows
+    )

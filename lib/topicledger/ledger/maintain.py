@@ -1,0 +1,216 @@
+"""Keeping the tables themselves in order: small files compacted, old files removed, old rows deleted where asked for.
+
+Nothing is done unless it is to be executed: the dry run tells what would be. Rows of runs that aren't over are never
+deleted, and what such a run may still read by its version stays. A plan too old to be applied is over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.config.settings import Settings
+from topicledger.errors import ExitCode, TableError, UsageError
+from topicledger.ledger import runs
+from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.tables import Ledger, Size
+from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
+from topicledger.text import printable
+
+COMMAND = "maintain"
+VACUUM_HOURS = 168
+"""Delta's own bound (delta.deletedFileRetentionDuration): a reader may be as far behind."""
+
+AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
+"""Tables that rows may be deleted from -> the column that tells a row's age."""
+
+_PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
+"""Tables that an open run goes on reading at the version that it began with."""
+_OPEN = (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for."""
+
+    execute: bool = False
+    """Otherwise a dry run."""
+    vacuum_hours: int = VACUUM_HOURS
+    """Files that no version of the last so many hours has are removed."""
+    retention_days: Mapping[str, int] = field(default_factory=dict)
+    """Table -> days; rows of earlier days (UTC) are deleted. A table that isn't named loses none."""
+    run_id: str | None = None
+    requested_by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMaintained:
+    """What was done to one table, or would be."""
+
+    table: str
+    files: int
+    """Before."""
+    bytes: int
+    """Before."""
+    rows_deleted: int = 0
+    files_vacuumed: int = 0
+    """That no version of the last `vacuum_hours` has."""
+    files_after: int | None = None
+    """None in a dry run."""
+    note: str | None = None
+    error: str | None = None
+    """Why not all of it was done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintained:
+    """What a maintenance came to."""
+
+    executed: bool
+    run_id: str | None
+    """Of the row in `runs` that tells of it; None in a dry run."""
+    exit_code: int
+    abandoned: Sequence[str]
+    """Runs whose plans were past `guards.max_plan_age` and are abandoned now, or would be."""
+    tables: Sequence[TableMaintained]
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
+
+
+def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
+    """Abandon plans that are too old, then go through every table that is there: delete rows, compact, vacuum.
+
+    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is told,
+    and the others are. Raises UsageError for a run id that there is already.
+    """
+    ledger.ensure(RUNS)
+    if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
+        raise UsageError(f"there is a run {request.run_id} already; a maintenance is not taken up again: start another")
+    run = _begin(ledger, settings, request) if request.execute else None
+    abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
+    open_runs = _open_runs(ledger, abandoned)
+    looked_at = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
+    tables = [each for each in looked_at if each is not None]
+    code = ExitCode.ERROR if any(each.error for each in tables) else ExitCode.DONE
+    if run is not None:
+        counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
+        if abandoned:
+            counts["runs_abandoned"] = len(abandoned)
+        run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=int(code))
+    return Maintained(
+        executed=request.execute,
+        run_id=run.run_id if run is not None else None,
+        exit_code=int(code),
+        abandoned=abandoned,
+        tables=tables,
+    )
+
+
+def _begin(ledger: Ledger, settings: Settings, request: Request) -> runs.Run:
+    arguments = {f"{name}_retention_days": str(days) for name, days in request.retention_days.items()}
+    arguments["vacuum_hours"] = str(request.vacuum_hours)
+    asked = runs.Request(command=COMMAND, run_id=request.run_id, requested_by=request.requested_by)
+    return runs.begin(ledger, settings, asked, arguments)
+
+
+def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
+    """Runs that aren't over -> when they began; `abandoned` are, or would be."""
+    # A maintenance reads no old version, and is never taken up again.
+    reads = ~F.col("arguments")["command"].eqNullSafe(F.lit(COMMAND)) & ~F.col("run_id").isin(*abandoned)
+    rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return {row["run_id"]: row["started_at"].astimezone(UTC) for row in rows.select("run_id", "started_at").collect()}
+
+
+def _maintain_table(
+    ledger: Ledger, table: Table, request: Request, open_runs: Mapping[str, datetime]
+) -> TableMaintained | None:
+    """None where the table isn't there."""
+    before = Size(files=0, bytes=0)
+    done: dict[str, int] = {}
+    note = _pinned(table, request, open_runs)
+    steps: list[tuple[str, Callable[[], int]]] = []
+    if (days := request.retention_days.get(table.name)) is not None:
+        steps.append(("rows_deleted", partial(_delete, ledger, table, _older(table, days, open_runs), request)))
+    if request.execute:
+        steps.append(("files_after", partial(ledger.compact, table)))
+    if note is None:
+        steps.append(
+            ("files_vacuumed", partial(ledger.vacuum, table, request.vacuum_hours, dry_run=not request.execute))
+        )
+    error = None
+    try:
+        if not ledger.exists(table):
+            return None
+        before = ledger.size(table)
+        for name, step in steps:
+            done[name] = step()
+    except TableError as failed:
+        error = str(failed)
+    return TableMaintained(table=table.name, files=before.files, bytes=before.bytes, note=note, error=error, **done)
+
+
+def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
+    delete_or_count = ledger.delete if request.execute else ledger.count
+    return delete_or_count(table, old, _creates(ledger) if table is AUDIT else None)
+
+
+def _creates(ledger: Ledger) -> DataFrame:
+    """What tells the rows of `audit` that later runs and audits need, whatever their age: which topics are ours."""
+    return last_creates(ledger.read(AUDIT)).select(
+        "run_id",
+        "cluster",
+        "topic",
+        F.lit(Action.CREATE.value).alias("action"),
+        F.lit(Phase.APPLY.value).alias("phase"),
+    )
+
+
+def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> Column:
+    """Rows of whole days (UTC) before the last `days`, but for those of runs that aren't over."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    old = F.col(AGED[table.name]) < F.lit(today - timedelta(days=days))
+    return old & ~F.col("run_id").isin(*open_runs) if open_runs else old
+
+
+def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -> str | None:
+    if table.name not in _PINNED:
+        return None
+    since = datetime.now(UTC) - timedelta(hours=request.vacuum_hours)
+    late = sorted(run_id for run_id, started_at in open_runs.items() if started_at < since)
+    if not late:
+        return None
+    return f"not vacuumed: run {late[0]} isn't over and may go on reading an old version; finish or abandon it"
+
+
+def render(maintained: Maintained, console: Console) -> None:
+    """The runs that were abandoned, and a line for each table."""
+    if maintained.abandoned:
+        done = (
+            "abandoned, past guards.max_plan_age"
+            if maintained.executed
+            else "past guards.max_plan_age, abandoned by --execute"
+        )
+        console.print(
+            f"plans {done}: {escape(printable(', '.join(maintained.abandoned)))}", highlight=False, soft_wrap=True
+        )
+    grid = Grid(title="Maintained" if maintained.executed else "Dry run: nothing was done; --execute does it")
+    for title in ("table", "files", "bytes", "rows deleted", "old files removed", "files now", ""):
+        grid.add_column(title)
+    for each in maintained.tables:
+        numbers = (each.files, each.bytes, each.rows_deleted, each.files_vacuumed, each.files_after)
+        told = ("" if number is None else f"{number:,}" for number in numbers)
+        grid.add_row(each.table, *told, escape(each.error or each.note or ""))
+    console.print(grid)

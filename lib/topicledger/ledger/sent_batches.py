@@ -1,0 +1,87 @@
+"""How far a run's requests may have come: a durable mark for each batch, committed before the batch is sent (C18).
+
+After a crash only what is in a marked batch may be ours. Marks go one batch ahead, beside the requests of the batch
+before, so that sending seldom waits for a commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from topicledger.ledger.memory import Work
+from topicledger.ledger.runs import EPOCH_STEP, Run
+from topicledger.model import Target
+from topicledger.schemas import SENT_BATCHES
+
+_Batch = tuple[str, str, int]
+"""Cluster, action, batch number as in `plans`."""
+
+
+class SentBatches:
+    """Marks batches of a run as sent before they are; `before` is for `dispatch.each_cluster`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._work: Mapping[str, list[_Batch]] = {}
+        self._lock = threading.Lock()
+        self._marked: dict[_Batch, Future[None]] = {}
+        self._waiting: list[_Batch] = []
+        self._commits = 0
+        self._failed: BaseException | None = None
+        self._thread = ThreadPoolExecutor(1, "sent-batches")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._thread.shutdown(wait=True)
+
+    def begin(self, work: Work) -> None:
+        """Take what is going to be sent; begins to mark the first batch of each cluster, in one commit."""
+        self._work = {
+            name: [_batch(name, targets[0]) for targets in batches] for name, (_, batches) in work.items() if batches
+        }
+        self._mark(*(batches[0] for batches in self._work.values()))
+
+    def before(self, cluster: str, number: int) -> None:
+        """Returns when a batch is marked; begins to mark the one after it. Raises what the commit failed with."""
+        batches = self._work[cluster]
+        self._mark(*batches[number : number + 2])
+        self._marked[batches[number]].result()
+
+    def _mark(self, *batches: _Batch) -> None:
+        with self._lock:
+            new = [each for each in batches if each not in self._marked]
+            if new:
+                self._waiting += new
+                # One commit takes all that wait by the time it begins.
+                self._marked |= dict.fromkeys(new, self._thread.submit(self._commit))
+
+    def _commit(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        with self._lock:
+            batches, self._waiting = self._waiting, []
+        try:
+            if batches:
+                self._append(batches)
+        except BaseException as error:
+            self._failed = error
+            raise
+
+    def _append(self, batches: Sequence[_Batch]) -> None:
+        run = self._run
+        common = {"run_id": run.run_id, "epoch": run.epoch, "marked_at": datetime.now(UTC)}
+        rows = [{**common, "cluster": cluster, "action": action, "batch": batch} for cluster, action, batch in batches]
+        self._commits += 1
+        version = run.epoch * EPOCH_STEP + self._commits
+        run.ledger.append(SENT_BATCHES, run.ledger.rows(SENT_BATCHES, rows), app_id=run.run_id, version=version)
+
+
+def _batch(cluster: str, target: Target) -> _Batch:
+    return cluster, target.action.value, target.batch

@@ -1,0 +1,144 @@
+"""The SparkSession: spark-submit's own where it started us, else one with the same settings."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from topicledger.errors import TopicLedgerError
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
+
+JAVA_OPTIONS = (
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
+    "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
+)
+"""The same, of Java: its second compiler twenty times later than by default."""
+
+FEW_ROWS: Mapping[str, tuple[str, str]] = {
+    "spark.sql.codegen.wholeStage": ("true", "false"),
+    "spark.sql.codegen.factoryMode": ("FALLBACK", "NO_CODEGEN"),
+    "spark.sql.adaptive.enabled": ("true", "false"),
+    "spark.sql.shuffle.partitions": (DEFAULTS["spark.sql.shuffle.partitions"], "1"),
+    "spark.databricks.delta.snapshotPartitions": (DEFAULTS["spark.databricks.delta.snapshotPartitions"], "1"),
+}
+"""By setting: its default, and what is better where compiling a query, or planning it anew, outlasts its rows."""
+
+
+def get_session(name: str, *, verbose: bool = False) -> SparkSession:
+    """The session of this process; made where there is none, with Delta's jars from TOPICLEDGER_JARS or the checkout.
+
+    Raises TopicLedgerError where Delta's jars aren't to be found.
+    """
+    builder = SparkSession.builder.appName(f"topicledger {name}")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return builder.getOrCreate()
+    builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
+    for key, value in {**DEFAULTS, **_java(), "spark.jars": ",".join(map(str, _delta_jars()))}.items():
+        builder = builder.config(key, value)
+    with _started_with_output_in(None if verbose else _log_folder() / "spark.log"), workers_python():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
+    """Within it, queries are for few rows: `FEW_ROWS`. What it gives, called, has them for many again, from then on.
+
+    A setting that isn't at its default is somebody's choice, and stays.
+    """
+    ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
+
+    def for_many() -> None:
+        for name in list(ours):
+            if (before := ours.pop(name, None)) is not None:
+                spark.conf.set(name, before)
+
+    for name in ours:
+        spark.conf.set(name, FEW_ROWS[name][1])
+    try:
+        yield for_many
+    finally:
+        for_many()
+
+
+def _log_folder() -> Path:
+    """Where Spark's own log goes: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the temporary folder."""
+    build = _CHECKOUT / "build"
+    default = build / "logs" if build.is_dir() else Path(tempfile.gettempdir())
+    folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR", default))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _started_with_output_in(log: Path | None) -> Iterator[None]:
+    """What is started within it writes to `log`, or to stderr where that is None: stdout is for the command's data.
+
+    This process has its own streams back afterwards, the JVM started there keeps those it got.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        if log is None:
+            os.dup2(2, 1)
+        else:
+            with log.open("ab") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for number, before in enumerate(kept, start=1):
+            os.dup2(before, number)
+            os.close(before)
+
+
+@contextmanager
+def workers_python() -> Iterator[None]:
+    """A session made within it starts workers with this Python, as spark-submit.sh has it; PYSPARK_PYTHON wins."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    script = _CHECKOUT / "scripts" / "python.sh"
+    before = os.environ.get("TOPICLEDGER_PYTHON")
+    os.environ["PYSPARK_PYTHON"] = str(script) if script.exists() else sys.executable
+    os.environ["TOPICLEDGER_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        # For this session's workers only: what this process starts has its own.
+        del os.environ["PYSPARK_PYTHON"], os.environ["TOPICLEDGER_PYTHON"]
+        if before is not None:
+            os.environ["TOPICLEDGER_PYTHON"] = before
+
+
+def _java() -> Mapping[str, str]:
+    """Java as spark-submit.sh starts it, with the classes that `make setup` has parsed and checked."""
+    archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
+    shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
+    return {"spark.driver.extraJavaOptions": JAVA_OPTIONS + shared}
+
+
+def _delta_jars() -> list[Path]:
+    folder = Path(os.environ.get("TOPICLEDGER_JARS") or _CHECKOUT / "build" / "jars")
+    jars = sorted((folder / "delta").glob("delta-*.jar"))
+    if not jars:
+        raise TopicLedgerError(f"no Delta jars in {folder / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+    return jars

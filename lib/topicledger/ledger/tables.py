@@ -1,0 +1,593 @@
+"""The one module that writes Delta: the ledger's tables, created when missing, checked when present.
+
+Every write is tried again where another writer was faster or the storage failed for once (`retries`). An append carries
+txnAppId and txnVersion; the others come to the same when they are done twice, or look whether they came through.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial, reduce
+from operator import and_
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, DataFrameWriter, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from topicledger.errors import TableError, UsageError
+from topicledger.ledger.retries import retried
+from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
+
+_CATALOG_ROOT = re.compile(r"\w+\.\w+")
+_NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
+_NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
+_APPEND_ONLY = "delta.appendOnly"
+_LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTING_TASKS = 16
+_S3 = ("s3", "s3a", "s3n")
+_S3_LOG_STORE = "io.delta.storage.S3DynamoDBLogStore"
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a table is."""
+
+    files: int
+    bytes: int
+
+
+class Ledger:
+    """The tables under one root: a path with a folder per table, or `catalog.schema`."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self._in_catalog = bool(_CATALOG_ROOT.fullmatch(root))
+        # Spark's SQL takes no relative path for a table; executors may have another working directory.
+        relative = not self._in_catalog and ":" not in root
+        self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
+        self._ensured: set[str] = set()
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def location(self, table: Table) -> str:
+        """The table's path, or its name in the catalog."""
+        return f"{self.root}.{table.name}" if self._in_catalog else f"{self.root}/{table.name}"
+
+    def sql_name(self, table: Table) -> str:
+        """How the table is named in a SQL query."""
+        if self._in_catalog:
+            return self.location(table)
+        return f"delta.`{self.location(table).replace('`', '``')}`"
+
+    def _local(self) -> Path | None:
+        if self._in_catalog:
+            return None
+        scheme, found, rest = self.root.partition(":")
+        if not found:
+            return Path(self.root)
+        return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
+
+    # -- creating and checking ---------------------------------------------------------------------------------------
+
+    def require_root(self) -> None:
+        """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
+        local = self._local()
+        if local is not None and not local.is_dir():
+            raise TableError(
+                f"tables root {self.root} does not exist: correct tables.root in the settings, "
+                "or load manifests first, which creates it"
+            )
+
+    def require_atomic_commits(self, *, refuse: bool) -> None:
+        """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.
+
+        Delta's LogStore for S3 knows only its own driver's commits, unless it is the one with a table in DynamoDB.
+        Reads nothing where the root is an address; of a catalog's schema, where its tables are.
+        """
+        for address in self._addresses():
+            scheme = address.partition(":")[0].lower()
+            log_store = f"spark.delta.logStore.{scheme}.impl"
+            if scheme not in _S3 or self.spark.conf.get(log_store, None) == _S3_LOG_STORE:
+                continue
+            problem = (
+                f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
+                f"Set {log_store} to {_S3_LOG_STORE} for every driver, or [tables] single_writer = true in the "
+                "settings where never more than one command runs at a time"
+            )
+            if refuse:
+                raise UsageError(f"{problem}. Nothing was read or sent")
+            log.warning("%s", problem)
+            return
+
+    def _addresses(self) -> Sequence[str]:
+        """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
+        if not self._in_catalog:
+            return [self.root]
+
+        def ask() -> Sequence[str]:
+            tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
+            found = [
+                self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").toDF("name", "value", "comment") for name in tables
+            ]
+            if not tables and self.spark.catalog.databaseExists(self.root):
+                # A first run makes its tables there.
+                found = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
+            return [str(row["value"]) for rows in found for row in rows.where("name = 'Location'").collect()]
+
+        return retried(f"the location of {self.root} can't be read", ask)
+
+    def ensure(self, *tables: Table) -> None:
+        """Create the tables that are missing and check those present, each once.
+
+        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table where
+        its columns differ in any other way from its schema.
+        """
+        for table in tables:
+            if table.name not in self._ensured:
+                self._retried(table, "opened or created", partial(self._create_if_missing, table))
+                self._check(table)
+                if table.properties.get(_APPEND_ONLY) == "true" and self._keep_append_only(table):
+                    log.warning("%s was not append-only: made so again after a killed `maintain`", self.location(table))
+                self._ensured.add(table.name)
+
+    def _retried(self, table: Table, done_to_it: str, action: Callable[[], _T]) -> _T:
+        return retried(f"table {self.location(table)} can't be {done_to_it}", action)
+
+    def _create_if_missing(self, table: Table) -> None:
+        if self._is_there(table):
+            return
+        properties = {
+            "delta.enableDeletionVectors": "false",
+            SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
+            **table.properties,
+        }
+        try:
+            self._create(table, properties)
+        except PySparkException as error:
+            # Delta's error differs by how far another process was that made it at the same time.
+            if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_there_soon(table)):
+                return
+            if self._in_catalog or not str(error).startswith(_NO_COMMIT):
+                raise
+            self._make_of_empty_log(table, properties)
+
+    def _is_there_soon(self, table: Table) -> bool:
+        """Whether a table that another process has begun to make is there within three seconds."""
+        for pause in (0.2, 0.4, 0.8, 1.6):
+            time.sleep(pause)
+            if self._is_there(table):
+                return True
+        return False
+
+    def _make_of_empty_log(self, table: Table, properties: Mapping[str, str]) -> None:
+        """Make a table where the folder of its log is, and no commit: its maker was stopped, or the storage failed.
+
+        Delta creates no table in a folder that isn't empty; an append does.
+        """
+        writer = self.rows(table, []).write.format("delta").mode("append").partitionBy(*table.partitioned_by)
+        for name in filter(lambda name: name.startswith("delta."), properties):
+            writer = writer.option(name, properties[name])
+        writer.save(self.location(table))
+        for name, value in {"comment": table.comment, **properties}.items():
+            if not name.startswith("delta."):
+                self._set_property(table, name, value)
+
+    def _create(self, table: Table, properties: Mapping[str, str]) -> None:
+        if self._in_catalog:
+            # Delta's builder takes no name of three parts.
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {_definition(table, properties)}")
+            return
+        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
+        builder = builder.location(self.location(table))
+        if table.partitioned_by:
+            builder = builder.partitionedBy(*table.partitioned_by)
+        for name, value in properties.items():
+            builder = builder.property(name, value)
+        builder.execute()
+
+    def exists(self, table: Table) -> bool:
+        """Whether the table is there; asks, and creates nothing."""
+        return self._retried(table, "read", partial(self._is_there, table))
+
+    def _is_there(self, table: Table) -> bool:
+        if self._in_catalog:
+            return self.spark.catalog.tableExists(self.location(table))
+        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+
+    def _check(self, table: Table) -> None:
+        problems, missing = self._compare(table)
+        if missing and not problems:
+            self._add_columns(table)
+            problems, missing = self._compare(table)
+        if problems or missing:
+            if self._schema_version(table) > SCHEMA_VERSION:
+                raise TableError(
+                    f"table {self.location(table)} was written by a newer topicledger, this one knows tables up to "
+                    f"schema {SCHEMA_VERSION}: use a newer topicledger. Nothing was changed"
+                )
+            problems = [*(f"no column {each.name}" for each in missing), *problems]
+            raise TableError(
+                f"table {self.location(table)} is not as topicledger's schema {SCHEMA_VERSION} says: "
+                f"{'; '.join(problems)}. Nothing was changed; point tables.root elsewhere or mend the table"
+            )
+
+    def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
+        """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
+        found = self._retried(table, "read", lambda: self.read(table).schema)
+        missing = [each for each in table.schema if each.name not in found.names]
+        addable = [each for each in missing if each.nullable]
+        problems = [f"no column {each.name}" for each in missing if each not in addable]
+        problems += _other_types(table.schema, found)
+        extra = [name for name in found.names if name not in table.schema.names]
+        if extra and not table.shared:
+            problems.append(f"unknown columns {', '.join(extra)}")
+        return problems, addable
+
+    def _add_columns(self, table: Table) -> None:
+        """Add the columns that an older topicledger didn't know; another process may do the same at once."""
+        if self._schema_version(table) < SCHEMA_VERSION:
+            # First: whoever is stopped in between finds the columns still missing, and goes on.
+            self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION))
+
+        def add() -> None:
+            _, missing = self._compare(table)
+            if not missing:
+                return
+            columns = ", ".join(map(_column, missing))
+            try:
+                self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
+            except PySparkException:
+                # Delta's error differs by how far another process was that added them at the same time.
+                if self._compare(table)[1]:
+                    raise
+            log.info("columns of %s were added: %s", self.location(table), ", ".join(each.name for each in missing))
+
+        self._retried(table, "altered", add)
+
+    def _schema_version(self, table: Table) -> int:
+        """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
+        return int(self._properties(table).get(SCHEMA_VERSION_PROPERTY, 0))
+
+    def _properties(self, table: Table) -> Mapping[str, str]:
+        show = f"SHOW TBLPROPERTIES {self.sql_name(table)}"
+        rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
+        return {row["key"]: row["value"] for row in rows}
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        """The table, at `version` where one is given."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+
+    def latest_version(self, table: Table) -> int:
+        """The number of the table's last commit."""
+        return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
+
+    def _delta(self, table: Table) -> DeltaTable:
+        if self._in_catalog:
+            return DeltaTable.forName(self.spark, self.location(table))
+        return DeltaTable.forPath(self.spark, self.location(table))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
+        """Rows of `table` from Python, without a Python worker; what isn't given is null."""
+        arrow = to_arrow_schema(table.schema, timezone="UTC")
+        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
+
+    def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
+        """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.
+
+        Returns how often it was tried: metrics that `rows` observe are those of the first try, complete or not.
+        """
+        tries = 0
+
+        def save() -> None:
+            nonlocal tries
+            tries += 1
+            writer = rows.select(*table.schema.names).write.format("delta").mode("append")
+            self._save(table, writer.option("txnAppId", app_id).option("txnVersion", version))
+
+        self._retried(table, "appended to", save)
+        return tries
+
+    def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
+        """Replace everything the table says of `clusters` by `rows`, in one commit; the last of several writers wins.
+
+        `rows` may be computed more than once: they must be the same each time.
+        """
+        if not clusters:
+            return
+        names = ", ".join(sql_text(name) for name in sorted(clusters))
+
+        def save() -> None:
+            writer = rows.select(*table.schema.names).write.format("delta").mode("overwrite")
+            self._save(table, writer.option("replaceWhere", f"cluster IN ({names})"))
+
+        self._retried(table, "written", save)
+
+    def _save(self, table: Table, writer: DataFrameWriter) -> None:
+        if self._in_catalog:
+            writer.saveAsTable(self.location(table))
+        else:
+            writer.save(self.location(table))
+
+    def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
+        """Set columns of the rows that meet `condition`, all in SQL; returns how many rows it was.
+
+        It may be done twice, where the answer to the first commit was lost: the number is right where a row that was
+        updated still meets `condition`.
+        """
+        return self._retried(table, "updated", lambda: self._update(table, condition, values))
+
+    def _update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
+        sets = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
+
+    def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
+
+        `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
+        and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
+        No two writers may want the same row to be the same: that is how one knows what it has written.
+        """
+        keys = ", ".join(sql_value(row[key]) for row in rows)
+        names = table.schema.names
+        written = " OR ".join(
+            f"({' AND '.join(f'{name} <=> {sql_value(row.get(name))}' for name in names)})" for row in rows
+        )
+
+        def write() -> int:
+            if any(row["changes"] == 1 for row in rows):
+                return self._merge_changed(table, key, rows)
+            # The states of runs go this way too: Java has run it before, and MERGE only for the first lease.
+            known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
+            values = {name: _by_key(key, name, rows) for name in names if name != key}
+            return self._update(table, f"{key} IN ({keys}) AND ({known})", values)
+
+        def came_through() -> int | None:
+            # One commit writes them all: those that aren't there any more were changed since, by somebody else.
+            return self.read(table).where(f"{key} IN ({keys}) AND ({written})").count() or None
+
+        what = f"table {self.location(table)} can't be updated"
+        return retried(what, write, done=came_through)
+
+    def _merge_changed(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
+        keys = ", ".join(sql_value(row[key]) for row in rows)
+        new: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
+        wanted = self.rows(table, rows).alias("new")
+        found = self._delta(table).alias("old")
+        made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
+        made = made.whenNotMatchedInsert("new.changes = 1", new)
+        if any(row["changes"] != 1 for row in rows):
+            # Without this clause Delta looks at the rows once instead of twice.
+            made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
+        return _affected(made.execute())
+
+    # -- maintaining -------------------------------------------------------------------------------------------------
+
+    def size(self, table: Table) -> Size:
+        """How large the latest version is."""
+
+        def read() -> Row:
+            return self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
+
+        row = self._retried(table, "read", read)
+        return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
+
+    def count(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """How many rows meet `condition`, but for those of `kept`, as `delete` takes it."""
+        rows = self.read(table).where(condition)
+        counted = rows if kept is None else rows.join(kept, on=kept.columns, how="left_anti")
+        return self._retried(table, "read", counted.count)
+
+    def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
+        """Delete rows that meet `condition`, but for those of `kept`; returns how many it was.
+
+        Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
+        begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
+        property is lifted for that commit, and set again whatever becomes of it.
+        """
+        append_only = table.properties.get(_APPEND_ONLY) == "true"
+        rows = self.count(table, condition, kept)
+        if rows == 0:
+            return 0
+
+        def delete() -> None:
+            # Each time: whoever opens the table meanwhile, or another maintenance, makes it append-only again.
+            if append_only and self._is_append_only(table):
+                self._set_property(table, _APPEND_ONLY, "false")
+            if kept is None:
+                self._delta(table).delete(condition)
+            else:
+                same = reduce(and_, (F.col(f"found.{name}") == F.col(f"kept.{name}") for name in kept.columns))
+                merge = self._delta(table).alias("found").merge(kept.alias("kept"), same)
+                merge.whenNotMatchedBySourceDelete(condition).execute()
+
+        try:
+            retried(f"rows of table {self.location(table)} can't be deleted", delete)
+        finally:
+            if append_only:
+                self._keep_append_only(table)
+        return rows
+
+    def _is_append_only(self, table: Table) -> bool:
+        return self._properties(table).get(_APPEND_ONLY) == "true"
+
+    def _keep_append_only(self, table: Table) -> bool:
+        """Make a table append-only where it isn't; returns whether it wasn't."""
+        if self._is_append_only(table):
+            return False
+        self._set_property(table, _APPEND_ONLY, "true")
+        return True
+
+    def _set_property(self, table: Table, name: str, value: str) -> None:
+        alter = f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})"
+        self._retried(table, "altered", lambda: self.spark.sql(alter))
+
+    def compact(self, table: Table) -> int:
+        """Rewrite small files as large ones; returns how many files there are then."""
+        self._retried(table, "compacted", lambda: self._delta(table).optimize().executeCompaction())
+        return self.size(table).files
+
+    def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
+        """Remove files that no version of the last `hours` has; returns how many it is."""
+        vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
+        # It lists folders, too: that of the change data feed every time.
+        name = F.substring_index("path", "/", -1)
+
+        def old_files() -> int:
+            return self.spark.sql(f"{vacuum} DRY RUN").where(name.rlike(r"^[^=]*\.(parquet|bin)$")).count()
+
+        with self._listing_in(_LISTING_TASKS):
+            files = self._retried(table, "vacuumed", old_files)
+            if files and not dry_run:
+                self._retried(table, "vacuumed", lambda: self.spark.sql(vacuum))
+        return files
+
+    @contextmanager
+    def _listing_in(self, tasks: int) -> Iterator[None]:
+        """Within it, folders are listed in so many tasks: VACUUM takes 10,000 by default, however few there are."""
+        before = self.spark.conf.get(_LISTING_PARALLELISM)
+        assert before is not None, "Spark has a default for it"
+        self.spark.conf.set(_LISTING_PARALLELISM, tasks)
+        try:
+            yield
+        finally:
+            self.spark.conf.set(_LISTING_PARALLELISM, before)
+
+    def merge_manifests(
+        self, rows: DataFrame, *, removed: DataFrame | None = None, removable: Column | None = None
+    ) -> None:
+        """Make `manifests` say what `rows` say, in one MERGE that leaves unchanged rows and others' columns alone.
+
+        `removed` (cluster, topic) aren't in `rows` and are removed, those only that `removable` still holds for: a
+        condition on the row as it is, by the alias `old`.
+        """
+        # The rows to remove are named: what another load adds in the meantime was counted by nobody.
+        source = rows.withColumn("_remove", F.lit(False))
+        if removed is not None:
+            keys = removed.select("cluster", "topic").distinct().withColumn("_remove", F.lit(True))
+            source = source.unionByName(keys, allowMissingColumns=True)
+        names = MANIFESTS.schema.names
+        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
+
+        def merge() -> None:
+            merge = (
+                self._delta(MANIFESTS)
+                .alias("old")
+                .merge(source.alias("new"), "old.cluster <=> new.cluster AND old.topic <=> new.topic")
+                .whenMatchedUpdate(~F.col("new._remove") & manifests_differ("old", "new"), values)
+                .whenNotMatchedInsert(~F.col("new._remove"), values)
+            )
+            if removed is not None:
+                condition = F.lit(True) if removable is None else removable
+                merge = merge.whenMatchedDelete(F.col("new._remove") & condition)
+            merge.execute()
+
+        self._retried(MANIFESTS, "merged into", merge)
+
+
+def _affected(done: DataFrame) -> int:
+    """How many rows an UPDATE or a MERGE changed."""
+    return int(done.collect()[0]["num_affected_rows"])
+
+
+def manifests_differ(left: str, right: str) -> Column:
+    """Whether the manifest rows of two aliases differ in any column."""
+    columns = ((f"{left}.{name}", f"{right}.{name}") for name in MANIFESTS.schema.names)
+    return reduce(lambda one, other: one | other, (~_same_value(*pair) for pair in columns))
+
+
+def _same_value(left: str, right: str) -> Column:
+    """Whether two columns of a manifest agree, nulls and maps included (Spark can't compare maps)."""
+    if left.rsplit(".", 1)[-1] in ("assignments", "configs", "labels"):
+        return F.array_sort(F.map_entries(left)).eqNullSafe(F.array_sort(F.map_entries(right)))
+    return F.col(left).eqNullSafe(F.col(right))
+
+
+def all_tables(ledger: Ledger) -> None:
+    """Create or check every table of the ledger."""
+    ledger.ensure(*TABLES.values())
+
+
+def _definition(table: Table, properties: Mapping[str, str]) -> str:
+    """A table as CREATE TABLE describes it."""
+    columns = ", ".join(map(_column, table.schema))
+    partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
+    told = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({told})"
+
+
+def _column(field: StructField) -> str:
+    """A column as CREATE TABLE and ALTER TABLE describe it."""
+    comment = f" COMMENT {sql_text(field.metadata['comment'])}" if "comment" in field.metadata else ""
+    return f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}{comment}"
+
+
+def sql_text(text: str) -> str:
+    """A string literal of Spark SQL."""
+    # Spark puts variables and the environment in place of ${...}, in literals too.
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
+
+
+def sql_value(value: object) -> str:
+    """A text, a number, a moment, null, or a map of such as Spark SQL has it; an empty map is null."""
+    if isinstance(value, Mapping) and value:
+        return f"map({', '.join(sql_value(part) for item in value.items() for part in item)})"
+    if value is None or value == {}:
+        return "NULL"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
+    return str(value) if isinstance(value, int) else sql_text(str(value))
+
+
+def _by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
+    """The value of a column by the row's key, in SQL; what isn't given is null."""
+    values = {sql_value(row[key]): sql_value(row.get(name)) for row in rows}
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"
+
+
+def _other_types(wanted: StructType, found: StructType) -> list[str]:
+    types = {each.name: each.dataType for each in found}
+    return [
+        f"column {each.name} is {types[each.name].simpleString()}, not {each.dataType.simpleString()}"
+        for each in wanted
+        if each.name in types and not _same_type(each.dataType, types[each.name])
+    ]
+
+
+def _same_type(wanted: DataType, found: DataType) -> bool:
+    """Whether types agree but for nullability, which other writers may see differently."""
+    return _without_nullability(wanted) == _without_nullability(found)
+
+
+def _without_nullability(data_type: DataType) -> DataType:
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_without_nullability(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_without_nullability(data_type.keyType), _without_nullability(data_type.valueType))
+    if isinstance(data_type, StructType):
+        return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
+    return data_type

@@ -1,0 +1,88 @@
+"""CSV manifests: one topic a record under a header of field names; maps are cells of JSON text.
+
+A record's line is where it begins, since a quoted cell can go over several.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+
+from topicledger.manifests.files.entries import Reader, Report
+from topicledger.manifests.files.json_files import JSON, json_reason
+from topicledger.manifests.files.results import FIELDS
+from topicledger.manifests.files.values import Key, Object, Value, plain_number, text_key
+from topicledger.text import nearest, show
+
+_MAX_CELL = 64 * 1024 * 1024
+
+
+def read_csv(text: str, report: Report) -> None:
+    """Report the rows and errors of a CSV manifest."""
+    limit = csv.field_size_limit(_MAX_CELL)  # a map of many assignments is longer than csv's own limit
+    try:
+        _read_csv_records(text, report)
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _read_csv_records(text: str, report: Report) -> None:
+    reader = Reader(report)
+    columns: list[str] | None = None
+    for line, cells in _csv_records(text, report):
+        if not cells:
+            continue
+        if columns is None:
+            columns = [cell.strip() for cell in cells]
+            if not _check_header(columns, line, report):
+                return
+        elif len(cells) != len(columns):
+            report.error(line, f"has {len(cells)} cells, the header {len(columns)}")
+        else:
+            value, wrong = _csv_object(columns, cells, line, report)
+            entry = reader.entry(value, line)
+            entry.wrong = entry.wrong or wrong
+            reader.row(entry, line)
+
+
+def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
+    """Each record with the line it begins on."""
+    records = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for cells in records:
+            yield line, cells
+            line = records.line_num + 1
+    except csv.Error as error:
+        report.error(line, f"not valid CSV: {error}")
+
+
+def _check_header(columns: list[str], line: int, report: Report) -> bool:
+    problems = [f"unknown column `{show(name)}`; {nearest(name, FIELDS)}" for name in columns if name not in FIELDS]
+    problems += [f"column `{name}` is there twice" for name in FIELDS if columns.count(name) > 1]
+    problems += [f"column `{name}` is missing" for name in ("cluster", "topic") if name not in columns]
+    for problem in problems:
+        report.error(line, problem)
+    return not problems
+
+
+def _csv_object(columns: list[str], cells: list[str], line: int, report: Report) -> tuple[Object, bool]:
+    """A record as a mapping, and whether something in it is wrong already; an empty cell is null."""
+    pairs: list[tuple[Key, Value, int]] = []
+    wrong = False
+    for name, cell in zip(columns, cells, strict=True):
+        value: Value = cell
+        if not cell:
+            value = None
+        elif name in ("num_partitions", "replication_factor"):
+            value = plain_number(cell.strip()) or cell
+        elif name in ("assignments", "configs", "labels"):
+            try:
+                value = JSON.decode(cell)
+            except (json.JSONDecodeError, RecursionError) as error:
+                report.error(line, f"`{name}` must be JSON text: {json_reason(error)}")
+                value, wrong = None, True
+        pairs.append((text_key(name), value, line))
+    return Object(pairs=pairs, line=line), wrong

@@ -1,0 +1,248 @@
+"""Values -> manifest rows: the checks of a topic's fields, the same for every format.
+
+Every check reports and goes on, so that a file's errors are told all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from topicledger.manifests.files.results import FIELDS, FileError, ManifestRow, NotCarriedOver, ParsedManifests
+from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
+from topicledger.text import nearest, show
+
+_INT32 = range(-(2**31), 2**31)
+
+
+@dataclass(slots=True)
+class Entry:
+    """The fields of a topic, or of defaults, that are right so far."""
+
+    cluster: str | None = None
+    topic: str | None = None
+    state: str | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: dict[int, tuple[int, ...]] | None = None
+    configs: dict[str, str] | None = None
+    owner: str | None = None
+    labels: dict[str, str] | None = None
+    given: set[str] = field(default_factory=set)
+    """Fields that are written, null included."""
+    failed: set[str] = field(default_factory=set)
+    """Fields that were reported."""
+    wrong: bool = False
+    """Something was reported."""
+
+
+class Report:
+    """Takes what one file gives; the same error of a shared part is told once."""
+
+    def __init__(self, file: str, result: ParsedManifests) -> None:
+        self.file = file
+        self._result = result
+        self._told: set[FileError] = set()
+
+    def error(self, line: int | None, message: str) -> None:
+        error = FileError(self.file, line, message)
+        if error not in self._told:
+            self._told.add(error)
+            self._result.errors.append(error)
+
+    @property
+    def errors(self) -> int:
+        """How many errors were told."""
+        return len(self._told)
+
+    def leave_out(self, line: int, key: str, what: str) -> None:
+        """List a value of another tool's file that no row has."""
+        self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
+
+    def skip(self, kind: str, count: int = 1) -> None:
+        """Count entries of another tool's file that are no topics to manage."""
+        if count:
+            self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
+
+    def row(self, entry: Entry, line: int) -> None:
+        self._result.rows.append(
+            ManifestRow(
+                cluster=entry.cluster or "",
+                topic=entry.topic or "",
+                state="present" if entry.state is None else entry.state,
+                num_partitions=entry.num_partitions,
+                replication_factor=entry.replication_factor,
+                assignments=entry.assignments,
+                configs=entry.configs,
+                owner=entry.owner,
+                labels=entry.labels,
+                file=self.file,
+                line=line,
+            )
+        )
+
+
+class TooMuchError(Exception):
+    """Aliases make a file stand for more values than it may."""
+
+
+class Reader:
+    """Checks the values of one file; every check reports what is wrong and answers None."""
+
+    def __init__(self, report: Report, visits: int | None = None) -> None:
+        self.report = report
+        self.visits = visits
+        """How many values may still be looked at; None where a format has no aliases."""
+
+    def visit(self, count: int) -> None:
+        """Count values that are looked at; raises TooMuchError once they are more than may be."""
+        if self.visits is not None:
+            self.visits -= count
+            if self.visits < 0:
+                raise TooMuchError
+
+    def duplicates(self, value: Object, line: int) -> bool:
+        """Report keys that are written twice, at ``line`` where their own isn't known; whether there are any."""
+        for key, at in value.duplicates:
+            self.report.error(at or line, f"`{show(key)}` is written twice")
+        return bool(value.duplicates)
+
+    def entry(self, value: Object, line: int, known: Sequence[str] = FIELDS) -> Entry:
+        """The fields of a mapping that are right; the others are reported and the entry is marked wrong."""
+        entry = Entry(wrong=self.duplicates(value, line))
+        self.visit(len(value.pairs))
+        for key, item, at in value.pairs:
+            if key.text not in known:
+                self.report.error(at or line, _unknown_field(key.text, known))
+                entry.wrong = True
+                continue
+            entry.given.add(key.text)
+            if item is None:
+                continue
+            found = self._field(key.text, item, at or line)
+            if found is None:
+                entry.failed.add(key.text)
+            else:
+                setattr(entry, key.text, found)
+        entry.wrong = entry.wrong or bool(entry.failed)
+        return entry
+
+    def row(self, entry: Entry, line: int) -> None:
+        """Report the entry as a row if nothing is wrong and nothing missing."""
+        for name in ("topic", "cluster"):
+            if getattr(entry, name) is None and name not in entry.failed:
+                self.report.error(line, f"`{name}` is missing")
+                entry.wrong = True
+        if not entry.wrong:
+            self.report.row(entry, line)
+
+    def _field(self, name: str, value: Value, line: int) -> object:
+        if name in ("num_partitions", "replication_factor"):
+            return self.integer(f"`{name}`", value, line)
+        if name == "assignments":
+            return self.assignments(value, line)
+        if name in ("configs", "labels"):
+            return self.texts(name, value, line)
+        return self.text(name, value, line)
+
+    def text(self, name: str, value: Value, line: int) -> str | None:
+        if isinstance(value, Surprise):
+            self.report.error(line, f"`{name}`: {value.reason}")
+        elif not isinstance(value, str):
+            quote = "; quote it" if isinstance(value, bool | Number) else ""
+            self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{quote}")
+        elif self._is_unicode(f"`{name}`", value, line):
+            return value
+        return None
+
+    def integer(self, name: str, value: Value, line: int) -> int | None:
+        if isinstance(value, Surprise):
+            self.report.error(line, f"{name}: {value.reason}")
+        elif not isinstance(value, Number) or not value.integer:
+            self.report.error(line, f"{name} must be an integer, not {kind_of(value)}")
+        elif len(value.text) > 11 or int(value.text) not in _INT32:
+            self.report.error(line, f"{name} is {show(value.text)}, more than 32 bits hold")
+        else:
+            return int(value.text)
+        return None
+
+    def texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
+        """configs or labels: numbers and booleans become the text they were written as."""
+        if not isinstance(value, Object):
+            self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
+            return None
+        wrong = self.duplicates(value, line)
+        self.visit(len(value.pairs))
+        texts: dict[str, str] = {}
+        for key, item, key_line in value.pairs:
+            at = key_line or line
+            name = f"`{field_name}`: `{show(key.text)}`"
+            if key.problem is not None:
+                self.report.error(at, f"`{field_name}`: {key.problem}")
+                wrong = True
+            elif not self._is_unicode(f"a key of `{field_name}`", key.text, at):
+                wrong = True
+            elif isinstance(item, str):
+                if self._is_unicode(name, item, at):
+                    texts[key.text] = item
+                else:
+                    wrong = True
+            elif isinstance(item, bool):
+                texts[key.text] = "true" if item else "false"
+            elif isinstance(item, Number):
+                texts[key.text] = item.text
+            else:
+                self.report.error(at, f"{name}{_not_a_text(item)}")
+                wrong = True
+        return None if wrong else texts
+
+    def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:
+        if not isinstance(value, Object):
+            reason = f"must map partitions to lists of broker ids, not {describe(value)}"
+            self.report.error(line, f"`assignments` {reason}")
+            return None
+        wrong = self.duplicates(value, line)
+        self.visit(len(value.pairs))
+        assignments: dict[int, tuple[int, ...]] = {}
+        for key, item, key_line in value.pairs:
+            at = key_line or line
+            name = f"`assignments`: partition `{show(key.text)}`"
+            partition = self.integer(name, plain_number(key.text) or key.text, at)
+            if not isinstance(item, list):
+                self.report.error(at, f"{name} must be a list of broker ids, not {describe(item)}")
+                wrong = True
+                continue
+            self.visit(len(item))
+            brokers = [self.integer(f"{name}: a broker id", each, at) for each in item]
+            known = [each for each in brokers if each is not None]
+            if partition is None or len(known) != len(brokers):
+                wrong = True
+            else:
+                assignments[partition] = tuple(known)
+        return None if wrong else assignments
+
+    def _is_unicode(self, name: str, text: str, line: int) -> bool:
+        """Half a surrogate pair, which JSON can write, has no UTF-8."""
+        if text.isascii():
+            return True
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            self.report.error(line, f"{name} is not legal Unicode: half a surrogate pair")
+            return False
+        return True
+
+
+def _not_a_text(value: Value) -> str:
+    if isinstance(value, Surprise):
+        return f": {value.reason}"
+    if value is None:
+        return " is null; to leave it to the broker's default use no key at all"
+    hint = ': write a comma-separated string, "a,b"' if isinstance(value, list) else ""
+    return f" must be a string, number or boolean, not {kind_of(value)}{hint}"
+
+
+def _unknown_field(name: str, known: Sequence[str]) -> str:
+    if name in ("topics", "defaults"):
+        return f"unknown field `{name}`; it belongs at the top of a YAML manifest; JSON is a list of topics"
+    return f"unknown field `{show(name)}`; {nearest(name, known)}"

@@ -1,0 +1,22 @@
+"""What people already have: topic files of other tools -> the rows, errors and places of native manifest files.
+
+One module a format, all of one contract (`contract`). What a file says and a row can't hold is listed; what would mean
+something else as a row is an error with its line.
+"""
+
+from collections.abc import Mapping
+
+from topicledger.manifests.files.foreign.contract import ForeignFormat
+from topicledger.manifests.files.foreign.jikkou import JIKKOU
+from topicledger.manifests.files.foreign.julie import JULIE
+from topicledger.manifests.files.foreign.kafka_gitops import KAFKA_GITOPS
+from topicledger.manifests.files.foreign.kafka_topics import KAFKA_TOPICS
+from topicledger.manifests.files.foreign.strimzi import STRIMZI
+from topicledger.manifests.files.foreign.topicctl import TOPICCTL
+
+FOREIGN_FORMATS: Mapping[str, ForeignFormat] = {
+    form.name: form for form in (STRIMZI, TOPICCTL, JIKKOU, KAFKA_GITOPS, JULIE, KAFKA_TOPICS)
+}
+"""By the name that `--from` takes."""
+
+__all__ = ["FOREIGN_FORMATS", "ForeignFormat"]

@@ -1,0 +1,219 @@
+"""Mappings of another tool's file, read key by key, such that no key is dropped in silence.
+
+The checks of values are those of native files (`entries`); the names in errors are those of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from topicledger.manifests.files.entries import Entry, Reader
+from topicledger.manifests.files.foreign.contract import Source
+from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number
+from topicledger.manifests.files.yaml_files import measured, open_yaml
+from topicledger.manifests.files.yaml_values import Lines
+from topicledger.text import show
+
+_PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
+_A_SLIP = 0.8
+"""From this likeness on, an unknown key is taken for a known one that was misspelt."""
+
+Handle = Callable[[Value, int, Reader], None]
+
+
+class YamlFile:
+    """A file's YAML documents."""
+
+    def __init__(self, source: Source) -> None:
+        self.report = source.report
+        self._documents: list[tuple[Value, int]] = []
+        self._reader = Reader(source.report)
+        with measured(source.report):
+            self._documents, self._reader = open_yaml(source.text, source.report)
+
+    def each(self, handle: Handle) -> None:
+        """Call ``handle`` with each document that isn't empty, its line, and the reader of its values."""
+        with measured(self.report):
+            for value, line in self._documents:
+                if value is not None:
+                    handle(value, line, self._reader)
+
+
+class Fields:
+    """The keys of a mapping: each is taken once, and `rest` tells what nobody took."""
+
+    def __init__(self, value: Object, path: str, reader: Reader, line: int) -> None:
+        self.path = path
+        self.line = value.line or line
+        self._reader = reader
+        reader.visit(len(value.pairs))
+        reader.duplicates(value, self.line)
+        self._pairs = {key.text: (item, at or self.line) for key, item, at in value.pairs}
+        self._known: list[str] = []
+
+    def name(self, key: str) -> str:
+        """A key with the way to it."""
+        return f"{self.path}.{show(key)}" if self.path else show(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._pairs
+
+    def error(self, key: str, line: int, reason: str) -> None:
+        """Report what is wrong with a key's value."""
+        self._reader.report.error(line, f"`{self.name(key)}` {reason}")
+
+    def take(self, key: str) -> tuple[Value, int] | None:
+        """The value and its line; None where there is none or it is null."""
+        self._known.append(key)
+        value, line = self._pairs.pop(key, (None, 0))
+        return None if value is None else (value, line)
+
+    def text(self, key: str, *, required: bool = False) -> str | None:
+        """A string, not empty where it is required."""
+        found = self.take(key)
+        if found is None or (required and found[0] == ""):
+            if required:
+                self.error(key, self.line, "is missing")
+            return None
+        text = self._reader.text(self.name(key), *found)
+        return self._rendered(key, text, found[1])
+
+    def scalar(self, key: str, *, required: bool = False) -> str | None:
+        """A string, or a number or boolean as it is written; not empty where it is required."""
+        found = self.take(key)
+        if found is None or (required and found[0] == ""):
+            if required:
+                self.error(key, self.line, "is missing" if found is None else "is empty")
+            return None
+        value, line = found
+        if isinstance(value, Number):
+            return value.text
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return self._rendered(key, self._reader.text(self.name(key), value, line), line)
+
+    def count(self, key: str, *, required: bool = False) -> int | None:
+        """An integer, perhaps quoted."""
+        found = self.take(key)
+        if found is None:
+            if required:
+                self.error(key, self.line, "is missing")
+            return None
+        value, line = found
+        if isinstance(value, str):
+            value = plain_number(value.strip()) or value
+        return self._reader.integer(f"`{self.name(key)}`", value, line)
+
+    def texts(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
+        """A mapping to strings; numbers and booleans become the text they were written as.
+
+        ``joins_lists``: a list of them becomes one string with commas, as the tool itself has it.
+        """
+        found = self.take(key)
+        if found is None:
+            return None
+        value, line = found
+        if joins_lists and isinstance(value, Object):
+            pairs = [(name, _joined(item), at) for name, item, at in value.pairs]
+            value = Object(pairs=pairs, duplicates=value.duplicates, line=value.line)
+        texts = self._reader.texts(self.name(key), value, line)
+        for name, text in (texts or {}).items():
+            self._rendered(f"{key}`: `{name}", text, line)
+        return texts
+
+    def mapping(self, key: str, *, required: bool = False) -> Fields | None:
+        """A mapping's own fields."""
+        found = self.take(key)
+        if found is None:
+            if required:
+                self.error(key, self.line, "is missing")
+            return None
+        value, line = found
+        if isinstance(value, Object):
+            return Fields(value, self.name(key), self._reader, line)
+        self.error(key, line, f"must be a mapping, not {describe(value)}")
+        return None
+
+    def items(self, key: str) -> list[tuple[Value, int]]:
+        """A list's items with their lines."""
+        found = self.take(key)
+        if found is None:
+            return []
+        value, line = found
+        if not isinstance(value, list):
+            self.error(key, line, f"must be a list, not {describe(value)}")
+            return []
+        self._reader.visit(len(value))
+        return list(zip(value, value.lines if isinstance(value, Lines) else [line] * len(value), strict=True))
+
+    def others(self) -> list[tuple[str, int]]:
+        """The keys that nobody took, with their lines, in the order they are written."""
+        return [(key, line) for key, (_, line) in self._pairs.items()]
+
+    def leave_out(self, keys: Iterable[str], what: str) -> None:
+        """List these keys, where they are there, as not carried over."""
+        for key in keys:
+            self._known.append(key)
+            if key in self._pairs:
+                self._reader.report.leave_out(self._pairs.pop(key)[1], self.name(key), what)
+
+    def rest(self) -> None:
+        """List what nobody took as not carried over; a slip of the pen is an error, for it meant something."""
+        for key, line in self.others():
+            near = difflib.get_close_matches(key, self._known, n=1, cutoff=_A_SLIP)
+            if near:
+                self.error(key, line, f"is unknown; did you mean `{near[0]}`?")
+            else:
+                self._reader.report.leave_out(line, self.name(key), "a key that this format is not known to have")
+        self._pairs.clear()
+
+    def _rendered(self, key: str, text: str | None, line: int) -> str | None:
+        if text is not None and _PLACEHOLDER.search(text):
+            self.error(key, line, f'is the placeholder "{show(text)}"; let the tool that fills it in do so first')
+            return None
+        return text
+
+
+def _joined(value: Value) -> Value:
+    """A list of strings, numbers and booleans as one string; what is anything else stays, to be refused."""
+    if not isinstance(value, list) or any(isinstance(each, Object | list | Surprise) or each is None for each in value):
+        return value
+    texts = [each.text if isinstance(each, Number) else each for each in value]
+    return ",".join(("true" if each else "false") if isinstance(each, bool) else str(each) for each in texts)
+
+
+def document_fields(value: Value, line: int, reader: Reader, what: str) -> Fields | None:
+    """The fields of a document, which must be a mapping: ``what``."""
+    if isinstance(value, Object):
+        return Fields(value, "", reader, line)
+    reader.report.error(line, f"must be a mapping, {what}, not {describe(value)}")
+    return None
+
+
+class TopicRow:
+    """A topic on its way to a row, which it becomes if nothing was found wrong meanwhile."""
+
+    def __init__(self, reader: Reader, line: int) -> None:
+        self.entry = Entry()
+        self.line = line
+        self._report = reader.report
+        self._errors = reader.report.errors
+
+    def add(self) -> None:
+        """Report the row. A label `owner` is its owner, too."""
+        entry = self.entry
+        if entry.owner is None and entry.labels:
+            entry.owner = entry.labels.get("owner")
+        if self._report.errors == self._errors:
+            self._report.row(entry, self.line)
+
+
+def yaml_reader(handle_all: Callable[[Sequence[YamlFile], str | None], None]) -> Callable[..., None]:
+    """A format's `read`, from a function of parsed YAML files."""
+
+    def read(sources: Sequence[Source], cluster: str | None) -> None:
+        handle_all([YamlFile(source) for source in sources], cluster)
+
+    return read

@@ -1,0 +1,110 @@
+"""Jikkou's KafkaTopic and KafkaTopicList resources, and the ConfigMaps that they refer to.
+
+After Jikkou's reference of these resources and its pages on annotations and templates
+(https://www.jikkou.io/docs/providers/kafka/resources/topics/, https://www.jikkou.io/docs/concepts/): -1 partitions or
+replicas are the broker's default, `configMapRefs` name ConfigMaps of any file that is read together with it,
+`jikkou.io/delete: true` asks for the topic's deletion and `jikkou.io/ignore: true` for leaving it alone. A resource
+doesn't say which cluster it is for. A template has to be rendered by Jikkou first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
+from topicledger.manifests.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
+from topicledger.manifests.files.yaml_files import measured
+from topicledger.text import nearest, show
+
+_API = Api(group="kafka.jikkou.io", versions=("v1beta1", "v1beta2", "v1"))
+_CONFIG_MAPS = {"ConfigMap": Api(group="core.jikkou.io", versions=("v1beta2", "v1"))}
+_DELETE, _IGNORE = "jikkou.io/delete", "jikkou.io/ignore"
+
+ConfigMaps = dict[str, dict[str, str]]
+
+
+def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
+    maps: ConfigMaps = {}
+    topics: list[Resource] = []
+
+    def sort(resource: Resource) -> None:
+        if resource.kind == TOPIC:
+            topics.append(resource)
+        else:
+            _config_map(resource, maps)
+
+    for file in files:
+        file.each(Resources(api=_API, handle=sort, others=_CONFIG_MAPS).document)
+    for resource in topics:
+        with measured(resource.reader.report):
+            _topic(resource, cluster, maps)
+
+
+def _config_map(resource: Resource, maps: ConfigMaps) -> None:
+    name = resource.metadata.text("name", required=True)
+    data = resource.fields.texts("data") or {}
+    _no_template(resource.fields)
+    resource.metadata.leave_out([key for key, _ in resource.metadata.others()], "a ConfigMap's own metadata")
+    resource.fields.rest()
+    if name is not None and maps.setdefault(name, data) != data:
+        resource.metadata.error("name", resource.line, f"is {show(name)}, as is another ConfigMap's; keep one of them")
+
+
+def _topic(resource: Resource, cluster: str | None, maps: ConfigMaps) -> None:
+    metadata = resource.metadata
+    row = TopicRow(resource.reader, resource.line)
+    row.entry.cluster = cluster
+    row.entry.topic = metadata.text("name", required=True)
+    row.entry.labels = metadata.texts("labels")
+    annotations = annotations_of(metadata, (_DELETE, _IGNORE))
+    if annotations.get(_IGNORE):
+        resource.reader.report.skip(f"KafkaTopic with {_IGNORE}: true")
+        return
+    if annotations.get(_DELETE):
+        row.entry.state = "absent"
+    _no_template(resource.fields)
+    spec = resource.fields.mapping("spec")
+    if spec is not None:
+        row.entry.num_partitions = _own(spec.count("partitions"))
+        row.entry.replication_factor = _own(spec.count("replicas"))
+        row.entry.configs = _configs(spec, maps, resource.reader)
+        spec.rest()
+    metadata.rest()
+    resource.fields.leave_out(("status",), "what Jikkou last saw")
+    resource.fields.rest()
+    row.add()
+
+
+def _no_template(fields: Fields) -> None:
+    found = fields.take("template")
+    if found is not None:
+        fields.error("template", found[1], "has to be rendered by Jikkou first")
+
+
+def _own(count: int | None) -> int | None:
+    return None if count == -1 else count
+
+
+def _configs(spec: Fields, maps: ConfigMaps, reader: Reader) -> dict[str, str] | None:
+    """The topic's configs with those of its ConfigMaps; which wins isn't documented, so they must not differ."""
+    configs = spec.texts("configs")
+    for item, line in spec.items("configMapRefs"):
+        if not isinstance(item, str):
+            spec.error("configMapRefs", line, "must hold names of ConfigMaps")
+        elif item not in maps:
+            hint = nearest(item, maps)
+            found = f"; {hint}" if hint else "; name the file that has it, too"
+            spec.error("configMapRefs", line, f"names the ConfigMap {show(item)}, which no file here has{found}")
+        else:
+            configs = configs or {}
+            reader.visit(len(maps[item]))
+            for key, value in maps[item].items():
+                if configs.setdefault(key, value) != value:
+                    reason = f"names the ConfigMap {show(item)}, whose `{show(key)}` differs from what the topic has"
+                    spec.error("configMapRefs", line, f"{reason} already; write it in one place")
+    return configs
+
+
+JIKKOU = ForeignFormat(name="jikkou", suffixes=YAML_SUFFIXES, names_cluster=False, read=yaml_reader(_read))

@@ -1,0 +1,157 @@
+"""Descriptors of Julie, once the Kafka Topology Builder.
+
+After its documentation (https://julieops.readthedocs.io: "Understanding the descriptor files", "Managing Topics and
+their Configuration", "Use of custom configuration plans", "Out of the box topic management"): a topic's name is made
+of `context`, every other key at the top in its order, the project's name, its own and its `dataType` (`julie_names`);
+`config` holds `num.partitions` and `replication.factor` too; a `plan` of the file of plans wins over `config`;
+`special_topics` keep their own names. A descriptor doesn't say which cluster it is for.
+
+Files of plans and Julie's properties file are to be named beside the descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
+from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
+from topicledger.manifests.files.foreign.julie_names import Naming, NamingError, read_naming
+from topicledger.manifests.files.values import Object, Value, describe, plain_number
+from topicledger.manifests.files.yaml_files import measured
+from topicledger.text import nearest, show
+
+_PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
+_ACCESS = ("consumers", "producers", "streams", "connectors", "ksql", "schemas", "rbac")
+_DEFAULT = "Julie's own default (3 partitions, 2 replicas): the brokers' default it is here"
+
+Plans = dict[str, dict[str, str]]
+Name = Callable[[str, str | None], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Setting:
+    """What a topic is read with."""
+
+    cluster: str | None
+    naming: Naming
+    plans: Plans
+    reader: Reader
+
+
+def _read(sources: Sequence[Source], cluster: str | None) -> None:
+    properties = [source for source in sources if source.report.file.lower().endswith(".properties")]
+    files = [YamlFile(source) for source in sources if source not in properties]
+    naming = read_naming(properties)
+    plans: Plans = {}
+    descriptors: list[tuple[Fields, Reader]] = []
+
+    def sort(value: Value, line: int, reader: Reader) -> None:
+        fields = document_fields(value, line, reader, "a descriptor with `context` and `projects`")
+        if fields is None:
+            return
+        if "plans" in fields and "context" not in fields:
+            _plans(fields, plans)
+        else:
+            descriptors.append((fields, reader))
+
+    for file in files:
+        file.each(sort)
+    for fields, reader in descriptors:
+        with measured(reader.report):
+            _descriptor(fields, _Setting(cluster=cluster, naming=naming, plans=plans, reader=reader))
+
+
+def _plans(fields: Fields, plans: Plans) -> None:
+    given = fields.mapping("plans", required=True)
+    fields.rest()
+    if given is None:
+        return
+    for name, line in given.others():
+        plan = given.mapping(name, required=True)
+        if plan is None:
+            continue
+        config = plan.texts("config") or {}
+        plan.leave_out(("alias",), "a plan's other name")
+        plan.rest()
+        if plans.setdefault(name, config) != config:
+            fields.error(f"plans.{show(name)}", line, "is another plan elsewhere; keep one of them")
+
+
+def _descriptor(fields: Fields, setting: _Setting) -> None:
+    context = {"context": fields.text("context", required=True) or ""}
+    projects = fields.items("projects")
+    special = fields.items("special_topics")
+    fields.leave_out(("platform",), "who may do what on the platform; no topics")
+    for key, _ in fields.others():  # each is a part of the names, in its order
+        context[key] = fields.scalar(key, required=True) or ""
+    for value, line in projects:
+        if isinstance(value, Object):
+            _project(Fields(value, "projects", setting.reader, line), context, setting)
+        else:
+            setting.reader.report.error(line, f"each of `projects` must be a mapping, not {describe(value)}")
+    for value, line in special:
+        _topic(value, line, "special_topics", setting, lambda topic, _: topic)
+
+
+def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None:
+    project = fields.text("name", required=True) or ""
+    topics = fields.items("topics")
+    fields.leave_out(_ACCESS, "who may do what; no topics")
+    fields.leave_out([key for key, _ in fields.others()], "who may do what, by a role of one's own")
+
+    def name(topic: str, data_type: str | None) -> str:
+        return setting.naming.name(context, project, topic, data_type)
+
+    for value, line in topics:
+        _topic(value, line, "projects.topics", setting, name)
+
+
+def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) -> None:
+    reader = setting.reader
+    if not isinstance(value, Object):
+        reader.report.error(line, f"each of `{path}` must be a mapping with a `name`, not {describe(value)}")
+        return
+    row = TopicRow(reader, value.line or line)
+    fields = Fields(value, path, reader, line)
+    own_name, data_type = fields.text("name", required=True), fields.text("dataType")
+    row.entry.cluster = setting.cluster
+    if own_name is not None:
+        try:
+            row.entry.topic = name(own_name, data_type)
+        except NamingError as error:
+            reader.report.error(row.line, f"topic {show(own_name)} has no name: {error}")
+    row.entry.labels = fields.texts("metadata")
+    config = fields.texts("config")
+    plan = fields.text("plan")
+    if plan is not None and plan not in setting.plans:
+        hint = nearest(plan, setting.plans) or "name the file of plans, too"
+        fields.error("plan", row.line, f"is {show(plan)}, which no file here has; {hint}")
+    elif plan is not None:
+        reader.visit(len(setting.plans[plan]))
+        config = {**(config or {}), **setting.plans[plan]}
+    _counts(row, fields, config, reader)
+    fields.leave_out(("consumers", "producers"), "who may do what")
+    fields.leave_out(("schemas", "subject.name.strategy"), "schemas")
+    fields.rest()
+    row.add()
+
+
+def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader: Reader) -> None:
+    """Sorts the config into the counts and Kafka's own."""
+    configs = dict(config or {})
+    counts: list[int | None] = []
+    for key in (_PARTITIONS, _REPLICATION):
+        text = configs.pop(key, None)
+        if text is None:
+            reader.report.leave_out(row.line, fields.name(f"config.{key}"), _DEFAULT)
+            counts.append(None)
+        else:
+            name = f"`{fields.name(f'config.{key}')}`"
+            counts.append(reader.integer(name, plain_number(text.strip()) or text, row.line))
+    row.entry.num_partitions, row.entry.replication_factor = counts
+    row.entry.configs = configs or None
+
+
+JULIE = ForeignFormat(name="julie", suffixes=YAML_SUFFIXES, names_cluster=False, read=_read)

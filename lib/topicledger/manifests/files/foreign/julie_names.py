@@ -1,0 +1,81 @@
+"""How Julie names topics: by default all that stands above a topic with dots between, else as its properties file says.
+
+After its documentation (https://julieops.readthedocs.io, "Managing Topics and their Configuration" and "Important
+configuration values"). Of a properties file three keys are looked at: `topology.topic.prefix.separator`,
+`topology.topic.prefix.format` and `topology.project.prefix.format`; a format is `default`, `name` (the topic's own), or
+a template of which plain names in `{{ }}` are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from topicledger.manifests.files.foreign.contract import Source
+from topicledger.text import show
+
+_PREFIX = "topology."
+_SEPARATOR, _TOPIC, _PROJECT = "topic.prefix.separator", "topic.prefix.format", "project.prefix.format"
+_PROPERTY = re.compile(r"[ \t]*topology\.(topic\.prefix\.(?:separator|format)|project\.prefix\.format)[ \t]*[=:](.*)")
+_NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_DEFAULT = "default"
+
+
+class NamingError(Exception):
+    """A topic can't be named; its text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """What of the properties bears on names."""
+
+    separator: str = "."
+    topic_format: str = _DEFAULT
+    project_format: str = _DEFAULT
+
+    def name(self, context: Mapping[str, str], project: str, topic: str, data_type: str | None) -> str:
+        """A topic's name; ``context`` is what stands above the project, in order. Raises NamingError."""
+        if self.topic_format == "name":
+            return topic
+        above = {**context, "project": project}
+        if self.topic_format != _DEFAULT:
+            own = {"topic": topic} if data_type is None else {"topic": topic, "dataType": data_type}
+            return _filled_in(self.topic_format, _TOPIC, {**above, **own})
+        if self.project_format == _DEFAULT:
+            prefix = self.separator.join(above.values())
+        else:
+            prefix = _filled_in(self.project_format, _PROJECT, above)
+        return self.separator.join([prefix, topic] if data_type is None else [prefix, topic, data_type])
+
+
+def _filled_in(template: str, key: str, names: Mapping[str, str]) -> str:
+    rest = _NAME.sub("", template)
+    if "{" in rest or "}" in rest:
+        raise NamingError(f"{_PREFIX}{key} is {show(template)}; of templates only plain {{{{names}}}} are understood")
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            raise NamingError(f"{_PREFIX}{key} is {show(template)}, but nothing here is called {show(match[1])}")
+        return names[match[1]]
+
+    return _NAME.sub(value, template)
+
+
+def read_naming(files: Sequence[Source]) -> Naming:
+    """What the properties files say; reported where two of them differ."""
+    found: dict[str, str] = {}
+    for file in files:
+        for number, line in enumerate(file.text.split("\n"), start=1):
+            match = _PROPERTY.fullmatch(line.rstrip("\r"))
+            if match is None:
+                continue
+            key, value = match[1], match[2].strip()
+            if found.setdefault(key, value) != value:
+                reason = f"`{_PREFIX}{key}` is {show(value)} here and {show(found[key])} elsewhere"
+                file.report.error(number, f"{reason}; load what they name apart")
+    return Naming(
+        separator=found.get(_SEPARATOR, "."),
+        topic_format=found.get(_TOPIC, _DEFAULT),
+        project_format=found.get(_PROJECT, _DEFAULT),
+    )

@@ -1,0 +1,136 @@
+"""kafka-gitops' desired state files.
+
+After the project's specification of them (https://github.com/devshawn/kafka-gitops/blob/main/docs/specification.md):
+`topics` maps names to partitions, replication and configs; `settings.topics.defaults` gives what a topic leaves out;
+`settings.files.topics` names the file that has the topics instead. A state file doesn't say which cluster it is for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
+from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.manifests.files.yaml_files import measured
+from topicledger.text import show
+
+_COUNTED = ("services", "users", "customServiceAcls", "customUserAcls", "schemas")
+
+
+@dataclass(frozen=True)
+class _Defaults:
+    """What topics get that don't say it themselves."""
+
+    partitions: int | None = None
+    replication: int | None = None
+
+
+@dataclass(frozen=True)
+class _State:
+    """One document whose topics are not read yet."""
+
+    fields: Fields
+    reader: Reader
+    defaults: _Defaults
+
+
+def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
+    given = {_absolute(file.report.file) for file in files}
+    states: list[_State] = []
+    elsewhere: dict[str, _Defaults] = {}
+    """The defaults of files that another one names as those of its topics."""
+
+    def state(value: Value, line: int, reader: Reader) -> None:
+        fields = document_fields(value, line, reader, "a desired state with `topics`")
+        if fields is None:
+            return
+        defaults, topics_file = _settings(fields)
+        states.append(_State(fields, reader, defaults))
+        if topics_file is not None:
+            path = _absolute(Path(reader.report.file).parent / topics_file)
+            elsewhere[path] = defaults
+            if path not in given:
+                reason = f"names {show(topics_file)}, where the topics are; name that file, too, when loading"
+                fields.error("settings.files.topics", line, reason)
+
+    for file in files:
+        file.each(state)
+    for each in states:
+        with measured(each.reader.report):
+            _topics(each, elsewhere.get(_absolute(each.reader.report.file), each.defaults), cluster)
+
+
+def _absolute(path: str | Path) -> str:
+    return os.path.normpath(Path(path).absolute())
+
+
+def _settings(fields: Fields) -> tuple[_Defaults, str | None]:
+    """The defaults, and the file that has the topics."""
+    defaults, topics_file = _Defaults(), None
+    settings = fields.mapping("settings")
+    if settings is None:
+        return defaults, None
+    topics = settings.mapping("topics")
+    if topics is not None:
+        given = topics.mapping("defaults")
+        if given is not None:
+            defaults = _Defaults(given.count("partitions"), given.count("replication"))
+            given.rest()
+        topics.leave_out(("blacklist", "whitelist"), "what kafka-gitops doesn't delete; see [guards]")
+        topics.rest()
+    files = settings.mapping("files")
+    if files is not None:
+        topics_file = files.text("topics")
+        files.leave_out(("services", "users", "schemas"), "no topics")
+        files.rest()
+    settings.leave_out([key for key, _ in settings.others()], "a setting of kafka-gitops itself")
+    return defaults, topics_file
+
+
+def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
+    fields, reader = state.fields, state.reader
+    for key in _COUNTED:
+        found = fields.take(key)
+        if found is not None:
+            value = found[0]
+            reader.report.skip(key, len(value.pairs) if isinstance(value, Object) else 1)
+    found = fields.take("topics")
+    fields.rest()
+    if found is None:
+        return
+    topics, line = found
+    if not isinstance(topics, Object):
+        fields.error("topics", line, f"must be a mapping of names to topics, not {describe(topics)}")
+        return
+    reader.visit(len(topics.pairs))
+    reader.duplicates(topics, line)
+    for name, value, at in topics.pairs:
+        if name.problem is not None:
+            reader.report.error(at, f"`topics`: {name.problem}")
+        elif not isinstance(value, Object):
+            fields.error(f"topics.{show(name.text)}", at, f"must be a mapping, not {describe(value)}")
+        else:
+            _topic(name.text, Fields(value, f"topics.{show(name.text)}", reader, at), at, state, defaults, cluster)
+
+
+def _topic(name: str, fields: Fields, line: int, state: _State, defaults: _Defaults, cluster: str | None) -> None:
+    row = TopicRow(state.reader, line)
+    entry = row.entry
+    entry.cluster, entry.topic = cluster, name
+    entry.num_partitions = fields.count("partitions", required=defaults.partitions is None)
+    if entry.num_partitions is None:
+        entry.num_partitions = defaults.partitions
+    entry.replication_factor = fields.count("replication", required=defaults.replication is None)
+    if entry.replication_factor is None:
+        entry.replication_factor = defaults.replication
+    entry.configs = fields.texts("configs")
+    fields.rest()
+    row.add()
+
+
+KAFKA_GITOPS = ForeignFormat(name="kafka-gitops", suffixes=YAML_SUFFIXES, names_cluster=False, read=yaml_reader(_read))

@@ -1,0 +1,157 @@
+"""What `kafka-topics.sh --describe` prints.
+
+After the tool itself (org.apache.kafka.tools.TopicCommand of Apache Kafka, https://github.com/apache/kafka): a line for
+each topic, then one for each of its partitions. Fields are set apart by tabs, which may have become blanks; Kafka 2.x
+wrote no blank after `Topic:` and no TopicId. `Configs` is everything that isn't Kafka's default, be it the topic's own
+or the brokers', and the line doesn't tell which: all of it becomes the topic's own.
+
+Partitions and replication factor are carried over, the replicas' places are not: assignments pin a topic to brokers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from topicledger.manifests.files.entries import Entry, Report
+from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
+from topicledger.text import show
+
+_TOPIC = re.compile(
+    r"Topic: ?([^\s:]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?([0-9]{1,10})\s+ReplicationFactor: ?(-?[0-9]{1,10})\s+"
+    r"Configs:(.*)"
+)
+_MARKED = re.compile(r"\sMarkedForDeletion: ?(true|false)$")
+_PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s.*")
+_CONFIG = re.compile(r"(?:^|,)([A-Za-z0-9._-]+)=")
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+_LARGEST = 2**31 - 1
+
+
+@dataclass
+class _Topic:
+    """A topic's line, and what the lines of its partitions say."""
+
+    line: int
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: str
+    replicas: list[int] = field(default_factory=list)
+    """The number of replicas of each partition that has a line."""
+
+
+def _read(sources: Sequence[Source], cluster: str | None) -> None:
+    for source in sources:
+        description = _Description(source.report, cluster)
+        for number, line in enumerate(source.text.split("\n"), start=1):
+            if line.strip():
+                description.add(line.rstrip(), number)
+        description.end()
+
+
+class _Description:
+    """One file, line by line."""
+
+    def __init__(self, report: Report, cluster: str | None) -> None:
+        self._report = report
+        self._cluster = cluster
+        self._topic: _Topic | None = None
+        """The topic whose partitions are being read."""
+        self._skipped: str | None = None
+        """A topic whose partitions are not looked at."""
+        self._strange = 0
+        self._noted = False
+
+    def add(self, line: str, number: int) -> None:
+        """Read a line that isn't blank."""
+        if header := _TOPIC.fullmatch(line):
+            self._finish()
+            self._begin(header, number)
+        elif partition := _PARTITION.fullmatch(line):
+            self._partition(partition[1], partition[3], number)
+        else:
+            self._strange += 1
+            if self._strange == 1:
+                self._report.error(number, f"`{show(line.strip())}` is no line of `kafka-topics.sh --describe`")
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._finish()
+        if self._strange > 1:
+            reason = "lines are none of `kafka-topics.sh --describe`; keep what it prints on stdout"
+            self._report.error(None, f"{self._strange} {reason}")
+
+    def _begin(self, header: re.Match[str], number: int) -> None:
+        name, configs = header[1], header[4]
+        marked = _MARKED.search(configs)
+        if marked is not None:
+            configs = configs[: marked.start()]
+        self._skipped = None
+        if name in _INTERNAL or (marked is not None and marked[1] == "true"):
+            self._skipped = name
+            self._report.skip("internal topic" if name in _INTERNAL else "topic marked for deletion")
+            return
+        if not self._noted:  # what goes for each topic is listed once a file
+            self._noted = True
+            self._report.leave_out(number, "TopicId, Leader, Replicas, Isr, Elr", "where a topic is, not what it is")
+            reason = "whether a config is the topic's own or the brokers': all are the topic's own from now on"
+            self._report.leave_out(number, "Configs", reason)
+        self._topic = _Topic(number, name, int(header[2]), int(header[3]), configs.strip())
+
+    def _partition(self, name: str, replicas: str, number: int) -> None:
+        if self._topic is not None and name == self._topic.name:
+            self._topic.replicas.append(len(replicas.split(",")))
+        elif name != self._skipped:
+            reason = "without its topic's line before it; describe without options that leave it out"
+            self._report.error(number, f"a partition of topic {show(name)} {reason}")
+
+    def _finish(self) -> None:
+        """Report the row of the topic that is complete, or what is wrong with it."""
+        topic, self._topic = self._topic, None
+        if topic is None:
+            return
+        report, before = self._report, self._report.errors
+        name = show(topic.name)
+        if topic.replicas and len(topic.replicas) != topic.partitions:
+            found = f"{len(topic.replicas)} of topic {name}'s {topic.partitions} partitions"
+            report.error(topic.line, f"only {found} have a line: the file is cut off, or not a plain --describe")
+        if any(count != topic.replication_factor for count in topic.replicas):
+            reason = f"replicas other than {topic.replication_factor} each, as in a reassignment that is under way"
+            report.leave_out(topic.line, f"{name}: Replicas", reason)
+        for count in (topic.partitions, topic.replication_factor):
+            if count > _LARGEST:
+                report.error(topic.line, f"topic {name}: {count} is more than 32 bits hold")
+        entry = Entry(
+            cluster=self._cluster,
+            topic=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=_configs(topic, report),
+        )
+        if report.errors == before:
+            report.row(entry, topic.line)
+
+
+def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
+    """`name=value` with commas between: a comma belongs to a value where no `name=` follows it."""
+    starts = list(_CONFIG.finditer(topic.configs))
+    if topic.configs and (not starts or starts[0].start() != 0):
+        report.error(topic.line, f"`Configs` must be name=value,..., not {show(topic.configs)}")
+        return None
+    configs: dict[str, str] = {}
+    ends = [*(start.start() for start in starts[1:]), len(topic.configs)]
+    for start, end in zip(starts, ends, strict=False):
+        name, value = start[1], topic.configs[start.end() : end]
+        if name in configs:
+            report.error(topic.line, f"`Configs` has {show(name)} twice")
+        elif value == "null":
+            what = "a value that the brokers keep to themselves"
+            report.leave_out(topic.line, f"{show(topic.name)}: Configs: {show(name)}", what)
+        else:
+            configs[name] = value
+    return configs or None
+
+
+KAFKA_TOPICS = ForeignFormat(name="kafka-topics", suffixes=(".txt", ".out", ".log"), names_cluster=False, read=_read)

@@ -1,0 +1,110 @@
+"""JSON manifests: a list of topics, or one topic a line.
+
+The list is decoded element by element, since the decoder itself doesn't tell on which line a topic begins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from topicledger.manifests.files.entries import Reader, Report
+from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number, text_key
+from topicledger.text import show
+
+
+def _json_number(text: str) -> Number | Surprise:
+    reason = f"`{show(text)}` can be written in several ways; write plain digits or a string"
+    return plain_number(text) or Surprise(text, reason)
+
+
+def _json_constant(text: str) -> Surprise:
+    return Surprise(text, f"`{text}` is no JSON value; write a string")
+
+
+def _json_object(pairs: list[tuple[str, Value]]) -> Object:
+    value = Object(pairs=[(text_key(key), item, 0) for key, item in pairs])
+    names = {key for key, _ in pairs}
+    if len(names) != len(pairs):
+        value.duplicates = [(key, 0) for key in sorted(names) if sum(key == each for each, _ in pairs) > 1]
+    return value
+
+
+JSON = json.JSONDecoder(
+    object_pairs_hook=_json_object, parse_float=_json_number, parse_int=_json_number, parse_constant=_json_constant
+)
+"""Decodes JSON text to values; the maps in the cells of a CSV manifest too."""
+
+_JSON_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
+    """What `JSON` found wrong."""
+    return "nested too deeply" if isinstance(error, RecursionError) else error.msg
+
+
+def read_json(text: str, report: Report) -> None:
+    """Report the rows and errors of a JSON manifest, be it a list or lines."""
+    reader = Reader(report)
+    entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
+    for value, line in entries:
+        if isinstance(value, Object):
+            reader.row(reader.entry(value, line), line)
+        else:
+            report.error(line, f"must be an object with the fields of a topic, not {describe(value)}")
+
+
+def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
+    """One value a line; a broken line doesn't stop the others."""
+    for line, written in enumerate(text.split("\n"), start=1):
+        written = written.strip(" \t\r")
+        if not written:
+            continue
+        try:
+            yield JSON.decode(written), line
+        except (json.JSONDecodeError, RecursionError) as error:
+            reason = f"not valid JSON: {json_reason(error)}"
+            report.error(line, f"{reason} (one object a line, or all of them in one [list])")
+
+
+def _json_array(text: str, report: Report) -> Iterator[tuple[Value, int]]:
+    """The elements of the array that ``text`` is, each with its line."""
+    line, counted = 1, 0
+
+    def line_at(position: int) -> int:
+        nonlocal line, counted
+        line += text.count("\n", counted, position)
+        counted = position
+        return line
+
+    def skip(position: int) -> int:
+        match = _JSON_BLANKS.match(text, position)
+        return match.end() if match else position
+
+    position = skip(skip(0) + 1)
+    while text[position : position + 1] != "]":
+        begin = line_at(position)
+        try:
+            value, end = JSON.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            report.error(error.lineno, f"not valid JSON: {error.msg}")
+            return
+        except RecursionError as error:
+            report.error(begin, f"not valid JSON: {json_reason(error)}")
+            return
+        yield value, begin
+        position = skip(end)
+        separator = text[position : position + 1]
+        if separator == ",":
+            position = skip(position + 1)
+            if text[position : position + 1] != "]":
+                continue
+        elif separator == "]":
+            continue
+        what = "a comma without a topic after it" if separator == "," else "expected a comma or ]"
+        report.error(line_at(position), f"not valid JSON: {what}")
+        return
+    position = skip(position + 1)
+    if position < len(text):
+        report.error(line_at(position), "not valid JSON: something follows the closing ]")

@@ -1,0 +1,91 @@
+"""Manifest rows -> a file that `load_manifests` reads back exactly: every text is quoted, whatever it looks like."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from topicledger.manifests.files.results import FIELDS
+from topicledger.text import show
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def write_manifests(path: Path, cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> int:
+    """Write rows of one cluster, in their order, as JSON or YAML by the file's suffix; returns how many it were.
+
+    `rows` have the fields of `manifests`; null ones are left out. `notes` become comments, which JSON has none of. The
+    file is complete or it isn't there. Raises OSError where it can't be written.
+    """
+    lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
+    count = 0
+
+    def counted() -> Iterator[Mapping[str, Any]]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines(cluster, counted(), notes))
+    temporary.replace(path)
+    return count
+
+
+def _json(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[str]:
+    before = "[\n"
+    for row in rows:
+        yield before + json.dumps({"cluster": cluster, **_given(row)})
+        before = ",\n"
+    yield "[]\n" if before == "[\n" else "\n]\n"
+
+
+def _yaml(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[str]:
+    for note in notes:
+        yield f"# {show(note, 2_000)}\n"
+    yield f"cluster: {quoted(cluster)}\n"
+    before = "topics:\n"
+    for row in rows:
+        yield before + "".join(
+            f"  {'-' if name == 'topic' else ' '} {name}: {_value(value)}\n" for name, value in _given(row).items()
+        )
+        before = ""
+    if before:
+        yield "topics: []\n"
+
+
+def _given(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row says beside its cluster, the topic first; `present` goes without saying."""
+    told = {name: row[name] for name in FIELDS if name != "cluster" and row[name] is not None}
+    if told.get("state") == "present":
+        del told["state"]
+    return told
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_value(key)}: {_value(each)}" for key, each in sorted(value.items())) + "}"
+    if isinstance(value, str):
+        return quoted(value)
+    return str(list(value)) if isinstance(value, Sequence) else str(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def quoted(text: str) -> str:
+    """A double-quoted scalar of YAML, on one line; what may not stand in it is escaped."""
+    if text.isascii() and text.isprintable():
+        return json.dumps(text)
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,123 @@
+"""YAML manifests: documents of `topics`, with a `cluster` and `defaults` that its topics inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from topicledger.manifests.files.entries import Entry, Reader, Report, TooMuchError
+from topicledger.manifests.files.results import FIELDS
+from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
+from topicledger.text import nearest, show
+
+_MAX_ALIASED = 5_000_000
+"""Values that one YAML file may add by aliases and merge keys to those written in it."""
+_TOP_KEYS = ("cluster", "defaults", "topics")
+_DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
+
+
+def read_yaml(text: str, report: Report) -> None:
+    """Report the rows and errors of a YAML manifest, all its documents."""
+    with measured(report):
+        documents, reader = open_yaml(text, report)
+        for value, line in documents:
+            _yaml_document(value, line, reader)
+
+
+def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reader]:
+    """The documents of a file with their lines, and a reader of their values; raises TooMuchError."""
+    source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
+    documents: list[tuple[Value, int]] = []
+    parse_yaml(source, documents, report)
+    return documents, Reader(report, visits=source.written + _MAX_ALIASED)
+
+
+@contextmanager
+def measured(report: Report) -> Iterator[None]:
+    """Report a file that stands for too many values, instead of raising TooMuchError."""
+    try:
+        yield
+    except TooMuchError:
+        report.error(None, f"its aliases, merge keys and defaults stand for more than {_MAX_ALIASED:,} values")
+
+
+def _yaml_document(value: Value, line: int, reader: Reader) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Object):
+        message = f"must be a mapping with `topics` and perhaps `cluster` and `defaults`, not {describe(value)}"
+        reader.report.error(line, message)
+        return
+    reader.duplicates(value, value.line)
+    top = {key.text: (item, at) for key, item, at in value.pairs}
+    for name, (_, at) in top.items():
+        if name not in _TOP_KEYS:
+            reader.report.error(at, f"unknown key `{show(name)}`; {nearest(name, _TOP_KEYS)}")
+    defaults = _yaml_defaults(top, reader)
+    if "topics" not in top:
+        reader.report.error(value.line, "`topics` is missing")
+        return
+    topics, at = top["topics"]
+    if topics is not None and not isinstance(topics, list):
+        reader.report.error(at, f"`topics` must be a list, not {describe(topics)}")
+        return
+    lines = topics.lines if isinstance(topics, Lines) else []
+    for item, at in zip(topics or [], lines, strict=True):
+        reader.visit(1)
+        if isinstance(item, Object):
+            entry = reader.entry(item, item.line)
+            _inherit(entry, defaults, reader)
+            reader.row(entry, item.line)
+        else:
+            reader.report.error(at, f"each of `topics` must be a mapping with a `topic`, not {describe(item)}")
+
+
+def _yaml_defaults(top: Mapping[str, tuple[Value, int]], reader: Reader) -> Entry:
+    """`defaults` and the document's `cluster` as one entry."""
+    defaults = Entry()
+    value, line = top.get("defaults", (None, 0))
+    if isinstance(value, Object):
+        defaults = reader.entry(value, line, _DEFAULT_FIELDS)
+    elif value is not None:
+        reader.report.error(line, f"`defaults` must be a mapping, not {describe(value)}")
+    cluster, line = top.get("cluster", (None, 0))
+    if cluster is not None:
+        if "cluster" in defaults.given:
+            reader.report.error(line, "`cluster` is given here and in `defaults`; say it once")
+        defaults.given.add("cluster")
+        defaults.cluster = reader.text("cluster", cluster, line)
+        if defaults.cluster is None:
+            defaults.failed.add("cluster")
+            defaults.wrong = True
+    return defaults
+
+
+def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
+    """Fill what the entry doesn't say from the defaults.
+
+    A null of its own takes a default count or owner away; configs and labels are joined key by key; counts and
+    assignments exclude each other (C1), so that one given by the topic drops the default of the other.
+    """
+    counts = ("num_partitions", "replication_factor")
+    own_counts = any(getattr(entry, name) is not None for name in counts)
+    for name in ("state", "owner", *counts, "assignments"):
+        excluded = (name in counts and entry.assignments is not None) or (name == "assignments" and own_counts)
+        if name not in entry.given and not excluded:
+            setattr(entry, name, getattr(defaults, name))
+    if entry.cluster is None and "cluster" not in entry.failed:
+        entry.cluster = defaults.cluster
+        entry.failed |= defaults.failed & {"cluster"}
+    # a wrong default was reported where it stands, not at each topic
+    entry.wrong = entry.wrong or defaults.wrong
+    entry.configs = _joined(defaults.configs, entry.configs, reader)
+    entry.labels = _joined(defaults.labels, entry.labels, reader)
+
+
+def _joined(defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader) -> dict[str, str] | None:
+    if not own:
+        return own if defaults is None else defaults
+    if not defaults:
+        return own
+    reader.visit(len(defaults))
+    return {**defaults, **own}

@@ -1,0 +1,350 @@
+"""Manifest files into the table `manifests`: checked whole first, then one MERGE, with a row in `runs`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TextIO
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from topicledger.config.settings import Settings
+from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TopicLedgerError, UsageError
+from topicledger.kafka.config_values import BLANKS
+from topicledger.ledger import runs
+from topicledger.ledger.tables import Ledger, manifests_differ
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.files import (
+    FileError,
+    Format,
+    ManifestRow,
+    NotCarriedOver,
+    ParsedManifests,
+    read_foreign_files,
+    read_manifest_files,
+)
+from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.owners import is_one_of
+from topicledger.model import RunState
+from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.text import nearest, show
+
+COMMAND = "load_manifests"
+SHOWN_REMOVED = 20
+LISTED_FILES = 100
+"""How many files the row in `runs` names one by one."""
+_REASON_CHARACTERS = 2_000
+_KEYS_SHOWN = 8
+_FILES_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replace:
+    """That rows which no file has are removed from the clusters that the files name."""
+
+    owners: tuple[str, ...] = ()
+    """Only rows of these owners, compared as everywhere else; empty takes all rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """A row of `manifests` that no file has."""
+
+    cluster: str
+    topic: str | None
+    owner: str | None
+
+    def __str__(self) -> str:
+        owner = "no owner" if self.owner is None else f"owner {show(self.owner)}"
+        return f"{show(self.cluster)} / {'a row without a topic' if self.topic is None else show(self.topic)}, {owner}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What a load did to the table."""
+
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    """With --replace: rows of the files' clusters that no file has."""
+    removed_rows: Sequence[Removed] = ()
+    """The first 20 of them, by cluster and topic."""
+    run_id: str | None = None
+    """Of its row in `runs`; None where the rows come from no files."""
+    not_carried_over: Sequence[NotCarriedOver] = ()
+    """With --from: each value that no row has, with its place."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """With --from: entries that are no topics to manage, counted by kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """That the files are another tool's."""
+
+    form: str
+    """A name in FOREIGN_FORMATS."""
+    cluster: str | None = None
+    """The cluster of all topics; None: the one that the files name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Changes:
+    """What the table doesn't say yet."""
+
+    rows: DataFrame
+    loaded: Loaded
+    """Their numbers, as if they had been made."""
+    removed: DataFrame | None = None
+    """(cluster, topic, owner); None where nothing is replaced."""
+    removable: Column | None = None
+    """Which rows may be removed, by the alias `old`."""
+
+
+def load(
+    ledger: Ledger,
+    settings: Settings,
+    paths: Sequence[Path | Literal["-"]],
+    stdin: TextIO,
+    *,
+    stdin_format: Format | None = None,
+    replace: Replace | None = None,
+    foreign: Foreign | None = None,
+    run_id: str | None = None,
+    requested_by: str | None = None,
+) -> Loaded:
+    """Load files into `manifests`, in one commit, or nothing at all; a row in `runs` says who did, and from what.
+
+    Additive; with `replace` the files are the whole truth for the clusters they name, or for these owners' topics
+    there; `foreign` says that they are another tool's. Raises ManifestFileError listing every error of every file with
+    its line: a row that a run would refuse by itself is an error here already (C1, C3). Raises GuardStopped where more
+    than `guards.max_removed_rows` rows would be removed, and UsageError for a run id that there is already.
+    """
+    if replace is not None and not all(owner.strip(BLANKS) for owner in replace.owners):
+        raise UsageError("--replace-owner needs the name of an owner: topics without one are removed by --replace only")
+    parsed = _parse(paths, stdin, stdin_format, foreign)
+    frame = _frame(ledger.spark, parsed.rows)
+    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
+    unknown = _unknown_clusters(parsed.rows, settings, hint)
+    errors = [*parsed.errors, *unknown, *_row_errors(frame), *_repeated(parsed.rows)]
+    if errors:
+        told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
+        total = "1 error" if len(told) == 1 else f"{len(told)} errors"
+        raise ManifestFileError("\n".join([*told, f"{total}: nothing was loaded"]))
+    ledger.ensure(RUNS, MANIFESTS)
+    if run_id is not None and runs.find(ledger, run_id) is not None:
+        raise UsageError(f"there is a run {run_id} already; a load is not taken up again: load with another id")
+    clusters = sorted({row.cluster for row in parsed.rows})
+    arguments = _arguments(parsed.digests, clusters, replace, foreign)
+    rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
+    request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
+    run = runs.begin(ledger, settings, request, arguments)
+    try:
+        changes = _compare(ledger, rows, clusters, replace)
+        if replace is not None and changes.loaded.removed > settings.guards.max_removed_rows:
+            raise _stopped(changes.loaded, list(parsed.digests), settings, replace)
+        _make(ledger, changes)
+    except TopicLedgerError as error:
+        error.run_id = run.run_id
+        stopped = {"removals_refused": changes.loaded.removed} if isinstance(error, GuardStopped) else {}
+        _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
+        raise
+    loaded = changes.loaded
+    counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
+    _finish(run, counts, ExitCode.DONE)
+    return dataclasses.replace(
+        loaded, run_id=run.run_id, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped
+    )
+
+
+def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
+    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already."""
+    ledger.ensure(MANIFESTS)
+    changes = _compare(ledger, rows)
+    _make(ledger, changes)
+    return changes.loaded
+
+
+def _make(ledger: Ledger, changes: _Changes) -> None:
+    loaded = changes.loaded
+    if loaded.added or loaded.changed or loaded.removed:
+        ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
+
+
+def _finish(run: runs.Run, counts: Mapping[str, int], code: ExitCode) -> None:
+    run.move_to(
+        RunState.FINISHED,
+        finished_at=datetime.now(UTC),
+        manifest_version=run.ledger.latest_version(MANIFESTS),
+        counts=counts,
+        exit_code=int(code),
+    )
+
+
+def _arguments(
+    digests: Mapping[str, str], clusters: Sequence[str], replace: Replace | None, foreign: Foreign | None
+) -> dict[str, str]:
+    """What the row in `runs` says of the load, bounded: of very many files the first, their number and one SHA-256."""
+    files = [{"file": name, "sha256": digest} for name, digest in digests.items()]
+    arguments = {"files": json.dumps(files[:LISTED_FILES]), "clusters": ",".join(clusters)}
+    if len(files) > LISTED_FILES:
+        arguments["files_total"] = str(len(files))
+        arguments["files_sha256"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    if replace is not None:
+        arguments["replace"] = "owners" if replace.owners else "clusters"
+        if replace.owners:
+            arguments["owners"] = json.dumps(replace.owners)
+    if foreign is not None:
+        arguments["from"] = foreign.form
+    return arguments
+
+
+def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: Replace) -> GuardStopped:
+    named = ", ".join(show(name) for name in files[:_FILES_SHOWN])
+    more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+    rows = "1 row" if loaded.removed == 1 else f"{loaded.removed:,} rows"
+    of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes rows of that owner only"
+    if replace.owners:
+        of_owners, or_else = f" of {', '.join(map(show, replace.owners))}", ""
+    lines = [
+        f"rows of manifests that loading {named}{more} would remove:",
+        *(f"  {line}" for line in _lines(loaded)),
+        f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
+        f"nothing was loaded. If they are meant to go, set max_removed_rows = {loaded.removed} under [guards] in "
+        f"{settings.path} and load again{or_else}",
+    ]
+    error = GuardStopped("\n".join(lines))
+    first = [dataclasses.asdict(row) for row in loaded.removed_rows]
+    error.details = {"removals_refused": loaded.removed, "removed_rows": first}
+    return error
+
+
+def _parse(
+    paths: Sequence[Path | Literal["-"]], stdin: TextIO, stdin_format: Format | None, foreign: Foreign | None
+) -> ParsedManifests:
+    if foreign is None:
+        return read_manifest_files(paths, stdin, stdin_format=stdin_format)
+    if stdin_format is not None:
+        raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
+    form = FOREIGN_FORMATS[foreign.form]
+    if foreign.cluster is None and not form.names_cluster:
+        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
+    return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
+
+
+def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
+    place = [StructField("file", StringType()), StructField("line", IntegerType())]
+    schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def value(row: ManifestRow, name: str) -> object:
+        content = getattr(row, name)
+        return (
+            list(content.items()) if name in ("assignments", "configs", "labels") and content is not None else content
+        )
+
+    columns = [pa.array([value(row, field.name) for row in rows], type=field.type) for field in arrow]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
+
+
+def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings, hint: str) -> list[FileError]:
+    return [
+        FileError(
+            file=row.file,
+            line=row.line,
+            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}",
+        )
+        for row in rows
+        if row.cluster not in settings.clusters
+    ]
+
+
+def _row_errors(frame: DataFrame) -> list[FileError]:
+    bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
+    return [
+        FileError(file=row["file"], line=row["line"], message=_reason(row))
+        for row in bad.select("file", "line", "topic", "error_message").collect()
+    ]
+
+
+def _reason(row: Row) -> str:
+    return f"topic {show(row['topic'])}: {show(row['error_message'], _REASON_CHARACTERS)}"
+
+
+def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
+    """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
+    first: dict[tuple[str, str], ManifestRow] = {}
+    errors = []
+    for row in rows:
+        earlier = first.setdefault((row.cluster, row.topic), row)
+        if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
+            message = (
+                f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
+            )
+            errors.append(FileError(file=row.file, line=row.line, message=message))
+    return errors
+
+
+def _compare(ledger: Ledger, rows: DataFrame, clusters: Sequence[str] = (), replace: Replace | None = None) -> _Changes:
+    table, key = ledger.read(MANIFESTS).alias("old"), ["cluster", "topic"]
+    same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
+    differs = manifests_differ("old", "new")
+    old = F.col("old.topic").isNotNull()
+    counted = (
+        table.join(rows.alias("new"), on=same_key, how="right")
+        .agg(
+            F.count_if(~old).alias("added"),
+            F.count_if(old & differs).alias("changed"),
+            F.count_if(old & ~differs).alias("unchanged"),
+        )
+        .collect()[0]
+    )
+    if replace is None:
+        return _Changes(rows=rows, loaded=Loaded(**counted.asDict(), removed=0))
+    removable = F.col("old.cluster").isin(*clusters)
+    if replace.owners:
+        removable = removable & is_one_of(F.col("old.owner"), replace.owners)
+    # Read once: what is counted, listed and removed are the same rows.
+    removed = table.where(removable).join(rows, on=key, how="left_anti").select(*key, "owner").localCheckpoint()
+    count = removed.count()
+    first = removed.orderBy(*key).limit(SHOWN_REMOVED).collect() if count else []
+    loaded = Loaded(**counted.asDict(), removed=count, removed_rows=tuple(Removed(**row.asDict()) for row in first))
+    return _Changes(rows=rows, loaded=loaded, removed=removed, removable=removable)
+
+
+def removals(loaded: Loaded) -> list[str]:
+    """What was removed, in lines for the terminal: the first rows, and how many more there are."""
+    return [f"removed: {line}" for line in _lines(loaded)]
+
+
+def _lines(loaded: Loaded) -> list[str]:
+    more = loaded.removed - len(loaded.removed_rows)
+    return [*map(str, loaded.removed_rows), *([f"and {more:,} more"] if more else [])]
+
+
+def leftovers(loaded: Loaded) -> list[str]:
+    """What was not carried over and what was skipped, in lines for the terminal: alike ones together."""
+    alike: dict[str, list[NotCarriedOver]] = {}
+    for each in loaded.not_carried_over:
+        alike.setdefault(each.what, []).append(each)
+    lines = []
+    for what, those in alike.items():
+        keys = list(dict.fromkeys(each.key for each in those))
+        more = f" and {len(keys) - _KEYS_SHOWN} more" if len(keys) > _KEYS_SHOWN else ""
+        named = ", ".join(f"`{show(key)}`" for key in keys[:_KEYS_SHOWN]) + more
+        first = f"{show(those[0].file)}:{those[0].line}"
+        place = first if len(those) == 1 else f"{len(those)} times, first at {first}"
+        lines.append(f"not carried over: {named} ({show(what)}), {place}")
+    if loaded.skipped:
+        counted = ", ".join(f"{count} {show(kind)}" for kind, count in sorted(loaded.skipped.items()))
+        lines.append(f"skipped: {counted}")
+    return lines

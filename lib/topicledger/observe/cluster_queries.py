@@ -1,0 +1,112 @@
+"""Asking many clusters at once, each on an executor: what `observe`, `observe_configs` and `topic_use` share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+
+BATCH_ROWS = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What is needed to look at a cluster; travels to executors with secrets as references."""
+
+    cluster: ClusterSettings
+    kafka: KafkaSettings
+
+    def to_json(self) -> str:
+        return json.dumps({"cluster": self.cluster.to_json(), "kafka": asdict(self.kafka)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Sight:
+        raw = json.loads(text)
+        return cls(cluster=ClusterSettings.from_json(raw["cluster"]), kafka=KafkaSettings(**raw["kafka"]))
+
+
+UNRESOLVED = StructField("unresolved", BooleanType())
+"""Of a row of `ask_about`: this host can't resolve the cluster's secrets; another may."""
+
+Ask: TypeAlias = Callable[[Sight, Sequence[str]], Iterator[pa.RecordBatch]]
+"""Asks one cluster about named topics, on whatever host. It raises nothing: what went wrong is a row."""
+
+
+def record_batch(schema: StructType, columns: Mapping[str, Sequence[object]], count: int) -> pa.RecordBatch:
+    """`count` rows of `schema`; columns that aren't given are null."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in arrow], schema=arrow
+    )
+
+
+def ask_about(
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    topics: DataFrame,
+    ask: Callable[[StructType, Sight, Sequence[str]], Iterator[pa.RecordBatch]],
+    schema: StructType,
+    *,
+    tasks: int = 1,
+) -> DataFrame:
+    """Rows of `schema` that `ask` gives about `topics` (cluster, topic, distinct), materialised.
+
+    `ask` is given the schema with UNRESOLVED added: topics that it returns so are asked about by the driver.
+    """
+    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    answered = StructType([*schema.fields, UNRESOLVED])
+    answer = partial(ask, answered)
+    told = on_executors(sights, topics, answer, answered, tasks=tasks)
+    unresolved: dict[str, list[str]] = {}
+    for row in told.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
+        unresolved.setdefault(row["cluster"], []).append(row["topic"])
+    if unresolved:
+        batches = [batch for name, named in unresolved.items() for batch in answer(sights[name], named)]
+        told = told.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(on_driver(spark, batches, answered))
+    return told.select(*schema.names)
+
+
+def on_executors(
+    sights: Mapping[str, Sight], topics: DataFrame, ask: Ask, schema: StructType, *, tasks: int = 1
+) -> DataFrame:
+    """Rows of `schema` that `ask` gives about `topics` (cluster, topic), in `tasks` tasks per cluster.
+
+    Topics of other clusters give none. Materialised: no later action asks a cluster again.
+    """
+    known = {name: sight.to_json() for name, sight in sights.items()}
+    part = F.pmod(F.xxhash64("topic"), F.lit(tasks))
+    return (
+        topics.where(F.col("cluster").isin(*known))
+        .select("cluster", "topic")
+        .repartition(max(1, len(known) * tasks), "cluster", part)
+        .mapInArrow(_by_cluster(known, ask), schema)
+        .localCheckpoint()
+    )
+
+
+def _by_cluster(sights: Mapping[str, str], ask: Ask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def by_cluster(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        named: dict[str, list[str]] = {}
+        for batch in batches:
+            for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
+                named.setdefault(cluster, []).append(topic)
+        for cluster, topics in named.items():
+            yield from ask(Sight.from_json(sights[cluster]), topics)
+
+    return by_cluster
+
+
+def on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
+    """Rows of `schema` that the driver has got."""
+    return spark.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)

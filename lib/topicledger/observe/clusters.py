@@ -1,0 +1,246 @@
+"""Which Kafka cluster a name of the settings is: the identity that every command goes by.
+
+A name is the cluster whose id the settings state; else the one that the table `clusters` has for it; else, where it
+answers for the first time, the one that answers. Another cluster behind a name, and two names of one cluster, are
+refused before anything is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.ledger import runs
+from topicledger.ledger.tables import Ledger
+from topicledger.model import Refusal
+from topicledger.observe import topics as observing
+from topicledger.observe.topics import Listing, Observation, Refused, list_clusters
+from topicledger.schemas import CLUSTERS
+
+log = logging.getLogger(__name__)
+
+ACCEPT_COMMAND = "clusters accept"
+
+
+class Accepted(StrEnum):
+    """How an id came to be the one of a name."""
+
+    FIRST_USE = "first use"
+    """It answered when the name was first seen; nobody has confirmed it."""
+    SETTINGS = "settings"
+    """The settings stated it when it answered."""
+    COMMAND = "command"
+    """A person accepted it with `clusters accept`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A row of `clusters`."""
+
+    name: str
+    cluster_id: str
+    first_seen: datetime
+    accepted_at: datetime
+    accepted_how: str
+    """Of `Accepted`."""
+    accepted_by: str | None
+    run_id: str | None
+    changes: int
+
+    @property
+    def since(self) -> str:
+        """Since when it is this id, and through whom, for messages."""
+        how = {
+            Accepted.FIRST_USE: f"first use in run {self.run_id}, requested by {self.accepted_by}",
+            Accepted.SETTINGS: f"stated by the settings of run {self.run_id}",
+            Accepted.COMMAND: f"accepted by {self.accepted_by}",
+        }[Accepted(self.accepted_how)]
+        return f"since {self.accepted_at:%Y-%m-%d %H:%M:%S} UTC ({how})"
+
+
+def recorded(ledger: Ledger) -> dict[str, Recorded]:
+    """Name -> what `clusters` has of it."""
+    known = (Recorded(**row.asDict()) for row in ledger.read(CLUSTERS).select(*CLUSTERS.schema.names).collect())
+    return {each.name: _in_utc(each) for each in known}
+
+
+def _in_utc(row: Recorded) -> Recorded:
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return replace(row, first_seen=row.first_seen.astimezone(UTC), accepted_at=row.accepted_at.astimezone(UTC))
+
+
+def refusals(settings: Settings, known: Mapping[str, Recorded], live: Mapping[str, str | None]) -> dict[str, Refused]:
+    """Of the clusters in `live` (name -> the id that answers), those on which nothing may be decided, and why.
+
+    Each name of the settings has one id at most: the stated one, else the recorded one, else the one that answers.
+    CLUSTER_ID_MISMATCH where another answers; SAME_CLUSTER where another name of the settings, asked or not, has it.
+    """
+    own = {name: _meant(cluster, known) or live.get(name) for name, cluster in settings.clusters.items()}
+    found: dict[str, Refused] = {}
+    for name, cluster_id in live.items():
+        alike = [each for each, its in own.items() if its is not None and its == cluster_id and each != name]
+        if cluster_id != own[name]:
+            message = _mismatch(settings, known, name, cluster_id, alike)
+            found[name] = Refused(error=Refusal.CLUSTER_ID_MISMATCH, message=message)
+        elif alike:
+            message = (
+                f"clusters {' and '.join([name, *alike])} of the settings are one Kafka cluster, id {cluster_id}: "
+                "correct bootstrap_servers (or cluster_id) of the wrong one, or remove it; see `clusters list`"
+            )
+            found[name] = Refused(error=Refusal.SAME_CLUSTER, message=message)
+    return found
+
+
+def _meant(cluster: ClusterSettings, known: Mapping[str, Recorded]) -> str | None:
+    """The id that a name stands for, None where nobody knows yet."""
+    if cluster.cluster_id is not None:
+        return cluster.cluster_id
+    return known[cluster.name].cluster_id if cluster.name in known else None
+
+
+def _mismatch(
+    settings: Settings, known: Mapping[str, Recorded], name: str, live: str | None, alike: Sequence[str]
+) -> str:
+    answers = f"a cluster with id {live} answers" if live is not None else "a cluster without an id answers"
+    if alike:
+        answers += f", which is cluster {' and '.join(alike)} of the settings"
+    stated = settings.clusters[name].cluster_id
+    if stated is not None:
+        return (
+            f"the settings expect id {stated} for cluster {name}, and {answers}; "
+            f"correct clusters.{name}.cluster_id or its bootstrap_servers"
+        )
+    message = (
+        f"cluster {name} has had id {known[name].cluster_id} {known[name].since}, and now {answers}; "
+        f"correct clusters.{name}.bootstrap_servers"
+    )
+    return message if alike else f"{message}, or, if that cluster is meant, accept it: `{_accepting(settings, name)}`"
+
+
+def _accepting(settings: Settings, name: str) -> str:
+    return f"topicledger clusters accept {shlex.quote(name)} --config {shlex.quote(str(settings.path))}"
+
+
+def identify(
+    ledger: Ledger, settings: Settings, live: Mapping[str, str | None], run_id: str | None = None
+) -> dict[str, Refused]:
+    """As `refusals`, by what `clusters` says now.
+
+    For a run, ids that are new are recorded before it returns: a name's first one, and one that the settings state.
+    Nothing is recorded for a name that is refused. Of two runs at once the first one's record counts.
+    """
+    if run_id is not None:
+        ledger.ensure(CLUSTERS)
+    elif not ledger.exists(CLUSTERS):
+        return refusals(settings, {}, live)
+    while True:
+        known = recorded(ledger)
+        refused = refusals(settings, known, live)
+        new = {
+            name: cluster_id
+            for name, cluster_id in live.items()
+            if cluster_id is not None
+            and name not in refused
+            and (name not in known or known[name].cluster_id != cluster_id)
+        }
+        if run_id is None or not new:
+            return refused
+        # Read again afterwards: another run may have been faster, or recorded another name of the same cluster.
+        _record(ledger, settings, known, new, run_id)
+
+
+def _record(
+    ledger: Ledger, settings: Settings, known: Mapping[str, Recorded], new: Mapping[str, str], run_id: str
+) -> None:
+    run = runs.find(ledger, run_id)
+    requested_by = None if run is None else run["requested_by"]
+    rows = [
+        new_row(known.get(name), name, cluster_id, how, requested_by, run_id)
+        for name, cluster_id in new.items()
+        for how in [Accepted.FIRST_USE if settings.clusters[name].cluster_id is None else Accepted.SETTINGS]
+    ]
+    ledger.compare_and_set(CLUSTERS, "name", rows)
+    log.info("ids recorded of clusters %s", ", ".join(new))
+
+
+def new_row(
+    before: Recorded | None, name: str, cluster_id: str, how: Accepted, accepted_by: str | None, run_id: str
+) -> dict[str, object]:
+    now = datetime.now(UTC)
+    return {
+        "name": name,
+        "cluster_id": cluster_id,
+        "first_seen": now if before is None else before.first_seen,
+        "accepted_at": now,
+        "accepted_how": how.value,
+        "accepted_by": accepted_by,
+        "run_id": run_id,
+        "changes": 1 if before is None else before.changes + 1,
+    }
+
+
+def disowned(ledger: Ledger, settings: Settings, planned: Mapping[str, str]) -> dict[str, str]:
+    """Of `planned` (name -> the cluster id that its actions were planned for) those that mean another by now, and why.
+
+    The cluster behind a name may have been accepted, or stated, anew since the plan.
+    """
+    ledger.ensure(CLUSTERS)
+    known = recorded(ledger)
+    found: dict[str, str] = {}
+    for name, cluster_id in planned.items():
+        meant = _meant(settings.clusters[name], known)
+        if meant not in (None, cluster_id):
+            since = f" {known[name].since}" if name in known and known[name].cluster_id == meant else ""
+            found[name] = (
+                f"planned for cluster id {cluster_id}, and the id of {name} is {meant}{since}; "
+                "plan again with a new run id"
+            )
+    return found
+
+
+def observe(
+    ledger: Ledger,
+    settings: Settings,
+    clusters: Sequence[ClusterSettings],
+    named: DataFrame,
+    *,
+    run_id: str | None = None,
+) -> Observation:
+    """As `observe.observe`, less what is seen of clusters that aren't the ones meant; see `identify` for `run_id`."""
+    return look_up(ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run_id=run_id)
+
+
+def look_up(
+    ledger: Ledger, settings: Settings, listing: Listing, named: DataFrame, *, run_id: str | None = None
+) -> Observation:
+    """As `observe.look_up`, less what is seen of clusters that aren't the ones meant; see `identify` for `run_id`."""
+    live = {
+        name: None if row["cluster_id"] is None else str(row["cluster_id"])
+        for name, row in listing.told.items()
+        if row["error"] is None
+    }
+    with ThreadPoolExecutor(1) as beside:
+        identified = beside.submit(identify, ledger, settings, live, run_id)
+        seen = observing.look_up(ledger.spark, listing, named)
+        return _without(seen, identified.result())
+
+
+def _without(seen: Observation, refused: Mapping[str, Refused]) -> Observation:
+    """What a stranger has is nobody's business: not counted, not compared, not written down."""
+    if not refused:
+        return seen
+    meant = ~F.col("cluster").isin(*refused)
+    return Observation(
+        topics=seen.topics.where(meant),
+        brokers=seen.brokers.where(meant),
+        looks={name: replace(look, refused=refused.get(name)) for name, look in seen.looks.items()},
+    )

@@ -1,0 +1,267 @@
+"""A live cluster as manifests: what an estate that exists already starts from. Changes no cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.config import patterns
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode, TopicLedgerError, UsageError
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.files.writing import SUFFIXES, write_manifests
+from topicledger.manifests.load import Loaded, merge
+from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
+from topicledger.observe.clusters import observe
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topics import as_expected
+from topicledger.schemas import MANIFESTS
+from topicledger.text import SHOWN_FAILURES, cell, printable, show
+
+_REASON, _NOTE = "not_exported", "note"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to export, and where to."""
+
+    to: Path | None
+    """A file, or a folder that gets a file for each cluster; None merges into `manifests`."""
+    pattern: str | None = None
+    """Topics whose names have a match (RE2); None takes all."""
+    exclude: str | None = None
+    """Less those whose names have a match (RE2)."""
+    with_assignments: bool = False
+    """Replicas as they are, instead of their counts."""
+    owner: str | None = None
+    """Owner of all of them."""
+    overwrite: bool = False
+    """Replace files that are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What an export has to say of one topic."""
+
+    cluster: str
+    topic: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterExport:
+    """One cluster's export."""
+
+    cluster: str
+    topics: int
+    """How many were exported."""
+    file: str | None
+    """None: into the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What an export came to."""
+
+    clusters: Sequence[ClusterExport]
+    not_exported: Sequence[Told]
+    """Topics that can't be described."""
+    notes: Sequence[Told]
+    """Of topics that were exported: what a manifest can't say."""
+    loaded: Loaded | None = None
+    """What merging did to the table."""
+    problems: Sequence[str] = field(default_factory=list)
+    """Clusters that could not be exported, and why."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """As of a run: topics that can't be told are like topics that failed."""
+        if self.problems:
+            return ExitCode.ERROR
+        return ExitCode.TOPICS_FAILED if self.not_exported else ExitCode.DONE
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps(
+            {"format_version": FORMAT_VERSION, "exit_code": int(self.exit_code), **asdict(self)}, indent=2
+        )
+
+
+def render(exported: Exported, console: Console) -> None:
+    """Print an export's result for people."""
+    grid = Grid(title="Exported", title_justify="left")
+    for name in ("cluster", "topics", "to"):
+        grid.add_column(name, overflow="fold")
+    for each in exported.clusters:
+        grid.add_row(cell(each.cluster), str(each.topics), cell(each.file or "manifests"))
+    console.print(grid)
+    if exported.loaded is not None:
+        loaded = exported.loaded
+        console.print(
+            f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
+            highlight=False,
+        )
+    for title, told in (("Not exported", exported.not_exported), ("Left out", exported.notes)):
+        for one in told[:SHOWN_FAILURES]:
+            text = f"{title}: {cell(one.cluster)} {cell(one.topic)}: {cell(one.message)}"
+            console.print(text, highlight=False, soft_wrap=True)
+        if len(told) > SHOWN_FAILURES:
+            console.print(f"{title}: the first {SHOWN_FAILURES} of {len(told)}; all are in --format json")
+    for problem in exported.problems:
+        console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
+
+
+def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
+    """Look at clusters and write what they have: to files, or into `manifests`, in one commit.
+
+    Raises UsageError for a bad pattern, and for files that are in the way.
+    """
+    files = _files(clusters, request)
+    selected = _selected(request)
+    spark = ledger.spark
+    nobody = spark.createDataFrame([], "cluster string, topic string")
+    seen = observe(ledger, settings, clusters, nobody)
+    ids, problems = as_expected(clusters, seen)
+    wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~F.col("internal")).where(selected)
+    reached = [cluster for cluster in clusters if cluster.name in ids]
+    told = observe_configs(spark, reached, settings.kafka, wanted)
+    problems += told.errors.values()
+    configs = told.configs.select("cluster", "topic", "configs", "config_error")
+    rows = (
+        wanted.join(configs, on=["cluster", "topic"], how="inner")
+        .transform(as_manifests(request.owner, with_assignments=request.with_assignments))
+        .localCheckpoint()
+    )
+    left_out, notes = _told(rows, _REASON), _told(rows, _NOTE)
+    exported = rows.where(F.col(_REASON).isNull())
+    names = [name for name in ids if name not in told.errors]
+    if request.to is None:
+        loaded = merge(ledger, _keeping_owners(ledger, exported, request)) if names else None
+        counts = {row["cluster"]: row["count"] for row in exported.groupBy("cluster").count().collect()}
+        done = [ClusterExport(cluster=name, topics=counts.get(name, 0), file=None) for name in names]
+        return Exported(clusters=done, not_exported=left_out, notes=notes, loaded=loaded, problems=problems)
+    done = [_write(files[name], name, exported, [*left_out, *notes]) for name in names]
+    return Exported(clusters=done, not_exported=left_out, notes=notes, problems=problems)
+
+
+def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
+    """Live topics as rows of `manifests`.
+
+    In: the columns of `observed`, `configs` as in `observed_configs` and `config_error`. Out: the columns of
+    `manifests`, of configs only those that are set on the topic and can be read; `not_exported`, why a topic can't be
+    told (else null); `note`, what the row leaves out of it (else null).
+    """
+    set_here = F.filter("configs", lambda each: each["config_source"] == SET_ON_TOPIC)
+    readable = F.filter(set_here, lambda each: ~each["is_sensitive"] & each["value"].isNotNull())
+    hidden = F.transform(F.filter(set_here, lambda each: each["is_sensitive"]), lambda each: each["name"])
+    uneven = F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1
+    by_name = F.map_from_entries(F.transform(readable, lambda each: F.struct(each["name"], each["value"])))
+    notes = F.concat_ws(
+        "; ",
+        F.when(F.size(hidden) > 0, F.concat(F.lit("sensitive, so not exported: "), F.array_join(hidden, ", "))),
+        F.when(uneven, F.lit("its partitions have different numbers of replicas: replication_factor is left out")),
+    )
+    assigned = F.lit(with_assignments) & ~uneven
+    values = {
+        "state": F.lit(PRESENT),
+        "num_partitions": F.when(~assigned, F.col("num_partitions")),
+        "replication_factor": F.when(~assigned & ~uneven, F.col("replication_factor")),
+        "assignments": F.when(assigned, F.col("assignments")),
+        "configs": F.when(F.size(readable) > 0, by_name),
+        "owner": F.lit(owner).cast("string"),
+        "labels": F.lit(None),
+        _REASON: F.when(
+            F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
+        ),
+        _NOTE: F.when((notes != "") & F.col("configs").isNotNull(), notes),
+    }
+
+    def transform(topics: DataFrame) -> DataFrame:
+        types = {each.name: each.dataType for each in MANIFESTS.schema}
+        columns = {name: values.get(name, F.col(name)).cast(data_type) for name, data_type in types.items()}
+        return topics.select(
+            *(column.alias(name) for name, column in columns.items()),
+            *(values[name].alias(name) for name in (_REASON, _NOTE)),
+        )
+
+    return transform
+
+
+def _selected(request: Request) -> Any:
+    try:
+        taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
+        left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return taken & ~left
+
+
+def _told(rows: DataFrame, column: str) -> list[Told]:
+    told = rows.where(F.col(column).isNotNull()).select("cluster", "topic", F.col(column).alias("message"))
+    return [Told(**row.asDict()) for row in told.orderBy("cluster", "topic").collect()]
+
+
+def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFrame:
+    """What a cluster can't tell stays as the table has it: labels, and owners where none is given."""
+    ledger.ensure(MANIFESTS)
+    known = (
+        ledger.read(MANIFESTS)
+        .groupBy("cluster", "topic")
+        .agg(F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels"))
+    )
+    owner = F.col("_owner") if request.owner is None else F.col("owner")
+    kept = rows.join(known, on=["cluster", "topic"], how="left")
+    return kept.withColumns({"owner": owner, "labels": F.col("_labels")}).select(*MANIFESTS.schema.names)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
+    """Cluster -> its file; raises UsageError where there can't be one."""
+    to = request.to
+    if to is None:
+        return {}
+    if to.suffix and not to.is_dir():
+        if to.suffix.lower() not in SUFFIXES:
+            raise UsageError(f"--to {to}: a file's name must end in {', '.join(SUFFIXES)}; a folder has no dot in its")
+        if len(clusters) > 1:
+            raise UsageError(f"--to {to}: several clusters need a folder, which gets a file for each")
+        files = {clusters[0].name: to}
+    else:
+        # A cluster's name may be anything that TOML can write.
+        files = {cluster.name: to / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
+    there = [str(file) for file in files.values() if file.exists()]
+    if there and not request.overwrite:
+        raise UsageError(f"there is {', '.join(there)} already: name another, or say --overwrite")
+    try:
+        for file in files.values():
+            file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--to {to}: {error.strerror}: {error.filename}") from None
+    return files
+
+
+def _write(file: Path, cluster: str, exported: DataFrame, told: Sequence[Told]) -> ClusterExport:
+    notes = [f"{each.topic}: {each.message}" for each in told if each.cluster == cluster]
+
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for row in exported.where(F.col("cluster") == cluster).orderBy("topic").toLocalIterator():
+            yield row.asDict(recursive=True)
+
+    try:
+        count = write_manifests(file, cluster, rows(), notes)
+    except OSError as error:
+        raise TopicLedgerError(f"can't write {show(str(file))}: {error.strerror}") from error
+    return ClusterExport(cluster=cluster, topics=count, file=str(file))

@@ -1,0 +1,300 @@
+"""Phase observe: live metadata of every cluster as a DataFrame, read in parallel on the executors.
+
+`spark.read.format("kafka_topics")` has one input partition per cluster. A cluster that can't be read is a row that says
+why, never an exception, so that the others are read all the same. Reading again asks the cluster again: callers
+materialise what they read once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, MapType, StringType, StructField, StructType
+
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.kafka import Cluster, ClusterAdmin
+from topicledger.model import Refusal, TopicInfo
+from topicledger.observe.cluster_queries import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
+from topicledger.schemas import BROKERS, OBSERVED
+
+FORMAT = "kafka_topics"
+
+_BROKER = StructType(
+    [
+        StructField("broker_id", IntegerType()),
+        StructField("rack", StringType()),
+        StructField("host", StringType()),
+        StructField("port", IntegerType()),
+        StructField("controller", BooleanType()),
+    ]
+)
+SCHEMA = StructType(
+    [
+        *(StructField(f.name, f.dataType) for f in OBSERVED.schema if f.name != "run_id"),
+        StructField("other_leaders", MapType(IntegerType(), IntegerType())),
+        StructField("brokers", ArrayType(_BROKER)),
+        StructField("gives_topic_ids", BooleanType()),
+        StructField("error", StringType()),
+        StructField("error_message", StringType()),
+    ]
+)
+"""What `kafka_topics` returns: a row per topic and, with topic null, one per cluster, with its brokers or its error."""
+
+SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
+
+
+# -- looking at one cluster, on whatever host ------------------------------------------------------------------------
+
+
+def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
+
+    The cluster's own row comes last and only then says that all went well: an error in between replaces it.
+    """
+    name = sight.cluster.name
+    try:
+        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+            cluster = admin.describe_cluster()
+            infos = admin.list_topics() if topics is None else admin.describe_topics(topics)
+            yield from _topic_batches(name, cluster.cluster_id, infos)
+    except SecretError as error:
+        yield _cluster_batch(name, error=SECRET_UNRESOLVED, error_message=str(error))
+    except TopicLedgerError as error:
+        yield _cluster_batch(name, error=Refusal.CLUSTER_UNREACHABLE.value, error_message=str(error))
+    else:
+        yield _cluster_batch(name, cluster=cluster)
+
+
+def _topic_batches(cluster: str, cluster_id: str, infos: Iterable[TopicInfo]) -> Iterator[pa.RecordBatch]:
+    rows: list[TopicInfo] = []
+    for info in infos:
+        rows.append(info)
+        if len(rows) == BATCH_ROWS:
+            yield _topic_batch(cluster, cluster_id, rows)
+            rows = []
+    if rows:
+        yield _topic_batch(cluster, cluster_id, rows)
+
+
+def _topic_batch(cluster: str, cluster_id: str, infos: Sequence[TopicInfo]) -> pa.RecordBatch:
+    count = len(infos)
+    columns: dict[str, list[object]] = {
+        "cluster": [cluster] * count,
+        "cluster_id": [cluster_id] * count,
+        "topic": [info.topic for info in infos],
+        "topic_id": [info.topic_id for info in infos],
+        "internal": [info.internal for info in infos],
+        "permitted": [info.permitted for info in infos],
+        "num_partitions": [info.num_partitions if info.permitted else None for info in infos],
+        "replication_factor": [info.replication_factor if info.permitted else None for info in infos],
+        "assignments": [list(info.assignments.items()) if info.permitted else None for info in infos],
+        "authorized_operations": [info.authorized_operations for info in infos],
+        "other_leaders": [list(info.other_leaders.items()) if info.permitted else None for info in infos],
+        "observed_at": [datetime.now(UTC)] * count,
+    }
+    return record_batch(SCHEMA, columns, count)
+
+
+def _cluster_batch(
+    name: str, *, cluster: Cluster | None = None, error: str | None = None, error_message: str | None = None
+) -> pa.RecordBatch:
+    columns: dict[str, list[object]] = {
+        "cluster": [name],
+        "cluster_id": [None if cluster is None else cluster.cluster_id],
+        "observed_at": [datetime.now(UTC)],
+        "brokers": [None if cluster is None else [asdict(broker) for broker in cluster.brokers]],
+        "gives_topic_ids": [None if cluster is None else cluster.gives_topic_ids],
+        "error": [error],
+        "error_message": [error_message],
+    }
+    return record_batch(SCHEMA, columns, 1)
+
+
+# -- on the executors ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _ClusterPartition(InputPartition):
+    sight: str
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, sights: Sequence[str]) -> None:
+        self._sights = sights
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_ClusterPartition(sight) for sight in self._sights]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _ClusterPartition)
+        yield from look_at(Sight.from_json(partition.sight))
+
+
+class KafkaTopics(DataSource):
+    """`spark.read.format("kafka_topics")`; its one option, `sights`, is a JSON array of `Sight`s."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(json.loads(self.options["sights"]))
+
+
+# -- the phase -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Why nothing may be decided on a cluster that was reached."""
+
+    error: Refusal
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStatus:
+    """How looking at a cluster went."""
+
+    cluster_id: str | None = None
+    """Kafka's own id of the cluster; None where it wasn't reached."""
+    error: str | None = None
+    """Why it wasn't reached, for the user."""
+    gives_topic_ids: bool = True
+    """False: its brokers are older than Kafka 2.8, and nothing tells a topic from one that was recreated (D7)."""
+    refused: Refused | None = None
+    """Why it isn't the one meant, though it was reached."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What was seen, materialised: reading it asks no cluster again."""
+
+    topics: DataFrame
+    """Columns of `observed` less run_id, and `other_leaders` (partition -> leader where it isn't the preferred replica,
+    -1 for none); clusters that were reached only."""
+    brokers: DataFrame
+    """Columns of `brokers` less run_id; clusters that were reached only."""
+    looks: Mapping[str, ClusterStatus]
+    """How looking at each cluster went."""
+
+    @property
+    def known(self) -> Sequence[str]:
+        """Clusters that were reached and are the ones meant."""
+        return [name for name, look in self.looks.items() if look.error is None and look.refused is None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What clusters list, and how asking each went."""
+
+    sights: Mapping[str, Sight]
+    seen: DataFrame
+    """Columns of `SCHEMA`, materialised."""
+    told: Mapping[str, Mapping[str, object]]
+    """By cluster, its own row of `seen`."""
+    by_driver: Sequence[str]
+    """Clusters whose secrets an executor can't resolve: the driver looks at them."""
+
+
+def observe(
+    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
+) -> Observation:
+    """Look at `clusters`, once: what they list and, by name, the topics of `named` (cluster, topic) they don't list.
+
+    A cluster whose secrets an executor can't resolve is observed by the driver.
+    """
+    return look_up(spark, list_clusters(spark, clusters, kafka), named)
+
+
+def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Listing:
+    """The first half of `observe`: what `clusters` list."""
+    spark.dataSource.register(KafkaTopics)
+    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    as_json = json.dumps([sight.to_json() for sight in sights.values()])
+    listed = spark.read.format(FORMAT).option("sights", as_json).load().localCheckpoint()
+    told = _cluster_rows(listed)
+    by_driver = [name for name, row in told.items() if row["error"] == SECRET_UNRESOLVED]
+    if by_driver:
+        seen = on_driver(spark, [batch for name in by_driver for batch in look_at(sights[name])], SCHEMA)
+        listed = listed.where(~F.col("cluster").isin(*by_driver)).unionByName(seen)
+        told |= _cluster_rows(seen)
+    return Listing(sights=sights, seen=listed, told=told, by_driver=by_driver)
+
+
+def look_up(spark: SparkSession, listing: Listing, named: DataFrame) -> Observation:
+    """The second half: the topics of `named` (cluster, topic) that their clusters don't list, by name."""
+    listed, told = listing.seen, dict(listing.told)
+    reached = [name for name, row in told.items() if row["error"] is None]
+    if not reached:
+        return _observation(listed, told)
+    unlisted = (
+        named.where(F.col("cluster").isin(*reached))
+        .select("cluster", "topic")
+        .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
+    )
+    here = {name: listing.sights[name] for name in reached if name not in listing.by_driver}
+    described = on_executors(here, unlisted, look_at, SCHEMA)
+    for name in listing.by_driver:
+        topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
+        if topics and name in reached:
+            described = described.unionByName(on_driver(spark, list(look_at(listing.sights[name], topics)), SCHEMA))
+    for name, row in _cluster_rows(described).items():
+        # Lost in between: what was listed counts for nothing.
+        if row["error"] is not None:
+            told[name] = row
+    return _observation(listed.unionByName(described.where("topic is not null")), told)
+
+
+def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[dict[str, str], list[str]]:
+    """Cluster -> Kafka's id of it, of those that were reached and are the ones meant; and why the others aren't."""
+    ids: dict[str, str] = {}
+    problems: list[str] = []
+    for cluster in clusters:
+        look = seen.looks[cluster.name]
+        if look.error is not None:
+            problems.append(look.error)
+        elif look.refused is not None:
+            problems.append(look.refused.message)
+        else:
+            ids[cluster.name] = str(look.cluster_id)
+    return ids, problems
+
+
+def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
+    columns = ("cluster", "cluster_id", "gives_topic_ids", "error", "error_message")
+    rows = seen.where("topic is null").select(*columns).collect()
+    return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
+
+
+def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> Observation:
+    looks = {
+        name: ClusterStatus(
+            cluster_id=None if row["error"] else str(row["cluster_id"]),
+            error=str(row["error_message"]) if row["error"] else None,
+            gives_topic_ids=bool(row["gives_topic_ids"]),
+        )
+        for name, row in told.items()
+    }
+    reached = seen.where(F.col("cluster").isin(*(name for name, look in looks.items() if look.error is None)))
+    return Observation(
+        topics=reached.where("topic is not null").select(
+            *(c for c in OBSERVED.schema.names if c != "run_id"), "other_leaders"
+        ),
+        brokers=reached.where("topic is null")
+        .select("cluster", "cluster_id", "observed_at", F.explode("brokers").alias("broker"))
+        .select("cluster", "cluster_id", "observed_at", "broker.*")
+        .select(*(c for c in BROKERS.schema.names if c != "run_id")),
+        looks=looks,
+    )

@@ -1,0 +1,572 @@
+"""A provisioning run, phase by phase:
+
+    manifest -> observe -> decide -> policy, guard -> plan -> validate -> apply -> verify -> close
+
+Up to the plan all is DataFrames; from there on the driver acts and each outcome becomes a row of `audit`. Every phase
+reads what is open from the tables, so that a run taken up again goes the same way as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Observation as Metrics
+from pyspark.sql import functions as F
+
+from topicledger import policies
+from topicledger.apply.dispatch import Context, batches, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.apply.summary import Summary, summarise
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode
+from topicledger.kafka.connection import request_timeout
+from topicledger.ledger import leases
+from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.leases import Leases
+from topicledger.ledger.memory import REMEMBERED, Memory, Results, Work
+from topicledger.ledger.runs import Run
+from topicledger.ledger.sent_batches import SentBatches
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import Transform
+from topicledger.model import (
+    OURS,
+    SET_ON_TOPIC,
+    Action,
+    Decision,
+    Ended,
+    Outcome,
+    Phase,
+    Refusal,
+    RunState,
+    Target,
+    TopicResult,
+)
+from topicledger.observe.clusters import look_up
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topics import Listing, Observation, list_clusters
+from topicledger.plan import guards
+from topicledger.plan.batches import planned
+from topicledger.plan.decide import decide
+from topicledger.plan.intent import expired, no_longer_declared
+from topicledger.plan.reevaluate import facts, reevaluate
+from topicledger.policies import Facts, Policy
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES, Table
+
+log = logging.getLogger(__name__)
+
+_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+
+
+# -- the pipeline -----------------------------------------------------------------------------------------------------
+
+
+def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
+    """Take a run from where it stands to its end, or to the end of its plan."""
+    with run:
+        seen = None
+        if run.state is RunState.PLANNING or (run.resumed and run.state is RunState.APPLYING):
+            seen = plan(run, context)
+        if not planning_only:
+            apply(run, context, seen)
+        elif not run.none_planned:
+            # What has nothing to send is finished in one commit.
+            run.keep_state()
+        return close(run, planning_only=planning_only, detailed=detailed)
+
+
+def plan(run: Run, context: Context) -> Observation | None:
+    """Everything up to validate; commits the plan before anything is sent, validateOnly included.
+
+    Returns what this start observed of the run's clusters; None where it didn't have to.
+    """
+    # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
+    clusters, again = _clusters_without_plan(run)
+    seen = _plan_clusters(run, context, clusters, again=again) if clusters else None
+    if not run.none_ended:
+        _record_refusals(run)
+    if run.none_planned:
+        run.memory = Memory({})
+    else:
+        _validate(run, context)
+    if run.state is RunState.PLANNING:
+        if run.settings.policies.create and not run.none_planned:
+            if seen is None or again:
+                # An earlier start observed the others: what it wrote may be another run's by now.
+                seen = _observe_again(run, context, run.clusters, run.open_actions())
+            reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, Action.CREATE)
+        # Where it is applied at once, its row says so with the commit that says `applying`.
+        run.becomes(RunState.PLANNING if run.problems else RunState.PLANNED, counts=run.counts)
+    return seen
+
+
+def apply(run: Run, context: Context, seen: Observation | None) -> None:
+    """Send what passed, and look once at what it did. `seen`: what this start observed, where it did."""
+    if run.none_planned:
+        return
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
+    work = batches(_passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
+    if work:
+        held = run.ending.enter_context(_leases(run, context, work))
+        with SentBatches(run) as sent:
+            if not _apply_leased(run, context, work, held, sent, seen):
+                return
+    elif run.state is not RunState.APPLYING:
+        run.move_to(RunState.APPLYING, counts=run.counts)
+    _verify(run, context)
+
+
+def _apply_leased(
+    run: Run, context: Context, work: Work, held: Leases, sent: SentBatches, seen: Observation | None
+) -> bool:
+    """Send `work`, what passed validate, while no other run may change its clusters; False where it can't be judged."""
+    run.leases = held
+    latest = run.ledger.latest_version(MANIFESTS)
+    afresh = run.resumed or held.contended
+    judged_again = afresh or latest != run.manifest_version
+    if judged_again:
+        run.keep_state()
+        _refuse_outdated(run, context, latest)
+        if afresh:
+            seen = _judge_afresh(run, context, latest)
+        if set(work) <= run.unjudged:
+            # What can't be judged must not be sent.
+            run.leases = None
+            held.release_soon()
+            return False
+    else:
+        # Beside the commit that says `applying`.
+        sent.begin(work)
+    if run.state is not RunState.APPLYING:
+        run.move_to(RunState.APPLYING, counts=run.counts)
+    _apply(run, context, sent, None if judged_again else work, seen, latest)
+    held.require()
+    run.leases = None
+
+    def let_go() -> None:
+        held.require()
+        held.release_soon()
+
+    # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
+    run.commits.add(let_go)
+    return True
+
+
+def _leases(run: Run, context: Context, work: Work) -> Leases:
+    if context.wait or run.resumed:
+        # Waiting, for another run or an earlier start of this one, may take long: what was found out is kept before.
+        run.keep_state()
+        run.commits.settle()
+    settings = [cluster for cluster in run.clusters if cluster.name in work]
+    return leases.take(
+        run.ledger,
+        run.run_id,
+        {cluster_id: name for name, (cluster_id, _) in work.items()},
+        looked_at=run.looked_at,
+        request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
+        wait=context.wait,
+        stop=context.stop,
+    )
+
+
+def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
+    """Say what the run came to, and finish it where nothing is open: a plan, where it has nothing to send."""
+    summary = summarise(run, planning_only=planning_only, detailed_exitcode=detailed)
+    if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
+        return summary
+    counts = {**summary.decisions, **summary.outcomes()}
+    run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
+    return replace(summary, state=run.state.value)
+
+
+# -- up to the plan ---------------------------------------------------------------------------------------------------
+
+
+def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
+    """The clusters still to be looked at and decided on, and whether an earlier start tried that in vain."""
+    if not run.resumed:
+        return run.clusters, False
+    rows = (
+        run.plans()
+        .groupBy("cluster")
+        .agg(
+            F.bool_or(
+                (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") == Refusal.CLUSTER_UNREACHABLE.value)
+            ).alias("unreached"),
+            F.bool_or(F.col("action").isNotNull() | F.col("phase").isin(Phase.POLICY.value, Phase.GUARD.value)).alias(
+                "planned"
+            ),
+        )
+    )
+    found = {row["cluster"]: (row["unreached"], row["planned"]) for row in rows.collect()}
+    if not found:
+        return run.clusters, False
+    return [each for each in run.clusters if found.get(each.name, (False, False)) == (True, False)], True
+
+
+def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> Observation:
+    """Observe clusters, decide on them, and commit what was decided; returns what was observed."""
+    settings = run.settings
+    looked_at = [cluster.name for cluster in clusters] if again else run.selected
+    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
+        listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
+        judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
+            manifests.judge(list(settings.clusters), looked_at)
+        )
+        accepted = judged.where(F.col("phase").isNull())
+        # The plan is made, but not yet asked for, while what was seen is written down.
+        with _look(run, listing.result(), accepted) as seen:
+            rows, metrics = _decisions(run, context.policies, clusters, judged, seen, again=again)
+    with context.progress.phase("plan"):
+        tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
+    # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
+    run.require_ownership()
+    if tries > 1:
+        # Metrics are those of the first try, which failed somewhere on its way.
+        rows, metrics = _decisions(run, context.policies, clusters, judged, seen, again=again)
+        rows.write.format("noop").mode("overwrite").save()
+    found = dict(metrics.get)
+    run.none_ended, run.none_planned = not found.pop("_ended"), not found.pop("_planned")
+    if run.resumed:
+        # Earlier starts may have left rows that these counts don't know of.
+        run.none_ended = run.none_planned = False
+    run.counts = {name: run.counts.get(name, 0) + count for name, count in found.items()}
+    unreached = {name: look.error for name, look in seen.looks.items() if look.error is not None}
+    if unreached:
+        concerned = run.plans().where(F.col("error") == Refusal.CLUSTER_UNREACHABLE.value).select("cluster").distinct()
+        concerned_names = {row["cluster"] for row in concerned.collect()}
+        for name, error in unreached.items():
+            log.warning("%s", error)
+            if name in concerned_names:
+                run.problems.append(f"{error}; the other clusters go on, start run {run.run_id} again for {name}")
+    return seen
+
+
+def _decisions(
+    run: Run,
+    rules: Sequence[Policy],
+    clusters: Sequence[ClusterSettings],
+    judged: DataFrame,
+    seen: Observation,
+    *,
+    again: bool,
+) -> tuple[DataFrame, Metrics]:
+    """Rows of `plans`, and how many of which kind they will have turned out to be."""
+    settings = run.settings
+    known = facts(run.ledger, settings, clusters, seen.brokers)
+    decisions = judged.transform(decided(seen, rules, known, settings))
+    without_ids = [each for each in clusters if each.name in seen.known and not seen.looks[each.name].gives_topic_ids]
+    if without_ids:
+        decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
+    metrics = Metrics("decisions")
+    ended = F.col("phase").isNotNull()
+    counted = [
+        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+        F.count_if(ended).alias("_ended"),
+        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+    ]
+    rows = decisions.observe(metrics, *counted)
+    if again:
+        rows = rows.transform(_second_look).transform(_not_told_before(run))
+    now, most = datetime.now(UTC), settings.kafka.max_batch_records
+    return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
+
+
+def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
+    """Adds to `before` of deletes the configs set on their topics: of clusters that give topics no ids (D7)."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        names = [cluster.name for cluster in clusters]
+        deletes = decisions.where(F.col("cluster").isin(*names) & F.col("before").isNotNull()).select(
+            "cluster", "topic"
+        )
+        topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
+        found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
+        set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
+        as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
+        rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
+        before = F.when(F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
+        return rows.withColumn("before", before).select(*decisions.columns)
+
+    return transform
+
+
+def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: `contract.COLUMNS`."""
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return (
+            judged.transform(decide(seen.topics, seen.looks))
+            .transform(deletes_judged(rules, known, settings))
+            .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
+        )
+
+    return transform
+
+
+def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        return decisions.transform(
+            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
+        ).transform(guards.max_deletes(settings.guards.max_deletes))
+
+    return transform
+
+
+def _not_told_before(run: Run) -> Transform:
+    """Drops what an earlier start's plan says already: refusals that a second look comes to again."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        key = ("cluster", "topic", "phase", "error")
+        told = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
+        same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
+        return decisions.join(told, on=same, how="left_anti")
+
+    return transform
+
+
+def _second_look(decisions: DataFrame) -> DataFrame:
+    """Each declared topic of a cluster that was out of reach gets a row after the one that says so.
+
+    What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
+    would be CLUSTER_UNREACHABLE for good.
+    """
+    left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
+    anew = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
+    return decisions.withColumns(
+        {
+            "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
+            "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
+            "phase": F.when(left_alone | anew, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+        }
+    )
+
+
+@contextmanager
+def _look(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
+    """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
+    # The run's row is the first that it writes; and the tables are there.
+    run.commits.settle()
+    seen = look_up(run.ledger, run.settings, listing, named, run_id=run.run_id)
+
+    def keep(table: Table, rows: DataFrame) -> None:
+        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
+
+    with ThreadPoolExecutor(2) as pool:
+        kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
+        yield seen
+        list(kept)
+
+
+def _record_refusals(run: Run) -> None:
+    """Rows of `audit` for what ended before validate; they follow from the plan, once."""
+    ended = run.plans().where(F.col("phase").isNotNull())
+    if run.resumed:
+        told = run.audit().select("cluster", "topic", "phase", "error")
+        same = [ended[name].eqNullSafe(told[name]) for name in told.columns]
+        ended = ended.join(told, on=same, how="left_anti")
+    ours = {
+        "error_code": F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS),
+        "attempt": F.lit(None),
+        "requested_at": F.lit(None),
+        "completed_at": F.col("planned_at"),
+        "configs": F.lit(None),
+        "topic_config_error_code": F.lit(None),
+        "num_partitions": F.lit(None),
+        "replication_factor": F.lit(None),
+    }
+    rows = ended.withColumns(ours).select(*(F.col(c.name).cast(c.dataType) for c in AUDIT.schema))
+    run.append_audit(rows)
+
+
+# -- validate, apply, verify ------------------------------------------------------------------------------------------
+
+
+def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:
+    return rows.join(ended.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_anti")
+
+
+def _passed(run: Run) -> DataFrame:
+    """Planned actions that passed validate, and the policies after it, and have no apply row."""
+    audit = run.audit()
+    valid = audit.where((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value))
+    rows = run.open_actions().join(
+        valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
+    )
+    refused = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") != Outcome.OK.value)
+    return _without(rows, audit.where((F.col("phase") == Phase.APPLY.value) | refused))
+
+
+def _validate(run: Run, context: Context) -> None:
+    rows = run.open_actions()
+    if run.resumed:
+        rows = _without(rows, run.audit().where(F.col("phase") == Phase.VALIDATE.value))
+    work = batches(rows)
+    if not run.resumed and sum(len(batch) for _, targets in work.values() for batch in targets) <= REMEMBERED:
+        run.memory = Memory(work)
+
+    def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
+        return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
+
+    each_cluster(run, context, Phase.VALIDATE, work, validate)
+
+
+def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Collection[str]:
+    """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
+    wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    of_cluster = (F.col("cluster") == executor.cluster) & (F.col("cluster_id") == executor.cluster_id)
+    rows = run.ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
+    return [row["topic"] for row in last_creates(rows).collect()]
+
+
+def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
+    """Refuse what the manifests at version `latest` don't ask for any more, and of a run that is being applied what was
+    planned too long ago. What earlier starts may have sent is found out first.
+    """
+    if run.state is RunState.APPLYING:
+        maybe_sent = batches(_passed(run).where("maybe_sent"))
+        run.unjudged |= set(each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.learn, "recover"))
+        _refuse(run, _judgeable(run).transform(expired(run.settings.guards.max_plan_age, datetime.now(UTC))))
+    if latest != run.manifest_version:
+        judged = run.ledger.read(MANIFESTS, latest).transform(
+            manifests.judge(list(run.settings.clusters), run.selected)
+        )
+        _refuse(run, _judgeable(run).transform(no_longer_declared(judged, latest)))
+
+
+def _judgeable(run: Run) -> DataFrame:
+    """What passed, less that of clusters on which it isn't known what earlier starts did."""
+    return _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+
+
+def _refuse(run: Run, rows: DataFrame) -> None:
+    """End actions (columns `intent.REFUSED`) that are not sent: each gets its apply row."""
+    refused = rows.localCheckpoint()
+    if refused.isEmpty():
+        return
+    values = {
+        "run_id": F.lit(run.run_id),
+        "phase": F.lit(Phase.APPLY.value),
+        "outcome": F.lit(Outcome.REFUSED.value),
+        "error_code": F.lit(OURS),
+        "completed_at": F.lit(datetime.now(UTC)),
+        "manifest_version": F.lit(run.manifest_version),
+    }
+    known = {name: F.col(name) for name in refused.columns} | values
+    run.append_audit(
+        refused.select(*(known.get(c.name, F.lit(None)).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
+    )
+
+
+def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None:
+    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now.
+
+    Returns what was observed of the clusters on which something is open; None where nothing is.
+    """
+    check = batches(_judgeable(run))
+    run.unjudged |= set(each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, "check"))
+    names = {row["cluster"] for row in _judgeable(run).select("cluster").distinct().collect()}
+    clusters = [cluster for cluster in run.clusters if cluster.name in names]
+    if not clusters:
+        return None
+    seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
+    for name, look in seen.looks.items():
+        problem = look.error if look.refused is None else look.refused.message
+        if problem is not None:
+            run.unjudged.add(name)
+            if problem not in run.problems:
+                run.problems.append(problem)
+    reevaluate(run, context.policies, seen, latest, Phase.APPLY, *Action)
+    return seen
+
+
+def _observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
+    """What clusters look like now; `observed` and `brokers` have it, too."""
+    with context.progress.phase("observe", len(clusters)):
+        listing = list_clusters(run.spark, clusters, run.settings.kafka)
+        with _look(run, listing, named) as seen:
+            pass
+    return seen
+
+
+def _apply(
+    run: Run, context: Context, sent: SentBatches, work: Work | None, seen: Observation | None, latest: int
+) -> None:
+    """Send what passed; `work` is all of it where that is known already."""
+    waiting = run.waiting
+    if waiting is None and work is not None:
+        _send(run, context, sent, work)
+        return
+    rows = _judgeable(run)
+    if waiting is None:
+        _send(run, context, sent, batches(rows))
+        return
+    _send(run, context, sent, batches(rows.join(waiting, on=["cluster", "topic"], how="left_anti")))
+    assert seen is not None, "creates wait only where this start has judged them"
+    reevaluate(run, context.policies, seen, latest, Phase.APPLY, Action.CREATE)
+    rows = _judgeable(run).join(waiting, on=["cluster", "topic"], how="left_semi")
+    if run.waiting is not None:
+        # Deletes whose outcome isn't known yet: their room isn't either.
+        rows = rows.join(run.waiting, on=["cluster", "topic"], how="left_anti")
+    _send(run, context, sent, batches(rows))
+
+
+def _send(run: Run, context: Context, sent: SentBatches, work: Work) -> None:
+    sent.begin(work)
+    each_cluster(run, context, Phase.APPLY, work, Executor.apply, before=sent.before)
+
+
+def _verify(run: Run, context: Context) -> None:
+    work, results = _applied(run) if run.memory is None else (run.memory.ok(Phase.APPLY), run.memory.results())
+    deadline = time.monotonic() + context.wait_visible
+
+    def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
+        left = list(batch)
+        while left:
+            pairs = [(target, results[executor.cluster, target.topic, target.action]) for target in left]
+            seen = list(executor.verify(pairs))
+            again = time.monotonic() < deadline and not context.stop.is_set()
+            yield from (ended for ended in seen if not again or ended.outcome is not Outcome.PENDING)
+            pending = {ended.topic for ended in seen if ended.outcome is Outcome.PENDING}
+            left = [target for target in left if target.topic in pending] if again else []
+            if left:
+                executor.wait(0.5)
+
+    each_cluster(run, context, Phase.VERIFY, work, verify)
+
+
+def _applied(run: Run) -> tuple[Work, Results]:
+    """What was applied and not verified yet, by the tables."""
+    audit = run.audit()
+    applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
+    told = applied.select(
+        "cluster",
+        "topic",
+        "action",
+        F.col("topic_id").alias("applied_id"),
+        F.col("num_partitions").alias("applied_num_partitions"),
+    )
+    rows = _without(
+        run.open_actions().join(told, on=["cluster", "topic", "action"], how="inner"),
+        audit.where(F.col("phase") == Phase.VERIFY.value),
+    )
+    results: Results = {}
+
+    def remember(row: Mapping[str, Any]) -> None:
+        results[row["cluster"], row["topic"], Action(row["action"])] = TopicResult(
+            topic_id=row["applied_id"], num_partitions=row["applied_num_partitions"]
+        )
+
+    return batches(rows, "applied_id", "applied_num_partitions", each=remember), results

@@ -1,0 +1,86 @@
+"""Phase plan: what is to be done, in order and in batches, as rows of `plans`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.manifests.rows import Transform
+from topicledger.model import Action
+from topicledger.schemas import ACTIONS
+
+
+def records() -> Column:
+    """Metadata records that the controller writes for a row: topic + partitions + configs (C15).
+
+    A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
+    """
+    partitions = F.coalesce(F.size("assignments"), F.lit(0))
+    assigned = F.when(partitions > 0, partitions)
+    configs = F.greatest(F.coalesce(F.size("configs"), F.lit(0)), F.lit(0))
+    # bigint: a row may declare as many partitions as an int holds.
+    return F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
+
+
+def batched(most: int) -> Transform:
+    """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
+
+    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `phase`, `waits`; rows that ended get
+    none. Topics go by name, those that wait for the room that deletes make after all others. One above half of `most`
+    goes alone; the others share batches that start every `most`/2 records: the last topic of a batch may overlap its
+    end, by at most `most`/2.
+    """
+    half = max(1, most // 2)
+
+    def transform(rows: DataFrame) -> DataFrame:
+        alike = Window.partitionBy("cluster", "action", "_open")
+        together = Window.partitionBy("cluster", "action", "_open", "waits")
+        in_order = together.orderBy("topic")
+        so_far = in_order.rowsBetween(Window.unboundedPreceding, -1)
+        alone = F.col("_records") > half
+        light = F.when(alone, F.lit(0)).otherwise(F.col("_records"))
+        heavy = F.when(alone, F.lit(1)).otherwise(F.lit(0))
+        shared = F.floor(F.coalesce(F.sum("_light").over(so_far), F.lit(0)) / half)
+        of_light = F.when(F.col("_heavy") == 0, F.col("_shared"))
+        last_shared = F.coalesce(F.max(of_light).over(together), F.lit(-1))
+        own = last_shared + F.coalesce(F.sum("_heavy").over(so_far), F.lit(0)) + 1
+        # The first batch number of those that wait.
+        others = F.coalesce(F.max(F.when(~F.col("waits"), F.col("batch"))).over(alike) + 1, F.lit(0))
+        return (
+            rows.withColumns({"_records": records(), "_open": F.col("phase").isNull() & F.col("action").isNotNull()})
+            .withColumns({"_light": light, "_heavy": heavy})
+            .withColumn("_shared", shared)
+            .withColumn("batch", F.when(F.col("_open"), F.when(alone, own).otherwise(F.col("_shared")).cast("int")))
+            .withColumn("batch", F.when(F.col("waits"), F.col("batch") + others).otherwise(F.col("batch")))
+            .drop("_records", "_open", "_light", "_heavy", "_shared")
+        )
+
+    return transform
+
+
+def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
+    """Turn decisions into rows of `plans`: every action and every refusal; what needs nothing is left out.
+
+    In: `contract.COLUMNS`. Out: the columns of `plans`. The live id is kept for deletes only: a create has none yet.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        action = F.when(F.col("decision").isin(*(each.value for each in Action)), F.col("decision"))
+        return (
+            decisions.withColumn("action", action)
+            .where(F.col("action").isNotNull() | F.col("phase").isNotNull())
+            .transform(batched(max_batch_records))
+            .withColumns(
+                {
+                    "run_id": F.lit(run_id),
+                    "topic_id": F.when(F.col("action") == Action.DELETE.value, F.col("topic_id")),
+                    "manifest_version": F.lit(manifest_version).cast("bigint"),
+                    "planned_at": F.lit(planned_at),
+                }
+            )
+            .select(*(F.col(column.name).cast(column.dataType) for column in ACTIONS))
+        )
+
+    return transform

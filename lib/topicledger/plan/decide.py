@@ -1,0 +1,180 @@
+"""Phase decide: the judged manifests and the observed clusters joined to one decision per (cluster, topic)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.observe.topics import ClusterStatus
+from topicledger.schemas.tables import VIOLATIONS
+
+RESOLVED = {
+    "resolved_num_partitions": "int",
+    "resolved_replication_factor": "int",
+    "resolved_configs": "map<string,string>",
+}
+
+
+def decide(observed: DataFrame, looks: Mapping[str, ClusterStatus]) -> Transform:
+    """Decide on judged manifest rows.
+
+    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `looks`.
+    Out: `COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic that may
+    not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State absent and no
+    such topic is unchanged (D2).
+    """
+
+    def transform(manifests: DataFrame) -> DataFrame:
+        live = observed.select(
+            F.col("cluster").alias("live_cluster"),
+            F.col("topic").alias("live_topic"),
+            "topic_id",
+            "internal",
+            "permitted",
+            F.col("num_partitions").alias("live_num_partitions"),
+            F.col("replication_factor").alias("live_replication_factor"),
+            F.col("assignments").alias("live_assignments"),
+        )
+        same = (F.col("cluster") == F.col("live_cluster")) & (F.col("topic") == F.col("live_topic"))
+        cluster = F.coalesce("cluster", "live_cluster")
+        # A row that only notes an identical copy stands beside the one that counts: a topic lives once.
+        noted = F.coalesce(F.col("outcome") == Outcome.SKIPPED.value, F.lit(False))
+        lives = F.coalesce(F.col("permitted"), F.lit(False)) & ~noted
+        return (
+            manifests.join(live, on=same, how="full_outer")
+            .withColumns({"_decision": _decision(), "_ended": _ended(looks)})
+            .select(
+                cluster.alias("cluster"),
+                _lookup({name: look.cluster_id for name, look in looks.items()}, cluster).alias("cluster_id"),
+                F.coalesce("topic", "live_topic").alias("topic"),
+                "topic_id",
+                F.when(F.col("_ended.phase").isNull(), F.col("_decision")).alias("decision"),
+                "num_partitions",
+                "replication_factor",
+                "assignments",
+                "configs",
+                "owner",
+                "labels",
+                lives.alias("live"),
+                F.coalesce("internal", F.lit(False)).alias("internal"),
+                F.when(lives, F.col("live_num_partitions")).alias("live_num_partitions"),
+                F.when(lives, F.col("live_replication_factor")).alias("live_replication_factor"),
+                *(F.lit(None).cast(data_type).alias(name) for name, data_type in RESOLVED.items()),
+                F.lit(False).alias("validated"),
+                "_ended.phase",
+                "_ended.outcome",
+                "_ended.error",
+                "_ended.error_message",
+                F.lit(None).cast(VIOLATIONS).alias("violations"),
+                F.lit(False).alias("waits"),
+                F.when(F.col("_decision") == Decision.DELETE.value, shape()).alias("before"),
+            )
+        )
+
+    return transform
+
+
+def shape() -> Column:
+    """A live topic's counts and assignments as map<string,string>, written as `execute.shape` writes them."""
+    assignment = F.transform(
+        F.array_sort(F.map_entries("live_assignments")),
+        lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),
+    )
+    return F.create_map(
+        F.lit("num_partitions"), F.col("live_num_partitions").cast("string"),
+        F.lit("replication_factor"), F.col("live_replication_factor").cast("string"),
+        F.lit("assignments"), F.array_join(assignment, ";"),
+    )  # fmt: skip
+
+
+def _decision() -> Column:
+    declared = F.col("state").isNotNull()
+    exists = F.col("live_topic").isNotNull() & F.col("permitted")
+    return (
+        F.when(~declared, F.when(exists & ~F.col("internal"), F.lit(Decision.UNMANAGED.value)))
+        .when((F.col("state") == ABSENT) & exists, F.lit(Decision.DELETE.value))
+        .when(F.col("state") == ABSENT, F.lit(Decision.UNCHANGED.value))
+        .when(~F.coalesce(exists, F.lit(False)), F.lit(Decision.CREATE.value))
+        .when(_drifted(), F.lit(Decision.DRIFTED.value))
+        .otherwise(F.lit(Decision.UNCHANGED.value))
+    )
+
+
+def _drifted() -> Column:
+    def differs(wanted: Column, live: Column) -> Column:
+        return wanted.isNotNull() & ~wanted.eqNullSafe(live)
+
+    entries = F.array_sort(F.map_entries("assignments"))
+    live_entries = F.array_sort(F.map_entries("live_assignments"))
+    return (
+        differs(F.col("num_partitions"), F.col("live_num_partitions"))
+        | differs(F.col("replication_factor"), F.col("live_replication_factor"))
+        | differs(entries, live_entries)
+    )
+
+
+def _ended(looks: Mapping[str, ClusterStatus]) -> Column:
+    """What ended the row already.
+
+    The manifest phase, a cluster out of reach or not the one meant, a topic that may not be described.
+    """
+    unreachable = {name: look.error for name, look in looks.items() if look.error is not None}
+    refused = {name: look.refused for name, look in looks.items() if look.refused is not None}
+    declared = F.col("state").isin(PRESENT, ABSENT)
+    return (
+        F.when(F.col("phase").isNotNull(), ended("phase", "outcome", "error", "error_message"))
+        .when(
+            declared & F.col("cluster").isin(*unreachable),
+            ended(
+                F.lit(Phase.OBSERVE.value),
+                F.lit(Outcome.FAILED.value),
+                F.lit(Refusal.CLUSTER_UNREACHABLE.value),
+                _lookup(unreachable, F.col("cluster")),
+            ),
+        )
+        .when(
+            declared & F.col("cluster").isin(*refused),
+            ended(
+                F.lit(Phase.GUARD.value),
+                F.lit(Outcome.REFUSED.value),
+                _lookup({name: each.error.value for name, each in refused.items()}, F.col("cluster")),
+                _lookup({name: each.message for name, each in refused.items()}, F.col("cluster")),
+            ),
+        )
+        .when(
+            (F.col("state") == ABSENT) & ~F.col("permitted"),
+            ended(
+                F.lit(Phase.OBSERVE.value),
+                F.lit(Outcome.REFUSED.value),
+                F.lit(Refusal.NOT_PERMITTED.value),
+                F.lit(
+                    "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe"
+                ),
+            ),
+        )
+    )
+
+
+def ended(phase: Column | str, outcome: Column | str, error: Column | str, message: Column | str) -> Column:
+    """The struct of what ended a row."""
+    return F.struct(
+        _column(phase).alias("phase"),
+        _column(outcome).alias("outcome"),
+        _column(error).alias("error"),
+        _column(message).alias("error_message"),
+    )
+
+
+def _column(value: Column | str) -> Column:
+    return F.col(value) if isinstance(value, str) else value
+
+
+def _lookup(values: Mapping[str, str | None], key: Column) -> Column:
+    if not values:
+        return F.lit(None).cast("string")
+    entries = [F.lit(part).cast("string") for item in values.items() for part in item]
+    return F.create_map(*entries)[key]

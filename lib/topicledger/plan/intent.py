@@ -1,0 +1,93 @@
+"""What of a plan may no longer be sent, whatever the cluster looks like: its manifests changed, or it is too old.
+
+Both are transforms of planned actions (columns of `plans`) to rows of `REFUSED`: those that are refused.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.model import Action, Outcome, Refusal
+
+REFUSED = ("cluster", "cluster_id", "topic", "topic_id", "action", "batch", "error", "error_message")
+
+_DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
+
+
+def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
+    """Actions that the latest manifests don't ask for as planned: CHANGED_SINCE_PLAN, with both versions.
+
+    `latest` is what `manifests.judge` returns for the manifests at `latest_version`. A create is still asked for where
+    its topic is declared present with the same values, a delete where it is declared absent.
+    """
+
+    def transform(planned: DataFrame) -> DataFrame:
+        declared = latest.where(~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))).select(
+            "cluster",
+            "topic",
+            F.lit(True).alias("is_declared"),
+            F.col("state").alias("now_state"),
+            *(F.col(name).alias(f"now_{name}") for name in _DECLARED),
+            F.col("phase").isNotNull().alias("now_refused"),
+            F.col("error_message").alias("now_message"),
+        )
+        message = F.concat(
+            F.lit(f"the manifests at version {latest_version} "),
+            _reason(),
+            F.lit("; it was planned from version "),
+            F.col("manifest_version"),
+            F.lit(": plan again"),
+        )
+        return (
+            planned.join(declared, on=["cluster", "topic"], how="left")
+            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": message})
+            .where(F.col("error_message").isNotNull())
+            .select(*REFUSED)
+        )
+
+    return transform
+
+
+def _reason() -> Column:
+    """Why an action isn't asked for any more, null where it is."""
+    create, delete = (F.col("action") == each.value for each in (Action.CREATE, Action.DELETE))
+    differing = F.concat_ws(", ", *(F.when(~_same(name), F.lit(name)) for name in _DECLARED))
+    return (
+        F.when(F.col("is_declared").isNull(), F.lit("no longer declare it"))
+        .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))
+        .when(create & (F.col("now_state") == ABSENT), F.lit("declare it absent"))
+        .when(delete & (F.col("now_state") == PRESENT), F.lit("declare it present"))
+        .when(create & (differing != ""), F.concat(F.lit("declare it with other "), differing))
+    )
+
+
+def _same(name: str) -> Column:
+    if name in ("assignments", "configs"):
+        # Spark can't compare maps; none and an empty one ask for the same.
+        one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
+        return F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
+            (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
+        )
+    return F.col(name).eqNullSafe(F.col(f"now_{name}"))
+
+
+def expired(max_age: float, now: datetime) -> Transform:
+    """Actions planned more than `max_age` seconds before `now`: PLAN_EXPIRED."""
+
+    def transform(planned: DataFrame) -> DataFrame:
+        message = F.concat(
+            F.lit("planned at "),
+            F.date_format("planned_at", "yyyy-MM-dd HH:mm:ss"),
+            F.lit(f" (UTC), and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
+        )
+        return (
+            planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
+            .withColumns({"error": F.lit(Refusal.PLAN_EXPIRED.value), "error_message": message})
+            .select(*REFUSED)
+        )
+
+    return transform

@@ -1,0 +1,205 @@
+"""Policies asked again about a run's open actions, when more is known than at the plan.
+
+After validate: what the broker resolved. Before a taken up plan is applied: fresh metadata and usages. After its
+deletes: which of them made the room that other creates wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger import policies
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.ledger.runs import Run
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests import rows as manifests
+from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
+from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
+from topicledger.observe.topics import Observation
+from topicledger.policies import Facts, Policy
+from topicledger.policies.contract import COLUMNS, partitions, replicas
+from topicledger.schemas import AUDIT, MANIFESTS, USAGES
+from topicledger.schemas.tables import VIOLATIONS
+
+NOTED = ("planned_violations", "noted_violations")
+"""Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, tells of already."""
+
+
+def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], brokers: DataFrame) -> Facts:
+    """What policies may look at beside the topics."""
+    return Facts(
+        brokers=brokers,
+        usages=ledger.read(USAGES),
+        now=datetime.now(UTC),
+        consumer_groups=lambda topics: read_consumer_groups(ledger.spark, clusters, settings.kafka, topics),
+        last_records=lambda topics: read_last_records(ledger.spark, clusters, settings.kafka, topics),
+        unseen_topics=lambda named: read_unseen_topics(ledger.spark, clusters, settings.kafka, named),
+    )
+
+
+def reevaluate(
+    run: Run, rules: Sequence[Policy], seen: Observation, manifest_version: int, phase: Phase, *actions: Action
+) -> None:
+    """Judge open actions of these kinds again; what is refused gets its last row in `audit`, in `phase`.
+
+    They are judged on `seen`, what this start observed; clusters that it didn't reach are left out. Owners and labels
+    are those of the manifests at `manifest_version`.
+
+    A create that waited in vain for room is failed, BUDGET_NOT_FREED. New warnings get a row in phase policy, ok.
+    `run.waiting` becomes what still needs room that an open delete has yet to make.
+    """
+    # Clusters without open actions may be out of reach: nothing is asked of them.
+    concerned = run.open_actions().select("cluster").distinct()
+    brokers = seen.brokers.join(concerned, on="cluster", how="left_semi")
+    known = facts(run.ledger, run.settings, run.clusters, brokers)
+    rows = standing(run, seen, manifest_version)
+    # Deletes first: only those that will be sent make room.
+    for action in sorted(actions, reverse=True):
+        rows = rows.transform(policies.judge([each for each in rules if each.action is action], known))
+    judged = (
+        rows.where(F.col("waits") | F.col("violations").isNotNull())
+        .select(
+            "cluster", "cluster_id", "topic", "topic_id", F.col("decision").alias("action"),
+            "phase", "outcome", "error", "error_message", "violations", "waits", *NOTED,
+        )
+        .localCheckpoint()
+    )  # fmt: skip
+    waited = run.waiting
+    refused = F.col("outcome") == Outcome.REFUSED.value
+    new = F.col("noted_violations").isNull() & ~F.col("violations").eqNullSafe(F.col("planned_violations"))
+    told = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
+    if not told.isEmpty():
+        run.append_audit(told.transform(partial(_as_audit, run=run, phase=phase, waited=waited)))
+    waiting = judged.where(F.col("waits") & F.col("phase").isNull()).select("cluster", "topic")
+    run.waiting = None if waiting.isEmpty() else waiting
+
+
+def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | None) -> DataFrame:
+    """Rows of `audit` for what was judged."""
+    rows = judged.withColumn("in_vain", F.lit(False))
+    if waited is not None:
+        known = waited.withColumn("_waited", F.lit(True))
+        rows = judged.join(known, on=["cluster", "topic"], how="left").withColumn(
+            "in_vain", F.coalesce("_waited", F.lit(False))
+        )
+    refused = F.coalesce(F.col("outcome") == Outcome.REFUSED.value, F.lit(False))
+    unfreed = F.concat(F.lit("the deletes that were to make room did not: "), F.col("error_message"))
+    values = {
+        "run_id": F.lit(run.run_id),
+        "phase": F.when(refused, F.lit(phase.value)).otherwise(F.lit(Phase.POLICY.value)),
+        "outcome": F.when(refused & F.col("in_vain"), F.lit(Outcome.FAILED.value))
+        .when(refused, F.lit(Outcome.REFUSED.value))
+        .otherwise(F.lit(Outcome.OK.value)),
+        "error_code": F.when(refused, F.lit(OURS)).otherwise(F.lit(0)),
+        "error": F.when(refused & F.col("in_vain"), F.lit(Refusal.BUDGET_NOT_FREED.value)).otherwise(F.col("error")),
+        "error_message": F.when(refused & F.col("in_vain"), unfreed).otherwise(F.col("error_message")),
+        "topic_id": F.when(F.col("action") == Action.DELETE.value, F.col("topic_id")),
+        "completed_at": F.lit(datetime.now(UTC)),
+        "manifest_version": F.lit(run.manifest_version),
+    }
+    known_columns = {name: F.col(name) for name in rows.columns} | values
+    nothing = F.lit(None)
+    return rows.select(*(known_columns.get(c.name, nothing).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
+
+
+def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
+    """`contract.COLUMNS` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
+
+    `phase` is null for what passed validate and has no outcome yet; the others are as they are, and use up what they
+    use. What this run created lives, and what it deleted doesn't, whatever the listing says (C21). Values that
+    validateOnly resolved are filled in; owners and labels are the manifests' at `manifest_version`.
+    """
+    key = ["cluster", "topic"]
+    known = F.col("cluster").isin(*seen.known)
+    planned = run.plans().where(F.col("action").isNotNull() & known).alias("planned")
+    live = seen.topics.alias("live")
+    declared = (
+        run.ledger.read(MANIFESTS, manifest_version)
+        .transform(manifests.judge(list(run.settings.clusters), run.selected))
+        .where(F.col("phase").isNull())
+        .select(*key, "owner", "labels")
+    )
+    rows = (
+        planned.join(_ended(run.audit()), on=[*key, "action"], how="left")
+        .withColumnsRenamed({"topic_id": "planned_id", "cluster_id": "planned_cluster_id"})
+        .join(
+            live.select(
+                *key,
+                "cluster_id",
+                "topic_id",
+                "internal",
+                "permitted",
+                F.col("num_partitions").alias("seen_num_partitions"),
+                F.col("replication_factor").alias("seen_replication_factor"),
+            ),
+            on=key,
+            how="full_outer",
+        )
+        .join(declared, on=key, how="left")
+    )
+    acknowledged = F.coalesce("applied", F.lit(False))
+    deleted = (
+        (F.col("action") == Action.DELETE.value) & acknowledged & F.col("topic_id").eqNullSafe(F.col("planned_id"))
+    )
+    created = (F.col("action") == Action.CREATE.value) & (acknowledged | F.coalesce("exists", F.lit(False)))
+    listed = F.coalesce("permitted", F.lit(False)) & ~F.coalesce(deleted, F.lit(False))
+    lives = listed | F.coalesce(created, F.lit(False))
+    is_open = F.col("action").isNotNull() & F.col("phase").isNull() & F.col("passed")
+    values = {
+        "cluster_id": F.coalesce("planned_cluster_id", "cluster_id"),
+        "topic_id": F.coalesce("planned_id", "topic_id"),
+        "decision": F.coalesce("action", F.when(listed & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
+        "live": lives,
+        "internal": F.coalesce("internal", F.lit(False)),
+        "live_num_partitions": F.when(lives, F.coalesce("seen_num_partitions", partitions())),
+        "live_replication_factor": F.when(lives, F.coalesce("seen_replication_factor", replicas())),
+        "validated": F.coalesce(is_open, F.lit(False)),
+        "phase": F.when(~F.coalesce(is_open, F.lit(False)), F.coalesce("phase", F.lit(Phase.APPLY.value))),
+        "violations": F.lit(None).cast(VIOLATIONS),
+        "waits": F.lit(False),
+        "planned_violations": F.col("violations"),
+    }
+    return rows.select(*(values.get(name, F.col(name)).alias(name) for name in (*COLUMNS, *NOTED)))
+
+
+def _ended(audit: DataFrame) -> DataFrame:
+    """What `audit` tells of each action: whether it passed validate and is open, was applied, and what it got."""
+    ok = F.col("outcome") == Outcome.OK.value
+    validated = (F.col("phase") == Phase.VALIDATE.value) & ok
+    applied = (F.col("phase") == Phase.APPLY.value) & ok
+    resolved = F.struct("num_partitions", "replication_factor", "configs")
+    configs = F.transform(
+        "resolved.configs", lambda each: F.struct(each["name"].alias("key"), each["value"].alias("value"))
+    )
+    return (
+        audit.where(F.col("action").isNotNull() & (F.col("phase") != Phase.VERIFY.value))
+        .groupBy("cluster", "topic", "action")
+        .agg(
+            (F.bool_or(validated) & ~F.bool_or(~ok) & ~F.bool_or(applied)).alias("passed"),
+            F.bool_or(applied).alias("applied"),
+            F.bool_or((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.SKIPPED.value)).alias(
+                "exists"
+            ),
+            F.any_value(F.when(validated, resolved), ignoreNulls=True).alias("resolved"),
+            F.any_value(F.when(F.col("phase") == Phase.POLICY.value, F.col("violations")), ignoreNulls=True).alias(
+                "noted_violations"
+            ),
+        )
+        .select(
+            "cluster",
+            "topic",
+            "action",
+            "passed",
+            "applied",
+            "exists",
+            "noted_violations",
+            F.col("resolved.num_partitions").alias("resolved_num_partitions"),
+            F.col("resolved.replication_factor").alias("resolved_replication_factor"),
+            F.map_from_entries(configs).alias("resolved_configs"),
+        )
+    )

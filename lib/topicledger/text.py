@@ -1,0 +1,46 @@
+"""Words for messages about names: the nearest known one, and text from outside made safe to print."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from rich.markup import escape
+
+_LISTED = 20
+_SHOWN_CHARACTERS = 120
+_MESSAGE_CHARACTERS = 2_000
+SHOWN_FAILURES = 20
+"""Rows that a summary shows of what failed; tables and reports have all."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" where there are none."""
+    names = sorted(set(known))
+    by_folded = {each.casefold(): each for each in names}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{show(by_folded[near[0]])}`?"
+    if not names:
+        return ""
+    listed = ", ".join(f"`{show(each)}`" for each in names[:_LISTED])
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"known: {listed}{more}"
+
+
+def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    """``text`` on one line for a message: control and other invisible characters escaped, cut after ``most``."""
+    cut = text if len(text) <= most else text[: most - 3] + "..."
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def printable(text: str) -> str:
+    """``text`` with its lines kept and every control character escaped, so that none can act on a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def cell(value: object) -> str:
+    """Text from outside for a terminal: control characters and markup can't act."""
+    return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

@@ -1,0 +1,71 @@
+"""The packages of the product, in the order in which data passes through them: each imports from earlier ones only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import topicledger
+
+PACKAGE = Path(topicledger.__file__).parent
+ROOMS = (
+    "errors", "text", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies", "plan",
+    "apply", "drift", "pipeline", "report", "cli",
+)  # fmt: skip
+ASIDE = "testing"
+"""An embedded broker for tests, a user's too: no room needs it."""
+MOST_LINES = 400
+LONGER = frozenset(
+    {
+        "apply.executor",
+        "config.settings",
+        "ledger.leases",
+        "ledger.runs",
+        "ledger.tables",
+        "pipeline",
+        "policies.create",
+        "testing.embedded_kafka",
+    }
+)
+"""Modules that are too long; none may be added."""
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    # `schemas` is a link to the folder of that name at the top.
+    for path in sorted([*PACKAGE.glob("**/*.py"), *(PACKAGE / "schemas").glob("*.py")]):
+        yield ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"), path
+
+
+def rooms_imported_by(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of each import of the package's own, those within functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "topicledger":
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name != "__version__")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("topicledger."):
+            yield node.lineno, str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            names = (alias.name.split(".") for alias in node.names)
+            yield from ((node.lineno, name[1]) for name in names if name[0] == "topicledger" and len(name) > 1)
+
+
+def test_every_module_is_in_a_room_that_has_its_place() -> None:
+    found = {name.split(".")[0] for name, _ in modules()} - {"__init__"}
+    assert found == {*ROOMS, ASIDE}
+
+
+def test_no_room_imports_from_a_later_one() -> None:
+    place = {room: number for number, room in enumerate(ROOMS)}
+    wrong = []
+    for name, path in modules():
+        room = name.split(".")[0]
+        for line, imported in rooms_imported_by(path):
+            allowed = imported in ("errors", ASIDE) if room == ASIDE else place.get(imported, 99) <= place.get(room, -1)
+            if not allowed:
+                wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {room} imports {imported}")
+    assert wrong == []
+
+
+def test_modules_are_short_enough_to_read() -> None:
+    long = {name for name, path in modules() if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES}
+    assert long == LONGER
