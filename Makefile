@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser demo broker test test-unit test-faults test-airflow test-browser bench check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser demo broker test test-all test-unit test-faults test-airflow test-browser bench check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -12,6 +12,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
+PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -41,20 +42,24 @@ demo: setup  ## start a broker, load manifests, provision their topics, look at 
 broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three)
 	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
 
-test: setup  ## run every test, against real brokers, in two processes (WORKERS=1 for one)
-	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder tests
+test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
+	$(PYTEST) --dist loadfile --no-loadscope-reorder -m 'not thorough' tests
+
+test-all: setup-browser setup-airflow  ## run every test there is, faults in all their forms (KILLS=20, hours)
+	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required \
+	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
-	.venv/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile tests/unit
+	$(PYTEST) --dist loadfile tests/unit
 
 test-faults: setup  ## kill drivers, lose answers, kill brokers: what each fault cost (KILLS=50, an hour)
-	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault
+	TOPICLEDGER_KILLS=$(KILLS) .venv/bin/python -m pytest tests/fault tests/ledger/test_many_runs.py
 
 test-browser: setup-browser  ## open reports in headless Chromium: what they show, how they work, whether axe complains
 	TOPICLEDGER_BROWSER=required .venv/bin/python -m pytest tests/browser
 
 test-airflow: setup-airflow  ## run the example DAG in Airflow against a real broker: green, refused, killed and tried again
-	TOPICLEDGER_AIRFLOW=all .venv/bin/python -m pytest tests/airflow
+	TOPICLEDGER_AIRFLOW=required .venv/bin/python -m pytest tests/airflow
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)

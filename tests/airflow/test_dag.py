@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests import commands
-from tests.airflow.conftest import EFFORT, Airflow
+from tests.airflow.conftest import Airflow
 from tests.fault.another_client import AnotherClient
 from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
@@ -69,7 +69,7 @@ def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothi
     }
 
 
-@pytest.mark.skipif(EFFORT != "all", reason="takes minutes: make test-airflow")
+@pytest.mark.thorough
 def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:
@@ -91,6 +91,7 @@ def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
     assert "airflow-refused.copies" not in found
 
 
+@pytest.mark.thorough
 def test_what_would_fail_again_is_not_tried_again(airflow: Airflow, tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
     config.write_text("[tables]\nrot = 'ledger'\n", encoding="utf-8")

@@ -43,6 +43,7 @@ def _report(out: Path, name: str) -> Mapping[str, Any]:
     return result
 
 
+@pytest.mark.thorough
 def test_the_report_has_every_sample_and_what_is_to_be_reached(out: Path) -> None:
     result = _report(out, "policies")
     assert [series["name"] for series in result["series"]] == ["without", "ten", "own"]
@@ -54,6 +55,7 @@ def test_the_report_has_every_sample_and_what_is_to_be_reached(out: Path) -> Non
     assert ratios == {("ten", "without"): (ten / without, 3.0), ("own", "without"): (own / without, None)}
 
 
+@pytest.mark.thorough
 def test_the_memory_of_java_and_python_is_told_apart(out: Path) -> None:
     memory = _report(out, "policies")["memory"]
     kinds = {process["kind"] for process in memory["processes"]}
@@ -66,6 +68,7 @@ def test_the_memory_of_java_and_python_is_told_apart(out: Path) -> None:
         assert row["java_bytes"] > row["python_bytes"] > 10 * 2**20
 
 
+@pytest.mark.thorough
 def test_what_a_quota_costs_is_compared_with_the_least_that_it_can(out: Path) -> None:
     """Counted from the quota alone: 125 topics, validated and created, less the burst, at 20 a second (KIP-599)."""
     result = _report(out, "quota")
@@ -77,6 +80,7 @@ def test_what_a_quota_costs_is_compared_with_the_least_that_it_can(out: Path) ->
     assert (ratio["value"], ratio["reach"]) == (paced["median"] / least["median"], 1.25)
 
 
+@pytest.mark.thorough
 def test_policies_had_something_to_refuse(out: Path) -> None:
     """Else nothing of what they do would be measured."""
     without, ten, own = (series["counts"] for series in _report(out, "policies")["series"])
@@ -88,6 +92,7 @@ def test_policies_had_something_to_refuse(out: Path) -> None:
         assert sum(counts.values()) == sum(without.values())
 
 
+@pytest.mark.thorough
 def test_the_report_to_read_says_that_its_numbers_mean_nothing(out: Path) -> None:
     text = (out / "bench-small.md").read_text(encoding="utf-8")
     assert "its numbers mean nothing" in text

@@ -126,6 +126,7 @@ def test_an_assignments_first_replica_leads(kafka_three: EmbeddedKafka) -> None:
         assert eventually(lambda: leaders() == {0: 3, 1: 2}), leaders()
 
 
+@pytest.mark.thorough
 def test_a_killed_broker_comes_back_on_its_port_with_its_data(kafka_three: EmbeddedKafka) -> None:
     before = kafka_three.brokers[1]
     with admin_of(kafka_three) as admin:
@@ -142,6 +143,7 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data(kafka_three: Embed
         assert eventually(lambda: len(admin.describe_topics(["kept"])[0]["partitions"][0]["isr_nodes"]) == 3)
 
 
+@pytest.mark.thorough
 def test_a_stopped_broker_can_be_started_again() -> None:
     with clusters.plain() as kafka:
         kafka.stop_broker(1)
@@ -197,6 +199,7 @@ def test_with_deletes_disabled_a_delete_is_refused(kafka_no_delete: EmbeddedKafk
     assert answer["topics"][0]["error_code"] == TOPIC_DELETION_DISABLED
 
 
+@pytest.mark.thorough
 def test_properties_given_win_over_the_defaults(tmp_path: Path) -> None:
     """And a folder that was given is kept."""
     with EmbeddedKafka(clusters.JARS, KafkaOptions(properties={"num.partitions": "7"}), tmp_path) as kafka:
@@ -208,6 +211,7 @@ def test_properties_given_win_over_the_defaults(tmp_path: Path) -> None:
     assert (tmp_path / "broker-1" / "server.properties").exists()
 
 
+@pytest.mark.thorough
 def test_an_exception_leaves_no_process_and_no_folder() -> None:
     kafka = clusters.plain()
     left: list[tuple[int | None, Path]] = []
@@ -226,6 +230,7 @@ def test_an_exception_leaves_no_process_and_no_folder() -> None:
     kafka.stop()
 
 
+@pytest.mark.thorough
 def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     kafka = EmbeddedKafka(clusters.JARS, KafkaOptions(properties={"num.network.threads": "many"}))
     with pytest.raises(EmbeddedKafkaError, match=r"(?s)Its log ends:.*num\.network\.threads"):
@@ -234,6 +239,7 @@ def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     assert not kafka.brokers[0].log.exists()
 
 
+@pytest.mark.thorough
 def test_a_taken_port_means_other_ports(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process binds between our look and the broker's start costs a retry, no more."""
     taken = kafka.brokers[0].port
@@ -255,6 +261,7 @@ def test_a_rack_for_each_broker_or_none() -> None:
         KafkaOptions(brokers=2, racks=("a",))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["alone", "fork"])
 def test_a_killed_parent_leaves_no_broker_and_no_folder(script: Callable[..., Any], how: str) -> None:
     """`fork`: a child of the parent lives on with copies of its pipes."""
@@ -267,6 +274,7 @@ def test_a_killed_parent_leaves_no_broker_and_no_folder(script: Callable[..., An
         os.kill(int(child), signal.SIGKILL)
 
 
+@pytest.mark.thorough
 def test_an_end_without_stop_leaves_no_broker_and_no_folder(script: Callable[..., Any]) -> None:
     parent = script("-c", HOLD_A_BROKER.format("sys.exit(3)"))
     pid, folder, _ = parent.stdout.readline().split()
@@ -278,6 +286,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.thorough
 def test_a_killed_keeper_takes_the_broker_with_it() -> None:
     with clusters.plain() as kafka:
         pid = kafka.brokers[0].pid
@@ -292,6 +301,7 @@ def test_a_killed_keeper_takes_the_broker_with_it() -> None:
     subprocess.run(["rm", "-r", str(folder)], check=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_foreground_broker_ends_cleanly(script: Callable[..., Any], number: signal.Signals) -> None:
     broker = script("-m", "topicledger.testing.embedded_kafka", "--jars", str(clusters.JARS))

@@ -73,6 +73,7 @@ def test_output_to_a_file_goes_where_the_shell_left_off(folder: Path) -> None:
     assert (folder / "both").read_text().endswith("after\n")
 
 
+@pytest.mark.thorough
 def test_a_job_reads_standard_input_if_asked(folder: Path) -> None:
     text = job(folder, "import sys; print(sys.stdin.read().upper())")
     done = subprocess.run(
@@ -81,6 +82,7 @@ def test_a_job_reads_standard_input_if_asked(folder: Path) -> None:
     assert done.stdout == "TYPED\n"
 
 
+@pytest.mark.thorough
 def test_further_options_are_quoted_as_in_a_shell(folder: Path) -> None:
     text = """
         from pyspark.sql import SparkSession
@@ -125,6 +127,7 @@ def test_what_spark_submit_refuses_is_said_without_a_stack_trace(folder: Path) -
     assert "\tat " not in done.stderr
 
 
+@pytest.mark.thorough
 def test_verbose_puts_sparks_log_on_stderr(folder: Path) -> None:
     text = "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate(); print('done')"
     done = submit(folder, job(folder, text), "--verbose")

@@ -36,6 +36,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.thorough
 def test_executors_import_the_package_from_the_zip(standalone: str, tmp_path: Path) -> None:
     job = tmp_path / "where.py"
     job.write_text(WHERE)

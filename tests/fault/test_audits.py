@@ -7,6 +7,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -16,6 +17,7 @@ from topicledger.schemas import DRIFT, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_an_audit_that_waits_for_a_broker_and_the_same_id_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

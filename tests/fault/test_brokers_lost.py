@@ -13,7 +13,7 @@ import pytest
 from tests import clusters
 from tests.broker.direct import creates, deletes
 from tests.fault.another_client import AnotherClient, Live
-from tests.fault.effort import THOROUGH, thorough
+from tests.fault.effort import THOROUGH
 from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, Direction, Fault, FaultProxy, Frame, delay
 from tests.fault.quorum import active_controller
 from tests.harness import cluster_settings
@@ -125,7 +125,7 @@ def create_and_delete(kafka: EmbeddedKafka, prefix: str, *, politely: bool = Fal
         cluster.await_names(prefix, set())
 
 
-@thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize("politely", [False, True], ids=["killed", "stopped"])
 def test_a_broker_may_restart_amid_creates_and_amid_deletes(mortal: EmbeddedKafka, politely: bool) -> None:
     """C13, D5: the one that the client talks to; two others are there meanwhile."""
@@ -167,13 +167,13 @@ def test_the_controller_may_die_amid_thousands_of_creates(mortal: EmbeddedKafka,
     AnotherClient(mortal).await_topics(prefix, as_live(rows))
 
 
-@thorough
+@pytest.mark.thorough
 def test_the_only_broker_may_die_and_come_back_amid_creates_and_amid_deletes(alone: EmbeddedKafka) -> None:
     """C13, D5: nobody answers meanwhile; it comes back with what it acknowledged."""
     create_and_delete(alone, "alone.killed.")
 
 
-@thorough
+@pytest.mark.thorough
 def test_what_the_only_broker_refuses_while_it_shuts_down_is_not_there_and_is_created_when_sent_again(
     alone: EmbeddedKafka,
 ) -> None:

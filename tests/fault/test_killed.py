@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.fault import told
-from tests.fault.effort import KILLS, SEED, THOROUGH, thorough
+from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
 from tests.fault.proxy import CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
 from tests.fault.told import FAULTS, Fault
@@ -170,7 +170,7 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
 
 
-@thorough
+@pytest.mark.thorough
 @pytest.mark.timeout(60 + 120 * KILLS)
 @pytest.mark.parametrize("number", range(3))
 def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.fault import told
-from tests.fault.effort import THOROUGH, thorough
+from tests.fault.effort import THOROUGH
 from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, DROP, METADATA, FaultProxy, Frame, delay, refuse
 from tests.fault.told import FAULTS, Fault
@@ -135,6 +135,7 @@ def test_a_cluster_that_another_run_is_changing_is_left_alone_and_judged_again_a
     }
 
 
+@pytest.mark.thorough
 def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
     spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
 ) -> None:
@@ -201,7 +202,7 @@ def test_a_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Esta
     assert estate.run("apply", run_id="aged").exit_code == 0
 
 
-@thorough
+@pytest.mark.thorough
 def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_records_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -253,7 +254,7 @@ def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_recor
     told.check(line, root, "stopped", kafka, "stopped.", due)
 
 
-@thorough
+@pytest.mark.thorough
 def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -281,7 +282,7 @@ def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
     told.check(line, root, "executor", kafka, "executor.", due)
 
 
-@thorough
+@pytest.mark.thorough
 def test_a_full_disk_under_the_tables_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def estate_with(
     return estate, new, old
 
 
+@pytest.mark.thorough
 def test_manifests_that_flip_between_plan_and_apply_are_followed(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_manifests_that_flip_between_plan_and_apply_are_followed(
     told.check(line, tmp_path / "ledger", "flipped", kafka, "flipped.", due)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("api_key", [DELETE_TOPICS, CREATE_TOPICS])
 def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
     spark: SparkSession,
@@ -95,6 +97,7 @@ def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
     assert live(kafka_policy, prefix) == before
 
 
+@pytest.mark.thorough
 def test_a_name_that_leads_to_another_cluster_since_the_plan_is_refused(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:

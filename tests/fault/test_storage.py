@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -14,6 +15,7 @@ from tests.plugin_storage import FlakyStorage
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
+@pytest.mark.thorough
 def test_a_run_whose_every_second_commit_fails_finishes_as_if_nothing_had_been(
     spark: SparkSession, kafka: EmbeddedKafka, flaky_storage: FlakyStorage, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.harness import Estate, cluster_settings, topics
 from topicledger.config.settings import KafkaSettings
 
 
+@pytest.mark.thorough
 @thorough
 @pytest.mark.timeout(1800)
 def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
@@ -47,6 +48,7 @@ def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
         AnotherClient(kafka).await_names(prefix, {*many, *wide, *plain}, seconds=120)
 
 
+@pytest.mark.thorough
 @thorough
 @pytest.mark.timeout(1800)
 def test_a_run_goes_on_when_the_controller_dies_amid_3000_creates(spark: SparkSession, tmp_path: Path) -> None:
