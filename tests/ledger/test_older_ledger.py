@@ -1,0 +1,84 @@
+"""A ledger that an older version wrote (tests/data) is opened, read and written on with."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests import clusters
+from tests.harness import Estate
+from topicledger import report
+from topicledger.ledger import runs
+from topicledger.schemas import PLANS, RUNS, TABLES
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
+"""Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
+CLUSTER_ID = "topicledger-old-ledger"
+"""Of the cluster that it calls `main`."""
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("older")
+    with tarfile.open(OLDER) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "ledger"
+
+
+@pytest.fixture(scope="module")
+def estate(spark: SparkSession, older: Path) -> Iterator[Estate]:
+    kafka = EmbeddedKafka(clusters.JARS)
+    kafka.cluster_id = CLUSTER_ID
+    with kafka:
+        yield Estate(spark, older, {"main": kafka}, max_deletes=1)
+
+
+def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
+    asked = report.of_run(estate.ledger, "deleted", ())
+    found = report.gather(estate.ledger, asked, datetime.now(UTC))
+    assert found.outcomes() == {"ok": 2}
+    assert "old.gone" in report.render(found)
+    last = estate.last("created")
+    assert last["old.gone"] == ("verify", "ok", None)
+    assert last["bad name!"][:2] == ("manifest", "refused")
+
+
+def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
+    runs.abandon(estate.ledger, "planned")
+    row = runs.find(estate.ledger, "planned")
+    assert row is not None
+    assert row["state"] == "abandoned"
+
+
+def test_new_runs_and_audits_are_written_into_it(estate: Estate) -> None:
+    assert estate.run(run_id="today", wait_visible=30.0).exit_code == 0
+    assert {topic: row[1] for topic, row in estate.last("today").items()} == {
+        "old.kept": "ok",
+        "old.next": "ok",
+        "old.planned": "ok",
+    }
+    assert estate.run_audit("today-audit").exit_code == 0
+    states = {row["run_id"]: row["state"] for row in estate.ledger.read(RUNS).collect()}
+    assert states == {
+        "created": "finished",
+        "deleted": "finished",
+        "audited": "finished",
+        "planned": "abandoned",
+        "today": "finished",
+        "today-audit": "finished",
+    }
+
+
+def test_every_table_of_it_has_todays_columns_once_it_is_opened(estate: Estate) -> None:
+    estate.ledger.ensure(*TABLES.values())
+    for table in TABLES.values():
+        assert [column.name for column in table.schema] == estate.ledger.read(table).columns[: len(table.schema)]
+    rows = estate.ledger.read(PLANS).where(F.col("run_id") == "created").collect()
+    assert {row["topic"] for row in rows} == {"old.kept", "old.gone", "bad name!"}
