@@ -148,6 +148,7 @@ def ended(estate: Estate) -> dict[tuple[str, str], str]:
     return {(row["cluster"], row["topic"]): row["outcome"] for row in rows if row["phase"] == "apply"}
 
 
+@pytest.mark.thorough
 def test_a_verbose_job_shows_the_text_nowhere(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_secured: EmbeddedKafka, authority: Certificates, tmp_path: Path
 ) -> None:

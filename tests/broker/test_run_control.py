@@ -279,6 +279,7 @@ def test_an_abandoned_run_is_not_taken_up_again(estate: Estate, kafka: EmbeddedK
     assert not live(kafka, "abandoned.")
 
 
+@pytest.mark.thorough
 def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

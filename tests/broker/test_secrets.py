@@ -71,6 +71,7 @@ def test_a_password_shows_nowhere_even_when_verbose(
     estate.check_invariant("secrets")
 
 
+@pytest.mark.thorough
 def test_a_wrong_password_is_told_without_showing_it(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
 ) -> None:

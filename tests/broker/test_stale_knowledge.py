@@ -161,6 +161,7 @@ def test_only_what_may_have_been_sent_is_taken_for_ours_by_the_next_start(
     assert {audit[name, "apply"]["outcome"] for name in names[:-1]} == {"ok"}
 
 
+@pytest.mark.thorough
 def test_what_was_sent_is_found_out_before_the_rest_is_refused_for_its_manifests(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_topic_that_a_stranger_made_is_not_recovered_where_the_broker_resolved
 # -- another run's observation ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_run_judges_again_on_what_it_observed_itself(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +264,7 @@ def old(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> Estate:
     return Estate(spark, tmp_path / "ledger", {"main": settings}, max_deletes=5)
 
 
+@pytest.mark.thorough
 def test_a_topic_without_an_id_is_deleted_by_name_after_it_was_compared(old: Estate, kafka: EmbeddedKafka) -> None:
     """D7: the plan keeps what it saw."""
     make(kafka, "noid.plain", "noid.set", num_partitions=2, configs={"retention.ms": "60000"})
@@ -303,6 +306,7 @@ def test_a_topic_without_an_id_that_was_recreated_otherwise_survives(
     assert set(live(kafka, name)) == {name}
 
 
+@pytest.mark.thorough
 def test_a_saved_delete_without_an_id_is_refused(old: Estate, kafka: EmbeddedKafka) -> None:
     """D7: since the plan it may have been recreated just as it was."""
     make(kafka, "noid.saved")

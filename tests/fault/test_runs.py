@@ -115,6 +115,7 @@ def create(estate: Estate, name: str) -> None:
         until(lambda: name in {info.topic for info in admin.list_topics()}, seconds=60)
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_another_run_is_changing_is_left_alone_and_judged_again_afterwards(
     spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedK
     assert [row["state"] for row in estate.rows(RUNS, "given up")] == ["abandoned"]
 
 
+@pytest.mark.thorough
 def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate) -> None:
     """C17: no row tells of what wasn't sent."""
     estate.declare(*topics(["deadline.a"], num_partitions=1))
@@ -189,6 +191,7 @@ def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate)
     estate.check_invariant("late")
 
 
+@pytest.mark.thorough
 def test_a_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate) -> None:
     estate.declare(*topics(["aged.a"], num_partitions=1))
     assert estate.run("plan", run_id="aged").exit_code == 0

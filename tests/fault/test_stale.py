@@ -136,6 +136,7 @@ def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
     told.check(line, tmp_path / "ledger", "stranger", kafka, "intruder.", due)
 
 
+@pytest.mark.thorough
 def test_two_names_for_one_cluster_change_nothing(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """Each guard and budget would count twice: exit code 5, and every declared topic is refused."""
     line = Fault(name="two names for one cluster", tried=1)

@@ -224,6 +224,7 @@ def test_every_load_has_a_row_that_says_who_loaded_which_files_and_what_came_of_
         load_files(ledger, first, run_id="again")
 
 
+@pytest.mark.thorough
 def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger: Ledger, tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
@@ -240,6 +241,7 @@ def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger
     assert other["files_sha256"] != arguments["files_sha256"]
 
 
+@pytest.mark.thorough
 def test_a_load_that_fails_ends_its_row_with_exit_1(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "first.yaml", FIRST)
     ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(MANIFESTS)} ADD CONSTRAINT none CHECK (topic <> 'comes')")
@@ -253,6 +255,7 @@ def test_a_load_that_fails_ends_its_row_with_exit_1(ledger: Ledger, tmp_path: Pa
     assert row["counts"] == {"added": 0, "changed": 0, "unchanged": 0, "removed": 0}
 
 
+@pytest.mark.thorough
 def test_a_row_that_another_tool_left_without_a_topic_counts_as_nothing(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     theirs = frame(spark, MANIFEST_ROWS, [{"cluster": "orders"}, {"topic": "a"}])

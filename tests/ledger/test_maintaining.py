@@ -115,6 +115,7 @@ def test_old_rows_go_by_whole_days_and_a_row_in_runs_tells_of_it(aged: Ledger) -
     assert (row["arguments"]["command"], row["arguments"]["audit_retention_days"]) == ("maintain", "1")
 
 
+@pytest.mark.thorough
 def test_audit_stays_append_only(aged: Ledger) -> None:
     maintain(aged, settings(aged), Request(execute=True, retention_days={"audit": 1}))
     with pytest.raises(Exception, match="append"):
@@ -122,6 +123,7 @@ def test_audit_stays_append_only(aged: Ledger) -> None:
     assert topics(aged, AUDIT) == {"at-midnight", "today", "still-open"}
 
 
+@pytest.mark.thorough
 def test_without_retention_nothing_is_deleted(aged: Ledger) -> None:
     write(aged, PLANS, {"run_id": "over", "topic": "planned", "planned_at": midnight() - timedelta(days=500)})
     done = maintain(aged, settings(aged), Request(execute=True))
@@ -130,6 +132,7 @@ def test_without_retention_nothing_is_deleted(aged: Ledger) -> None:
     assert topics(aged, PLANS) == {"planned"}
 
 
+@pytest.mark.thorough
 def test_files_that_no_late_version_has_are_removed(ledger: Ledger) -> None:
     """Those of a writer that died before its commit; and none of what was compacted just now."""
     write(ledger, LEASES, {"cluster_id": "one", "changes": 1}, {"cluster_id": "one", "changes": 2})
@@ -148,6 +151,7 @@ def test_files_that_no_late_version_has_are_removed(ledger: Ledger) -> None:
     assert ledger.read(LEASES).count() == 2
 
 
+@pytest.mark.thorough
 def test_what_an_open_run_reads_by_its_version_is_not_vacuumed(ledger: Ledger) -> None:
     write(ledger, RUNS, run_row("slow", "planned", midnight() - timedelta(days=30)))
     told = maintain(ledger, settings(ledger), Request())
@@ -156,6 +160,7 @@ def test_what_an_open_run_reads_by_its_version_is_not_vacuumed(ledger: Ledger) -
     assert of(maintain(ledger, settings(ledger), Request(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
 
+@pytest.mark.thorough
 def test_a_table_that_can_not_be_maintained_is_told_and_the_others_are(aged: Ledger) -> None:
     for part in Path(aged.location(PLANS), "_delta_log").glob("*.*"):
         part.unlink()

@@ -45,6 +45,7 @@ def check(ledger: Ledger, names: list[str], table: Table = RUNS) -> None:
         assert row["counts"] == {"of": len(row["run_id"])}
 
 
+@pytest.mark.thorough
 def test_runs_at_once_each_leave_their_row_as_they_mean_it(ledger: Ledger) -> None:
     """Fifty with `make test-faults`. Two updates of an unpartitioned table always conflict: then 45 came to nothing."""
     names = [f"run-{number}" for number in range(RUNS_AT_ONCE)]
@@ -54,6 +55,7 @@ def test_runs_at_once_each_leave_their_row_as_they_mean_it(ledger: Ledger) -> No
     check(ledger, names)
 
 
+@pytest.mark.thorough
 def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: SparkSession, tmp_path: Path) -> None:
     """It isn't partitioned: its runs wait for each other. A run that it has already is taken up as ever."""
     ledger = Ledger(spark, str(tmp_path / "ledger"))
