@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from tests import clusters
 from tests.fault.another_client import AnotherClient
-from tests.fault.effort import thorough
 from tests.fault.proxy import CREATE_TOPICS, CUT, Fault, FaultProxy, Frame
 from tests.fault.quorum import active_controller
 from tests.harness import Estate, cluster_settings, topics
@@ -17,7 +16,6 @@ from topicledger.config.settings import KafkaSettings
 
 
 @pytest.mark.thorough
-@thorough
 @pytest.mark.timeout(1800)
 def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
     spark: SparkSession, tmp_path: Path
@@ -49,7 +47,6 @@ def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
 
 
 @pytest.mark.thorough
-@thorough
 @pytest.mark.timeout(1800)
 def test_a_run_goes_on_when_the_controller_dies_amid_3000_creates(spark: SparkSession, tmp_path: Path) -> None:
     """C13, C18: the answer to its fifth request is lost with the controller that gave it."""

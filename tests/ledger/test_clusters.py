@@ -10,9 +10,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from topicledger.cli.clusters import list_names
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.ledger.tables import Ledger
-from topicledger.observe.clusters import disowned, identify, list_names, recorded
+from topicledger.observe.clusters import disowned, identify, recorded
 from topicledger.observe.topics import Refused
 from topicledger.schemas import CLUSTERS, RUNS
 
