@@ -136,11 +136,11 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     made = policies.from_settings(settings)
     judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
-    refused = seen.looks[cluster.name].refused
+    refused = seen.statuses[cluster.name].refused
     if refused is not None:
         raise GuardStopped(refused.message)
     known = facts(ledger, settings, [cluster], seen.brokers)
-    rows = judged.transform(decide(seen.topics, seen.looks)).localCheckpoint()
+    rows = judged.transform(decide(seen.topics, seen.statuses)).localCheckpoint()
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
     found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
     if not found:

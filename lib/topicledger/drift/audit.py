@@ -1,4 +1,4 @@
-"""An audit as a run: look at the clusters, compare them with the manifests, keep what differs.
+"""An audit as a run: observe the clusters, compare them with the manifests, keep what differs.
 
 It changes no cluster. Of each cluster either all is kept (what was seen, and its rows of `drift`) or nothing: one that
 can't be reached keeps its earlier rows, and the same run id goes on with it.
@@ -53,9 +53,9 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
 
 
 def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> None:
-    """Look at clusters and append their drift, in one commit."""
+    """Observe clusters and append their drift, in one commit."""
     with progress.phase("observe", len(clusters)):
-        estate = _look(run, clusters, judged)
+        estate = _observe_estate(run, clusters, judged)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         found = (
@@ -96,7 +96,7 @@ def _refused(judged: DataFrame) -> int:
     return count
 
 
-def _look(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
+def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
     """Observe clusters and their configs; what was seen goes into the tables, in a commit each."""
     kafka = run.settings.kafka
     seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)

@@ -69,7 +69,7 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
     while waiting:
         later: dict[str, str] = {}
         for start in range(0, len(waiting), _TOPICS_BATCH):
-            for record in _look(connection, waiting[start : start + _TOPICS_BATCH], later):
+            for record in _read_records(connection, waiting[start : start + _TOPICS_BATCH], later):
                 found[record.topic] = record
         if later and time.monotonic() >= deadline:
             found |= {
@@ -87,7 +87,7 @@ def _untold(connection: Connection, topic: str, why: str) -> LastRecord:
     return LastRecord(topic=topic, error=f"cluster {connection.name}: the last record of {topic} can't be told: {why}")
 
 
-def _look(connection: Connection, topics: Sequence[str], later: dict[str, str]) -> Iterator[LastRecord]:
+def _read_records(connection: Connection, topics: Sequence[str], later: dict[str, str]) -> Iterator[LastRecord]:
     """Ask about each topic once; those that are in motion go into `later`, with the reason."""
     leaders: dict[_Partition, int] = {}
     later |= dict.fromkeys(topics, "no broker gave an answer about it")

@@ -37,7 +37,7 @@ _ALL_FENCED = "All brokers are currently fenced"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How often, and for how long, something is asked again."""
 
     attempts: int = 8
@@ -98,7 +98,7 @@ class _Told:
 
 
 @dataclass(kw_only=True)
-class Learned:
+class ClusterLimits:
     """What requests taught about one cluster: kept while a run lasts, by whatever talks to the cluster in it."""
 
     max_batch_records: int
@@ -124,8 +124,8 @@ class Sender:
     """
 
     cluster: str
-    learned: Learned
-    patience: Patience
+    limits: ClusterLimits
+    retry_policy: RetryPolicy
     stop: threading.Event
     sleep: Callable[[float], object]
     clock: Callable[[], float] = time.monotonic
@@ -148,18 +148,18 @@ class Sender:
 
     def ask(self, ask: Callable[[], _T]) -> _T:
         """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
-        backoff = self.patience.first_backoff
-        for attempt in range(1, self.patience.attempts + 1):
+        backoff = self.retry_policy.first_backoff
+        for attempt in range(1, self.retry_policy.attempts + 1):
             quiet = self._quiet_until - self.clock()
             if quiet > 0:
                 self.wait(quiet)
             try:
                 return ask()
             except RequestLost as error:
-                if attempt == self.patience.attempts:
+                if attempt == self.retry_policy.attempts:
                     raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
             self.wait(backoff * random.uniform(0.5, 1.0))
-            backoff = min(backoff * 2, self.patience.longest_backoff)
+            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
         raise AssertionError("unreachable")
 
     def send(
@@ -177,7 +177,7 @@ class Sender:
         left = list(targets)
         attempts: Counter[str] = Counter()
         maybe_done: set[str] = set()
-        fruitless, backoff = 0, self.patience.first_backoff
+        fruitless, backoff = 0, self.retry_policy.first_backoff
         try:
             while left:
                 batch = self._next(left)
@@ -202,17 +202,17 @@ class Sender:
                         yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
                 maybe_done.update(told.maybe_done)
                 if told.results or told.over_quota:
-                    fruitless, backoff = 0, self.patience.first_backoff
+                    fruitless, backoff = 0, self.retry_policy.first_backoff
                 else:
                     fruitless += 1
-                if fruitless >= self.patience.attempts:
+                if fruitless >= self.retry_policy.attempts:
                     raise OutcomeUnknown(
                         f"cluster {self.cluster}: {len(unknown)} topics have no known outcome after {fruitless} "
                         f"attempts, {unknown[0].topic} among them ({told.why}); start the run again with its id"
                     )
                 if unknown and not told.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
-                    backoff = min(backoff * 2, self.patience.longest_backoff)
+                    backoff = min(backoff * 2, self.retry_policy.longest_backoff)
         finally:
             self.waiting(None)
 
@@ -220,7 +220,7 @@ class Sender:
         """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
         batch = self._within_limit(left)
         now = self.clock()
-        seconds, count = self.learned.pace.plan(now, [self.learned.cost(target) for target in batch])
+        seconds, count = self.limits.pace.plan(now, [self.limits.cost(target) for target in batch])
         if seconds > 0:
             self._tell(seconds, left)
         pause = max(seconds, self._quiet_until - now)
@@ -232,21 +232,21 @@ class Sender:
         count, records = 0, 0
         for target in left:
             records += target.records
-            if count and records > self.learned.max_batch_records:
+            if count and records > self.limits.max_batch_records:
                 break
             count += 1
         return left[:count]
 
     def _tell(self, seconds: float, left: Sequence[Target]) -> None:
-        tokens = sum(self.learned.cost(target) for target in left)
+        tokens = sum(self.limits.cost(target) for target in left)
         topics = len(left) + self.later
         # What comes later is taken to cost as much as what is here.
-        eta = self.learned.pace.seconds_for(tokens * topics / len(left))
-        self.waiting(QuotaWait(seconds=seconds, rate=self.learned.pace.rate, left=topics, eta=eta))
+        eta = self.limits.pace.seconds_for(tokens * topics / len(left))
+        self.waiting(QuotaWait(seconds=seconds, rate=self.limits.pace.rate, left=topics, eta=eta))
 
     def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Told:
         """Send one request, and learn of the cluster what its answer shows."""
-        sent, pace = self.clock(), self.learned.pace
+        sent, pace = self.clock(), self.limits.pace
         try:
             response = request(batch)
         except RequestLost as error:
@@ -279,16 +279,16 @@ class Sender:
         if result is None or result.error_code != kafka.NONE:
             return 0
         if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
-            self.learned.partitions[target.topic] = result.num_partitions
-        return self.learned.cost(target)
+            self.limits.partitions[target.topic] = result.num_partitions
+        return self.limits.cost(target)
 
     def _halve(self, records: int) -> None:
-        self.learned.max_batch_records = max(1, records // 2)
+        self.limits.max_batch_records = max(1, records // 2)
         log.warning(
             "cluster %s refuses %d records in one request: going on with %d",
             self.cluster,
             records,
-            self.learned.max_batch_records,
+            self.limits.max_batch_records,
         )
 
 

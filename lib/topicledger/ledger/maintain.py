@@ -101,8 +101,8 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     run = _begin(ledger, settings, request) if request.execute else None
     abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, abandoned)
-    looked_at = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
-    tables = [each for each in looked_at if each is not None]
+    maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
+    tables = [each for each in maintained if each is not None]
     code = ExitCode.ERROR if any(each.error for each in tables) else ExitCode.DONE
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}

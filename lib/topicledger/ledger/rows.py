@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from topicledger.model import ConfigEntry, Ended
+from topicledger.model import ConfigEntry, PhaseResult
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
@@ -32,7 +32,7 @@ _SAME_NAME = (
 )
 
 
-def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended]) -> pa.Table:
+def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[PhaseResult]) -> pa.Table:
     """Rows of `audit` for phases that ended."""
     schema = to_arrow_schema(AUDIT.schema, timezone="UTC")
     columns: dict[str, pa.Array] = {

@@ -20,7 +20,7 @@ from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.ledger.rows import configs_column
 from topicledger.model import TopicConfigs
-from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, Sight, ask_about, record_batch
+from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, ClusterAccess, ask_about, record_batch
 from topicledger.schemas import CONFIGS
 
 _TASKS = 4
@@ -70,11 +70,11 @@ def observe_configs(
     return ConfigObservation(configs=configs, errors=errors)
 
 
-def _describe(schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    cluster = sight.cluster.name
+def _describe(schema: StructType, access: ClusterAccess, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    cluster = access.cluster.name
     held: list[TopicConfigs] = []
     try:
-        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
             for each in admin.topic_configs(topics):
                 held.append(each)
                 if len(held) == BATCH_ROWS:

@@ -11,7 +11,7 @@ LISTED_WAITS = 50
 """Clusters and phases whose waits a report tells of."""
 
 
-class Kind(StrEnum):
+class ReportKind(StrEnum):
     """What a report is about."""
 
     RUN = "run"
@@ -220,7 +220,7 @@ class DriftReport:
 class Report:
     """Everything that a page shows."""
 
-    kind: Kind
+    kind: ReportKind
     made_at: datetime
     clusters: Sequence[str]
     """The names asked for; empty for all."""

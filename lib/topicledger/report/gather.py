@@ -22,9 +22,9 @@ from topicledger.report.facts import (
     Drift,
     DriftReport,
     DriftTally,
-    Kind,
     PolicyTally,
     Report,
+    ReportKind,
     Result,
     RunFacts,
     Tally,
@@ -157,7 +157,7 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
         since, until = asked.span
         before = replace(asked, span=(since - (until - since), since))
         words = f"the time of the same length before it, from {since - (until - since):%Y-%m-%d %H:%M} on"
-    elif asked.run is not None and asked.kind is Kind.RUN:
+    elif asked.run is not None and asked.kind is ReportKind.RUN:
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
@@ -188,7 +188,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     if asked.span is not None:
         since, until = asked.span
         run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)
-    elif asked.run is not None and asked.kind is Kind.AUDIT:
+    elif asked.run is not None and asked.kind is ReportKind.AUDIT:
         run, last = asked.run, scope.previous(ledger, asked.run)
     else:
         return None
