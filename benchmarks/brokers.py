@@ -78,8 +78,8 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
     """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
-        told = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
-        print(f"warning: {told}: it may end while it is measured", file=sys.stderr, flush=True)
+        limit = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
+        print(f"warning: {limit}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
         targets = creates(count)
         for batch in batches(targets, sending.limits.max_batch_records):

@@ -250,12 +250,12 @@ class LastRecord:
 
     topic: str
     end_offset: int | None = None
-    """The partitions' end offsets, added up: 0 where no record was ever written. None where it can't be told."""
+    """The partitions' end offsets, added up: 0 where no record was ever written. None where it isn't known."""
     last_record_at: datetime | None = None
     """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
     With message.timestamp.type=CreateTime it is what producers said it was."""
     error: str | None = None
-    """Why it can't be told; then the others are None."""
+    """Why it isn't known; then the others are None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

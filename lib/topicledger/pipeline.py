@@ -278,7 +278,7 @@ def _decisions(
     ]
     rows = decisions.observe(metrics, *counted)
     if again:
-        rows = rows.transform(_decided_again).transform(_not_told_before(run))
+        rows = rows.transform(_decided_again).transform(_not_planned_before(run))
     now, most = datetime.now(UTC), settings.kafka.max_batch_records
     return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
 
@@ -326,14 +326,14 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
-def _not_told_before(run: Run) -> Transform:
+def _not_planned_before(run: Run) -> Transform:
     """Drops what an earlier start's plan says already: refusals that deciding again comes to, too."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         key = ("cluster", "topic", "phase", "error")
-        told = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
+        known = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
         same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
-        return decisions.join(told, on=same, how="left_anti")
+        return decisions.join(known, on=same, how="left_anti")
 
     return transform
 
@@ -376,9 +376,9 @@ def _record_refusals(run: Run) -> None:
     """Rows of `audit` for what ended before validate; they follow from the plan, once."""
     ended = run.plans().where(F.col("phase").isNotNull())
     if run.resumed:
-        told = run.audit().select("cluster", "topic", "phase", "error")
-        same = [ended[name].eqNullSafe(told[name]) for name in told.columns]
-        ended = ended.join(told, on=same, how="left_anti")
+        recorded = run.audit().select("cluster", "topic", "phase", "error")
+        same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
+        ended = ended.join(recorded, on=same, how="left_anti")
     ours = {
         "error_code": F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS),
         "attempt": F.lit(None),
@@ -553,7 +553,7 @@ def _applied(run: Run) -> tuple[Work, Results]:
     """What was applied and not verified yet, by the tables."""
     audit = run.audit()
     applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    told = applied.select(
+    returned = applied.select(
         "cluster",
         "topic",
         "action",
@@ -561,7 +561,7 @@ def _applied(run: Run) -> tuple[Work, Results]:
         F.col("num_partitions").alias("applied_num_partitions"),
     )
     rows = _without(
-        run.open_actions().join(told, on=["cluster", "topic", "action"], how="inner"),
+        run.open_actions().join(returned, on=["cluster", "topic", "action"], how="inner"),
         audit.where(F.col("phase") == Phase.VERIFY.value),
     )
     results: Results = {}

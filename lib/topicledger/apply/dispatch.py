@@ -34,7 +34,7 @@ from topicledger.policies import Policy
 log = logging.getLogger(__name__)
 
 MAX_CLUSTERS_AT_ONCE = 16
-_TELL_SECONDS = 2.0
+_YIELD_SECONDS = 2.0
 
 
 class Stopped(TopicLedgerError):
@@ -280,15 +280,15 @@ def _one_cluster(
                 continue
             before(settings.name, number)
             ended: list[PhaseResult] = []
-            told_at = time.monotonic()
+            yielded_at = time.monotonic()
             try:
                 with logs.about(batch=batch[0].batch):
                     for each in step(executor, batch):
                         ended.append(each)
                         # A batch that a quota paces takes minutes: what is known of it is kept meanwhile.
-                        if time.monotonic() - told_at >= _TELL_SECONDS:
+                        if time.monotonic() - yielded_at >= _YIELD_SECONDS:
                             yield ended
-                            ended, told_at = [], time.monotonic()
+                            ended, yielded_at = [], time.monotonic()
             except ClusterError:
                 yield ended
                 raise

@@ -69,7 +69,7 @@ class Executor:
     may_send: Callable[[], None] = lambda: None
     """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Told before each wait for the cluster's quota, and None when there is nothing left to wait for (C17)."""
+    """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
 
@@ -113,8 +113,8 @@ class Executor:
     ) -> Iterator[PhaseResult]:
         """One batch before anything is sent: creates by validateOnly (C5), deletes by a fresh look (D6).
 
-        `created_by_us` tells of which topics the ledger knows that this tool created them and wasn't told to delete
-        them since: a create of one that exists already is unchanged, whatever the listing said (C21, M3).
+        `created_by_us` returns those of the topics that this tool created last, and didn't delete since, by the ledger:
+        a create of one that exists already is unchanged, whatever the listing said (C21, M3).
         """
         creates = [target for target in targets if target.action is Action.CREATE]
         deletes = [target for target in targets if target.action is Action.DELETE]
@@ -225,9 +225,9 @@ class Executor:
     def learn(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Find out what became of targets that an earlier start may have sent (C18, D3); changes nothing.
 
-        Yields those that were carried out, or can't be any more; the others were not, as the controller says: it is
-        asked by validateOnly, since a listing lags (C21). It doesn't tell a principal without the right to create: then
-        what a delete by id did is told by the same delete.
+        Yields those that were carried out, or can't be any more. The others were not, as the controller says: it is
+        asked by validateOnly, since a listing lags (C21). It doesn't answer a principal without the right to create:
+        then the same delete by id, sent again, shows whether the first was carried out.
         """
         validate = partial(self.admin.create_topics, validate_only=True)
         creates = [target for target in targets if target.action is Action.CREATE]

@@ -446,13 +446,13 @@ def _audit(table: _Table) -> AuditSettings:
     given.only(*DriftKind)
     severity = dict(SEVERITIES)
     for name in DriftKind:
-        told = given.text(name)
-        if told == IGNORE:
+        text = given.text(name)
+        if text == IGNORE:
             del severity[name]
-        elif told in tuple(Severity):
-            severity[name] = Severity(told)
-        elif told is not None:
-            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(told)}"')
+        elif text in tuple(Severity):
+            severity[name] = Severity(text)
+        elif text is not None:
+            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
     return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
 
 

@@ -89,9 +89,9 @@ def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
 
 
 def _refused(judged: DataFrame) -> int:
-    told = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
-    count = told.count()
-    for row in told.limit(20).collect() if count else ():
+    refused = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
+    count = refused.count()
+    for row in refused.limit(20).collect() if count else ():
         log.warning("manifest of %s on %s: %s", row["topic"], row["cluster"], row["error_message"])
     return count
 
@@ -103,21 +103,21 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     ids, problems = as_expected(clusters, seen)
     run.problems.extend(problems)
     reached = [cluster for cluster in clusters if cluster.name in ids]
-    told = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
-    for name, error in told.errors.items():
+    described = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
+    for name, error in described.errors.items():
         del ids[name]
         run.problems.append(error)
     for error in run.problems:
         log.warning("%s; the other clusters go on", error)
     of_audited = F.col("cluster").isin(*ids)
-    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, told.configs))
+    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
         run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
-    _tell_unread(run, told.configs.where(of_audited))
+    _tell_unread(run, described.configs.where(of_audited))
     return Estate(
         cluster_ids=ids,
         topics=seen.topics,
-        configs=told.configs,
+        configs=described.configs,
         earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
         audit=run.ledger.read(AUDIT),
     )

@@ -80,12 +80,12 @@ def side_by_side(estate: Estate) -> Transform:
             *key, "topic_id", "internal", "permitted", "other_leaders",
             F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
         )  # fmt: skip
-        told = estate.configs.where(audited).select(
+        configs = estate.configs.where(audited).select(
             *key, F.col("configs").alias("live_configs"), _by_name("configs").alias("live_by_name"), "config_error_code"
         )
         return (
             declared.join(live, on=key, how="full_outer")
-            .join(told, on=key, how="left")
+            .join(configs, on=key, how="left")
             .withColumn("cluster_id", _lookup(estate.cluster_ids, F.col("cluster")))
             .join(_earlier_defaults(estate.earlier_configs), on=[*key, "cluster_id"], how="left")
             .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")

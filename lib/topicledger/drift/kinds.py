@@ -79,7 +79,7 @@ def _replication_factor() -> Column:
 
 
 def _assignment() -> Column:
-    """A partition whose replicas, or their order, are others; one that only one side has is told by its number."""
+    """A partition whose replicas, or their order, are others; one that only one side has is listed by its number."""
     both = F.filter(
         F.map_keys("assignments"),
         lambda partition: F.coalesce(

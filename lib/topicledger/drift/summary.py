@@ -148,8 +148,8 @@ def render(summary: DriftSummary, console: Console) -> None:
 
 
 def _render_drift(summary: DriftSummary, console: Console) -> None:
-    told = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
-    grid = Grid(title=f"Drift: {told}", title_justify="left")
+    counts = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
+    grid = Grid(title=f"Drift: {counts}", title_justify="left")
     names = tuple(Drift.__dataclass_fields__)
     for name in names:
         grid.add_column(name, overflow="fold")

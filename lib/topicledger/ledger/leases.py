@@ -37,7 +37,7 @@ _ASK_AGAIN_SECONDS = 2.0
 _ATTEMPTS = 5
 _COMMITS = 6
 """How many times as long as a commit a lease holds, at least."""
-_TOLD_AGAIN_SECONDS = 30.0
+_LOG_AGAIN_SECONDS = 30.0
 
 
 class LeaseHeld(TopicLedgerError):
@@ -347,7 +347,7 @@ def take(
     ledger.ensure(LEASES)
     leases = Leases(ledger, Holder.here(run_id), clusters, request_timeout=request_timeout, clocks=clocks)
     here = leases.holder
-    told_at = -_TOLD_AGAIN_SECONDS
+    logged_at = -_LOG_AGAIN_SECONDS
     try:
         while True:
             rows = _read(ledger, clusters)
@@ -355,9 +355,7 @@ def take(
             busy = [row for row in rows if not _free(row, here, clocks.now())]
             others = [row for row in busy if row["run_id"] != run_id]
             if others and not wait:
-                raise LeaseHeld(
-                    f"{_told(others)}. Nothing was sent; start run {run_id} again later, or with --wait to wait for it"
-                )
+                raise LeaseHeld(f"{_holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
             if not busy:
                 if leases._take(rows):
                     leases._make_last()
@@ -366,9 +364,9 @@ def take(
                 continue
             # All or none: two runs that each hold what the other waits for would wait for ever.
             leases._give_back()
-            if time.monotonic() - told_at >= _TOLD_AGAIN_SECONDS:
-                told_at = time.monotonic()
-                log.warning("waiting: %s", _told(busy))
+            if time.monotonic() - logged_at >= _LOG_AGAIN_SECONDS:
+                logged_at = time.monotonic()
+                log.warning("waiting: %s", _holders(busy))
             for row in busy:
                 if row["run_id"] == run_id and row["host"] is not None:
                     # Its holder's next renewal finds the row changed, and stops.
@@ -413,7 +411,7 @@ def _said(error: Exception) -> str:
     return str(error) if isinstance(error, TopicLedgerError) else repr(error)
 
 
-def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+def _holders(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
         + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")

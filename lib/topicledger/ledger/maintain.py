@@ -92,8 +92,8 @@ class Maintained:
 def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
     """Abandon plans that are too old, then go through every table that is there: delete rows, compact, vacuum.
 
-    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is told,
-    and the others are. Raises UsageError for a run id that there is already.
+    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is
+    reported, and the others are maintained. Raises UsageError for a run id that there is already.
     """
     ledger.ensure(RUNS)
     if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
@@ -211,6 +211,6 @@ def render(maintained: Maintained, console: Console) -> None:
         grid.add_column(title)
     for each in maintained.tables:
         numbers = (each.files, each.bytes, each.rows_deleted, each.files_vacuumed, each.files_after)
-        told = ("" if number is None else f"{number:,}" for number in numbers)
-        grid.add_row(each.table, *told, escape(each.error or each.note or ""))
+        cells = ("" if number is None else f"{number:,}" for number in numbers)
+        grid.add_row(each.table, *cells, escape(each.error or each.note or ""))
     console.print(grid)

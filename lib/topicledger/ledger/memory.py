@@ -51,7 +51,7 @@ class Memory:
         return left
 
     def results(self) -> Results:
-        """What the last answer told of each topic."""
+        """What the last answer said of each topic."""
         return {
             key: TopicResult(topic_id=ended.topic_id, num_partitions=ended.num_partitions)
             for key, ended in self._last.items()

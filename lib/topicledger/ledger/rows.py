@@ -41,8 +41,8 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Phase
     count = len(ended)
     columns["run_id"] = pa.array([run_id] * count, type=pa.string())
     columns["manifest_version"] = pa.array([manifest_version] * count, type=pa.int64())
-    told = [[asdict(violation) for violation in each.violations] or None for each in ended]
-    columns["violations"] = pa.array(told, type=schema.field("violations").type)
+    violations = [[asdict(violation) for violation in each.violations] or None for each in ended]
+    columns["violations"] = pa.array(violations, type=schema.field("violations").type)
     columns["configs"] = configs_column([each.configs for each in ended])
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 

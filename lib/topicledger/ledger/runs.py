@@ -275,7 +275,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
     selected = settings.select(request.clusters)
     for cluster in selected:
-        # The driver needs every secret sooner or later: a missing one is told before the run has a row.
+        # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())

@@ -67,14 +67,16 @@ def ask_about(
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
     answered = StructType([*schema.fields, UNRESOLVED])
     answer = partial(ask, answered)
-    told = on_executors(accesses, topics, answer, answered, tasks=tasks)
+    response = on_executors(accesses, topics, answer, answered, tasks=tasks)
     unresolved: dict[str, list[str]] = {}
-    for row in told.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
+    for row in response.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
         unresolved.setdefault(row["cluster"], []).append(row["topic"])
     if unresolved:
         batches = [batch for name, named in unresolved.items() for batch in answer(accesses[name], named)]
-        told = told.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(on_driver(spark, batches, answered))
-    return told.select(*schema.names)
+        response = response.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(
+            on_driver(spark, batches, answered)
+        )
+    return response.select(*schema.names)
 
 
 def on_executors(

@@ -80,7 +80,7 @@ def of_error(error: str | None) -> str:
 
 
 def of_drift(kind: str, findings: Iterable[Drift] = ()) -> str:
-    """What to do about findings of `kind`; a command is that for the first of `findings` that it can be told for."""
+    """What to do about findings of `kind`; its command is for the first of `findings` that has one."""
     found = OF_DRIFT.get(kind, UNKNOWN)
     if kind != DriftKind.CONFIG_DIFFERS:
         return found

@@ -146,7 +146,7 @@ def _of_audit(report: Report) -> Headline:
 def done(report: Report) -> str:
     """What was created and deleted, in words."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
-    told = []
+    counts = []
     for action, word in ((Action.CREATE, "created"), (Action.DELETE, "deleted")):
         topics = sum(
             each.topics
@@ -154,8 +154,8 @@ def done(report: Report) -> str:
             if each.action == action and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
         )
         if topics:
-            told.append(f"{number(topics)} {word}")
-    return ", ".join(told) or "nothing was created or deleted"
+            counts.append(f"{number(topics)} {word}")
+    return ", ".join(counts) or "nothing was created or deleted"
 
 
 def reasons(tallies: Sequence[Tally]) -> list[Reason]:
@@ -165,7 +165,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
     for each in sorted(tallies, key=lambda tally: -tally.topics):
         if each.outcome in wanted:
             alike.setdefault((each.outcome, each.error), []).append(each)
-    told = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
+    advices = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
     found = [
         Reason(
             outcome=outcome,
@@ -175,7 +175,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
             clusters=list(dict.fromkeys(each.cluster or "no cluster" for each in group)),
             example=group[0].example,
             message=group[0].message,
-            advice=told.get(Shown(outcome)) or advice.of_error(error),
+            advice=advices.get(Shown(outcome)) or advice.of_error(error),
         )
         for (outcome, error), group in alike.items()
     ]
