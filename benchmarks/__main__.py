@@ -58,7 +58,7 @@ def main() -> int:
         result = SUITE[name].run(arguments.size, arguments.within)
         (arguments.within / "result.json").write_text(json.dumps(report.as_json(result)), encoding="utf-8")
         return 0
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "size": arguments.size.value,
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": measure.machine(),
@@ -69,11 +69,11 @@ def main() -> int:
     for name in arguments.names or SUITE:
         print(f"-- {name}, size {arguments.size}", flush=True)
         try:
-            told["benchmarks"][name] = _in_own_process(name, arguments.size)
+            results["benchmarks"][name] = _in_own_process(name, arguments.size)
         except subprocess.CalledProcessError as error:
             failed.append(name)
             print(f"benchmark {name} failed with exit code {error.returncode}", file=sys.stderr)
-    _, to_read = report.write(told, arguments.out)
+    _, to_read = report.write(results, arguments.out)
     print(to_read.read_text(encoding="utf-8"))
     return 1 if failed else 0
 

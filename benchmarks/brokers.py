@@ -13,7 +13,7 @@ from pathlib import Path
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin, RequestLost
-from topicledger.kafka.sending import Learned
+from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Outcome, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
@@ -57,8 +57,8 @@ def executor(kafka: EmbeddedKafka) -> Iterator[Executor]:
     """What sends a run's requests to one cluster, and decodes the answers."""
     settings = KafkaSettings()
     with ClusterAdmin(cluster_settings(kafka), settings) as admin:
-        learned = Learned(max_batch_records=settings.max_batch_records)
-        yield Executor(cluster=NAME, cluster_id=kafka.cluster_id, admin=admin, learned=learned)
+        limits = ClusterLimits(max_batch_records=settings.max_batch_records)
+        yield Executor(cluster=NAME, cluster_id=kafka.cluster_id, admin=admin, limits=limits)
 
 
 def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
@@ -78,11 +78,11 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
     """Create topics, wait until all have leaders, and return their deletes; the broker may still make logs (C21)."""
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != resource.RLIM_INFINITY and allowed < count + _OTHER_FILES:
-        told = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
-        print(f"warning: {told}: it may end while it is measured", file=sys.stderr, flush=True)
+        limit = f"a broker keeps a file open for each of {count:,} logs, and may open {allowed:,} (ulimit -Hn)"
+        print(f"warning: {limit}: it may end while it is measured", file=sys.stderr, flush=True)
     with executor(kafka) as sending:
         targets = creates(count)
-        for batch in batches(targets, sending.learned.max_batch_records):
+        for batch in batches(targets, sending.limits.max_batch_records):
             if any(ended.outcome is not Outcome.OK for ended in sending.apply(batch)):
                 raise AssertionError("a topic to measure on could not be created")
         until = time.monotonic() + _VISIBLE_SECONDS

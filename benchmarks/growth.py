@@ -44,7 +44,7 @@ def run(size: Size, folder: Path) -> Result:
             seen = Observation(
                 topics=ledger.read(OBSERVED),
                 brokers=ledger.read(BROKERS),
-                looks={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
+                statuses={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
             )
             return policies.plan(ledger, settings, made, seen, f"growth {next(numbers)}")
 

@@ -51,14 +51,14 @@ def whole(size: Size, folder: Path) -> Result:
 
     def plain(ground: _Ground) -> Mapping[str, int]:
         given = [str(ground.root / "manifests"), ",".join(ground.kafka.bootstrap_servers), str(ground.root / "plain")]
-        told = _run(_spark_submit(_PLAIN / "create_topics.py", *given))
-        times["plain"].append(_from_ready(told))
-        return {"created": int(told.split("created: ")[1].split()[0])}
+        output = _run(_spark_submit(_PLAIN / "create_topics.py", *given))
+        times["plain"].append(_from_ready(output))
+        return {"created": int(output.split("created: ")[1].split()[0])}
 
     def provision(ground: _Ground) -> Mapping[str, int]:
-        told = _run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
-        times["provision"].append(_from_ready(told))
-        return _outcomes(told)
+        output = _run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
+        times["provision"].append(_from_ready(output))
+        return _outcomes(output)
 
     works = [
         Work(
@@ -142,19 +142,19 @@ def _ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> _Ground:
 
 
 def _provision(ground: _Ground) -> Mapping[str, int]:
-    told = _run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
-    return _outcomes(told)
+    output = _run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
+    return _outcomes(output)
 
 
-def _outcomes(told: str) -> Mapping[str, int]:
-    document = json.loads(told[told.index("{") : told.rindex("}") + 1])
+def _outcomes(output: str) -> Mapping[str, int]:
+    document = json.loads(output[output.index("{") : output.rindex("}") + 1])
     return {**document["decisions"], **document["outcomes"]}
 
 
 def _read(ground: _Ground, count: int) -> Mapping[str, int]:
-    told = _run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
-    if int(told.split("rows: ")[1]) != count:
-        raise AssertionError(told)
+    output = _run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
+    if int(output.split("rows: ")[1]) != count:
+        raise AssertionError(output)
     return {"rows": count}
 
 
@@ -183,10 +183,10 @@ def _run(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def _from_ready(told: str) -> float:
-    found = _READY.search(told)
+def _from_ready(output: str) -> float:
+    found = _READY.search(output)
     if found is None:
-        raise AssertionError(f"no time in {told}")
+        raise AssertionError(f"no time in {output}")
     return float(found[1])
 
 

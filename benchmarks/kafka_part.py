@@ -12,7 +12,7 @@ from benchmarks.floor import Floor
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.apply.executor import Executor
-from topicledger.model import Ended, Outcome, Target
+from topicledger.model import Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
@@ -130,8 +130,10 @@ def _compared(
     )
 
 
-def _done(sending: Executor, targets: Sequence[Target], step: Callable[[Sequence[Target]], Iterator[Ended]]) -> int:
-    ended = [each for batch in brokers.batches(targets, sending.learned.max_batch_records) for each in step(batch)]
+def _done(
+    sending: Executor, targets: Sequence[Target], step: Callable[[Sequence[Target]], Iterator[PhaseResult]]
+) -> int:
+    ended = [each for batch in brokers.batches(targets, sending.limits.max_batch_records) for each in step(batch)]
     done = sum(each.outcome is Outcome.OK for each in ended)
     if done != len(targets):
         raise AssertionError(f"only {done} of {len(targets)} topics went well")

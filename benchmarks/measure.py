@@ -58,8 +58,8 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: b
             with work.around() as given, memory, _timed() as taken:
                 counts[work.name] = work.do(given)
             sample = taken[0]
-            told = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
-            print(f"{told}{'' if number > 0 else ' (warm-up)'}", flush=True)
+            line = f"{work.name}: {sample.seconds:.1f} s, others kept {sample.others:.1f} cores busy"
+            print(f"{line}{'' if number > 0 else ' (warm-up)'}", flush=True)
             if number > 0:
                 measured[work.name].append(sample)
                 peaks[work.name].append(memory.most)
@@ -170,12 +170,12 @@ class MemoryWatch:
                     # A cluster that is measured on is no part of what is measured; what has no name any more ends.
                     continue
                 memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
-                told = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
-                kind = told.get("Name", "").strip().rstrip("0123456789.")
-                if "Pss" not in told or kind not in _KINDS:
+                fields = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
+                kind = fields.get("Name", "").strip().rstrip("0123456789.")
+                if "Pss" not in fields or kind not in _KINDS:
                     continue
-                together[kind] += _bytes(told["Pss"])
-                self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(told["VmHWM"]))
+                together[kind] += _bytes(fields["Pss"])
+                self._peaks[pid] = Process(kind=kind, peak_bytes=_bytes(fields["VmHWM"]))
             self.peak_bytes = max(self.peak_bytes, sum(together.values()))
             self.most = {kind: max(self.most[kind], together[kind]) for kind in _KINDS}
 
@@ -212,5 +212,5 @@ def versions() -> dict[str, str]:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
-    return told.split('"')[1]
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    return version.split('"')[1]

@@ -36,7 +36,7 @@ def run(size: Size, folder: Path) -> Result:
             return Work(
                 name=f"{number} cluster{'s' if number > 1 else ''}",
                 what=f"observe {number} x {count:,} topics, held as the phase holds them",
-                do=lambda _: _look(spark, clusters[:number], count),
+                do=lambda _: _observe(spark, clusters[:number], count),
             )
 
         one, all_of_them = in_turns(
@@ -66,10 +66,10 @@ def _clusters(count: int) -> Iterator[Sequence[ClusterSettings]]:
         yield [brokers.cluster_settings(kafka, f"cluster-{number}") for number, kafka in enumerate(kafkas)]
 
 
-def _look(spark: SparkSession, clusters: Sequence[ClusterSettings], count: int) -> Mapping[str, int]:
+def _observe(spark: SparkSession, clusters: Sequence[ClusterSettings], count: int) -> Mapping[str, int]:
     nothing = spark.createDataFrame([], MANIFESTS.schema)
     seen = observe(spark, clusters, KafkaSettings(), nothing)
     topics = seen.topics.count()
     if topics != len(clusters) * count:
         raise AssertionError(f"saw {topics} topics of {len(clusters)} clusters")
-    return {"topics": topics, "clusters": len(seen.looks)}
+    return {"topics": topics, "clusters": len(seen.statuses)}

@@ -112,7 +112,7 @@ def run(size: Size, folder: Path) -> Result:
     seen = Observation(
         topics=ledger.read(OBSERVED).localCheckpoint(),
         brokers=ledger.read(BROKERS).localCheckpoint(),
-        looks={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
+        statuses={name: ClusterStatus(cluster_id=f"id of {name}") for name in data.CLUSTERS},
     )
     numbers = count()
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 GIB = 2**30
-_PROCESSES_TOLD = 6
+_PROCESSES_SHOWN = 6
 
 
 class Size(StrEnum):
@@ -29,7 +29,7 @@ class Sample:
 
     seconds: float
     others: float
-    """Cores that others kept busy meanwhile, on the average; what they took can't be told from what we took."""
+    """Cores that others kept busy meanwhile, on average; how much that slowed the work isn't known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Ratio:
     to: str
     value: float
     reach: float | None = None
-    """At most this is wanted; None where it is only told."""
+    """At most this is wanted; None where it is only printed."""
 
     @property
     def reached(self) -> bool | None:
@@ -91,7 +91,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """The memory of one process of a benchmark; brokers aren't told."""
+    """The memory of one process of a benchmark; brokers aren't listed."""
 
     kind: str
     """`java` or `python`."""
@@ -170,7 +170,7 @@ def _series(result: Mapping[str, Any]) -> list[str]:
 
 def _memory(result: Mapping[str, Any]) -> list[str]:
     memory = result["memory"]
-    largest = memory["processes"][:_PROCESSES_TOLD]
+    largest = memory["processes"][:_PROCESSES_SHOWN]
     peaks = ", ".join(f"{each['kind']} {each['peak_bytes'] / GIB:.2f}" for each in largest)
     return [
         f"Memory, Java heap of at most {memory['java_heap']}: all processes together {memory['peak_bytes'] / GIB:.2f} "

@@ -14,9 +14,9 @@ from topicledger.report.facts import (
     Drift,
     DriftReport,
     DriftTally,
-    Kind,
     PolicyTally,
     Report,
+    ReportKind,
     Result,
     RunFacts,
     Tally,
@@ -208,7 +208,7 @@ def run() -> Report:
         ],
     )
     return Report(
-        kind=Kind.RUN,
+        kind=ReportKind.RUN,
         made_at=NOW,
         clusters=(),
         run=facts,
@@ -337,7 +337,7 @@ def _drift(facts: RunFacts) -> DriftReport:
 def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
-    return Report(kind=Kind.AUDIT, made_at=NOW, clusters=(), run=facts, run_count=1, drift=_drift(facts))
+    return Report(kind=ReportKind.AUDIT, made_at=NOW, clusters=(), run=facts, run_count=1, drift=_drift(facts))
 
 
 def span() -> Report:
@@ -355,7 +355,7 @@ def span() -> Report:
     ]
     return replace(
         usual,
-        kind=Kind.SPAN,
+        kind=ReportKind.SPAN,
         run=None,
         span=(days[0], NOW),
         runs=runs,

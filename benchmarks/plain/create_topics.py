@@ -27,8 +27,8 @@ def call_create_topics(frames: Iterator[pd.DataFrame], *, validate_only: bool) -
                 for row in rows.itertuples()
             ]
             response = admin.create_topics(topics, validate_only=validate_only, raise_errors=False)
-            told = [(topic["name"], topic["error_code"], topic["error_message"]) for topic in response["topics"]]
-            yield pd.DataFrame(told, columns=["topic", "error_code", "error_message"])
+            rows = [(topic["name"], topic["error_code"], topic["error_message"]) for topic in response["topics"]]
+            yield pd.DataFrame(rows, columns=["topic", "error_code", "error_message"])
     admin.close()
 
 

@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     PENDING = "pending"
 
 
-class Kind(StrEnum):
+class DriftKind(StrEnum):
     """The kinds of drift."""
 
     MISSING = "missing"
@@ -85,7 +85,7 @@ class RunState(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Names of the errors that are ours (error_code -1), or our note on an outcome."""
+    """Names of the errors that are ours, not the broker's (error_code -1)."""
 
     UNKNOWN_CLUSTER = "UNKNOWN_CLUSTER"
     INVALID_TOPIC = "INVALID_TOPIC"
@@ -107,10 +107,16 @@ class Refusal(StrEnum):
     MAX_DELETES_EXCEEDED = "MAX_DELETES_EXCEEDED"
     CHANGED_SINCE_PLAN = "CHANGED_SINCE_PLAN"
     RECREATED = "RECREATED"
-    RECOVERED = "RECOVERED"
     PLAN_EXPIRED = "PLAN_EXPIRED"
     COUNTS_REQUIRED = "COUNTS_REQUIRED"
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
+
+
+class Note(StrEnum):
+    """What we add to an outcome, in the column `error`, where nothing is refused."""
+
+    RECOVERED = "RECOVERED"
+    """An earlier request of the run did it, and its answer was lost (C18)."""
 
 
 FORMAT_VERSION = 1
@@ -244,12 +250,12 @@ class LastRecord:
 
     topic: str
     end_offset: int | None = None
-    """The partitions' end offsets, added up: 0 where no record was ever written. None where it can't be told."""
+    """The partitions' end offsets, added up: 0 where no record was ever written. None where it isn't known."""
     last_record_at: datetime | None = None
     """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
     With message.timestamp.type=CreateTime it is what producers said it was."""
     error: str | None = None
-    """Why it can't be told; then the others are None."""
+    """Why it isn't known; then the others are None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +278,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class PhaseResult:
     """A phase that ended for a topic: one row of `audit`, less what the whole run shares."""
 
     cluster: str

@@ -42,15 +42,15 @@ from topicledger.model import (
     SET_ON_TOPIC,
     Action,
     Decision,
-    Ended,
     Outcome,
     Phase,
+    PhaseResult,
     Refusal,
     RunState,
     Target,
     TopicResult,
 )
-from topicledger.observe.clusters import look_up
+from topicledger.observe.clusters import describe_unlisted
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Listing, Observation, list_clusters
 from topicledger.plan import guards
@@ -88,7 +88,7 @@ def plan(run: Run, context: Context) -> Observation | None:
 
     Returns what this start observed of the run's clusters; None where it didn't have to.
     """
-    # Beside looking at the clusters: `_look` and whoever reads the run's rows wait for it.
+    # Beside observing the clusters: `_observe_into_tables` and whoever reads the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen = _plan_clusters(run, context, clusters, again=again) if clusters else None
@@ -171,7 +171,7 @@ def _leases(run: Run, context: Context, work: Work) -> Leases:
         run.ledger,
         run.run_id,
         {cluster_id: name for name, (cluster_id, _) in work.items()},
-        looked_at=run.looked_at,
+        observed_since=run.observed_since,
         request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
         wait=context.wait,
         stop=context.stop,
@@ -216,15 +216,15 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
 def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool) -> Observation:
     """Observe clusters, decide on them, and commit what was decided; returns what was observed."""
     settings = run.settings
-    looked_at = [cluster.name for cluster in clusters] if again else run.selected
+    selected = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
         judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
-            manifests.judge(list(settings.clusters), looked_at)
+            manifests.judge(list(settings.clusters), selected)
         )
         accepted = judged.where(F.col("phase").isNull())
         # The plan is made, but not yet asked for, while what was seen is written down.
-        with _look(run, listing.result(), accepted) as seen:
+        with _observe_into_tables(run, listing.result(), accepted) as seen:
             rows, metrics = _decisions(run, context.policies, clusters, judged, seen, again=again)
     with context.progress.phase("plan"):
         tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
@@ -240,7 +240,7 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         # Earlier starts may have left rows that these counts don't know of.
         run.none_ended = run.none_planned = False
     run.counts = {name: run.counts.get(name, 0) + count for name, count in found.items()}
-    unreached = {name: look.error for name, look in seen.looks.items() if look.error is not None}
+    unreached = {name: status.error for name, status in seen.statuses.items() if status.error is not None}
     if unreached:
         concerned = run.plans().where(F.col("error") == Refusal.CLUSTER_UNREACHABLE.value).select("cluster").distinct()
         concerned_names = {row["cluster"] for row in concerned.collect()}
@@ -264,7 +264,9 @@ def _decisions(
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
     decisions = judged.transform(decided(seen, rules, known, settings))
-    without_ids = [each for each in clusters if each.name in seen.known and not seen.looks[each.name].gives_topic_ids]
+    without_ids = [
+        each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
+    ]
     if without_ids:
         decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
     metrics = Metrics("decisions")
@@ -276,7 +278,7 @@ def _decisions(
     ]
     rows = decisions.observe(metrics, *counted)
     if again:
-        rows = rows.transform(_second_look).transform(_not_told_before(run))
+        rows = rows.transform(_decided_again).transform(_not_planned_before(run))
     now, most = datetime.now(UTC), settings.kafka.max_batch_records
     return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
 
@@ -305,7 +307,7 @@ def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: 
 
     def transform(judged: DataFrame) -> DataFrame:
         return (
-            judged.transform(decide(seen.topics, seen.looks))
+            judged.transform(decide(seen.topics, seen.statuses))
             .transform(deletes_judged(rules, known, settings))
             .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
         )
@@ -324,19 +326,19 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
-def _not_told_before(run: Run) -> Transform:
-    """Drops what an earlier start's plan says already: refusals that a second look comes to again."""
+def _not_planned_before(run: Run) -> Transform:
+    """Drops what an earlier start's plan says already: refusals that deciding again comes to, too."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         key = ("cluster", "topic", "phase", "error")
-        told = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
+        known = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
         same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
-        return decisions.join(told, on=same, how="left_anti")
+        return decisions.join(known, on=same, how="left_anti")
 
     return transform
 
 
-def _second_look(decisions: DataFrame) -> DataFrame:
+def _decided_again(decisions: DataFrame) -> DataFrame:
     """Each declared topic of a cluster that was out of reach gets a row after the one that says so.
 
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
@@ -355,11 +357,11 @@ def _second_look(decisions: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def _look(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
+def _observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
     """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
     # The run's row is the first that it writes; and the tables are there.
     run.commits.settle()
-    seen = look_up(run.ledger, run.settings, listing, named, run_id=run.run_id)
+    seen = describe_unlisted(run.ledger, run.settings, listing, named, run_id=run.run_id)
 
     def keep(table: Table, rows: DataFrame) -> None:
         run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
@@ -374,9 +376,9 @@ def _record_refusals(run: Run) -> None:
     """Rows of `audit` for what ended before validate; they follow from the plan, once."""
     ended = run.plans().where(F.col("phase").isNotNull())
     if run.resumed:
-        told = run.audit().select("cluster", "topic", "phase", "error")
-        same = [ended[name].eqNullSafe(told[name]) for name in told.columns]
-        ended = ended.join(told, on=same, how="left_anti")
+        recorded = run.audit().select("cluster", "topic", "phase", "error")
+        same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
+        ended = ended.join(recorded, on=same, how="left_anti")
     ours = {
         "error_code": F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS),
         "attempt": F.lit(None),
@@ -417,7 +419,7 @@ def _validate(run: Run, context: Context) -> None:
     if not run.resumed and sum(len(batch) for _, targets in work.values() for batch in targets) <= REMEMBERED:
         run.memory = Memory(work)
 
-    def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
+    def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
         return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
 
     each_cluster(run, context, Phase.VALIDATE, work, validate)
@@ -471,7 +473,7 @@ def _refuse(run: Run, rows: DataFrame) -> None:
 
 
 def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None:
-    """Before a plan is applied since which clusters may have changed: what may not be sent, as all looks now.
+    """Before a plan is applied since which clusters may have changed: what may not be sent, as things are now.
 
     Returns what was observed of the clusters on which something is open; None where nothing is.
     """
@@ -482,8 +484,8 @@ def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None
     if not clusters:
         return None
     seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
-    for name, look in seen.looks.items():
-        problem = look.error if look.refused is None else look.refused.message
+    for name, status in seen.statuses.items():
+        problem = status.error if status.refused is None else status.refused.message
         if problem is not None:
             run.unjudged.add(name)
             if problem not in run.problems:
@@ -496,7 +498,7 @@ def _observe_again(run: Run, context: Context, clusters: Sequence[ClusterSetting
     """What clusters look like now; `observed` and `brokers` have it, too."""
     with context.progress.phase("observe", len(clusters)):
         listing = list_clusters(run.spark, clusters, run.settings.kafka)
-        with _look(run, listing, named) as seen:
+        with _observe_into_tables(run, listing, named) as seen:
             pass
     return seen
 
@@ -532,7 +534,7 @@ def _verify(run: Run, context: Context) -> None:
     work, results = _applied(run) if run.memory is None else (run.memory.ok(Phase.APPLY), run.memory.results())
     deadline = time.monotonic() + context.wait_visible
 
-    def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[Ended]:
+    def verify(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
         left = list(batch)
         while left:
             pairs = [(target, results[executor.cluster, target.topic, target.action]) for target in left]
@@ -551,7 +553,7 @@ def _applied(run: Run) -> tuple[Work, Results]:
     """What was applied and not verified yet, by the tables."""
     audit = run.audit()
     applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    told = applied.select(
+    returned = applied.select(
         "cluster",
         "topic",
         "action",
@@ -559,7 +561,7 @@ def _applied(run: Run) -> tuple[Work, Results]:
         F.col("num_partitions").alias("applied_num_partitions"),
     )
     rows = _without(
-        run.open_actions().join(told, on=["cluster", "topic", "action"], how="inner"),
+        run.open_actions().join(returned, on=["cluster", "topic", "action"], how="inner"),
         audit.where(F.col("phase") == Phase.VERIFY.value),
     )
     results: Results = {}

@@ -12,7 +12,7 @@ from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import Learned
+from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Target, TopicInfo
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -32,8 +32,8 @@ def admin_of(kafka: EmbeddedKafka, user: str | None = None, **client: Any) -> Cl
 def executor_of(kafka: EmbeddedKafka, *, max_batch_records: int = 8_000, **client: Any) -> Iterator[Executor]:
     """What a run has for each cluster."""
     with admin_of(kafka, **client) as admin:
-        learned = Learned(max_batch_records=max_batch_records)
-        yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, learned=learned)
+        limits = ClusterLimits(max_batch_records=max_batch_records)
+        yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, limits=limits)
 
 
 def creates(names: Iterable[str], **fields: Any) -> list[Target]:

@@ -25,7 +25,7 @@ from topicledger.apply.progress import Progress
 from topicledger.config.settings import AuditSettings, KafkaSettings
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
-from topicledger.model import Kind, Severity
+from topicledger.model import DriftKind, Severity
 from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -72,7 +72,7 @@ INHERITING = ["fine", "partitions", "replicas", "assigned", "leader", "recreated
 """Topics that have the default that changed, and had it at the audit before."""
 
 
-SOME = (Kind.MISSING, Kind.BROKER_DEFAULT_CHANGED)
+SOME = (DriftKind.MISSING, DriftKind.BROKER_DEFAULT_CHANGED)
 
 
 class InterruptedWhenAllIsSeen(Progress):
@@ -169,7 +169,7 @@ def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
     changed = {(f"kinds.{name}", "broker_default_changed", DELAY, None, "30000") for name in INHERITING}
     assert set(found(audited, "after")) == lasting(audited) | changed
     kinds = {key[1] for key in found(audited, "after")}
-    assert kinds == {kind.value for kind in Kind} - {"not_permitted"}
+    assert kinds == {kind.value for kind in DriftKind} - {"not_permitted"}
     assert (audited.after.exit_code, audited.after.state) == (3, "finished")
     assert (audited.after.drift_count, audited.after.manifests_refused) == (21, 1)
     assert audited.after.severities == {"error": 7, "warning": 5, "info": 9}

@@ -95,7 +95,7 @@ def test_executors_look_at_the_other_clusters_all_the_same(
     clusters = [cluster_settings("good", kafka), bad(kafka_secured, authority, provider)]
     asked = spark.createDataFrame([("good", "foreign.none"), ("bad", "foreign.none")], "cluster string, topic string")
     seen = observe(spark, clusters, KAFKA, asked)
-    assert seen.looks["good"].error is None
+    assert seen.statuses["good"].error is None
     named = spark.createDataFrame(
         [(name, "foreign.none", "id", "id", True) for name in ("good", "bad")],
         "cluster string, topic string, cluster_id string, topic_id string, permitted boolean",
@@ -104,7 +104,7 @@ def test_executors_look_at_the_other_clusters_all_the_same(
     assert set(configs.errors) == {"bad"}
     groups = {row["cluster"]: row["error"] for row in read_consumer_groups(spark, clusters, KAFKA, asked).collect()}
     assert set(groups) == {"bad"}
-    for told in (seen.looks["bad"].error, configs.errors["bad"], groups["bad"]):
+    for told in (seen.statuses["bad"].error, configs.errors["bad"], groups["bad"]):
         assert "bad" in str(told)
         assert "RuntimeError" in str(told)
         assert tokens.SECRET not in str(told)

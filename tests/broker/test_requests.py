@@ -11,7 +11,7 @@ from tests.created_topics import by_kafka_python, by_us
 from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics
-from topicledger.model import Outcome, Refusal, Target, TopicResult
+from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
@@ -42,7 +42,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
         ended = list(executor.validate(targets, none_of_ours))
     assert [row.topic for row in ended] == [target.topic for target in targets]
     assert {row.outcome for row in ended} == {Outcome.OK}
-    assert executor.learned.max_batch_records <= 10_000
+    assert executor.limits.max_batch_records <= 10_000
     assert len(said) == 1
 
 
@@ -146,7 +146,7 @@ def test_a_planned_delete_that_finds_nothing_is_done(kafka: EmbeddedKafka) -> No
     gone, ours = ended["vanish.gone"], ended["vanish.ours"]
     assert (gone.outcome, gone.error_code, gone.error) == (Outcome.OK, 0, None)
     assert "another client deleted it" in str(gone.error_message)
-    assert (ours.outcome, ours.error_code, ours.error) == (Outcome.OK, 0, Refusal.RECOVERED)
+    assert (ours.outcome, ours.error_code, ours.error) == (Outcome.OK, 0, Note.RECOVERED)
     assert (ended["vanish.there"].outcome, ended["vanish.there"].error) == (Outcome.OK, None)
     until(lambda: not live(kafka, "vanish."), seconds=20)
 

@@ -17,8 +17,8 @@ from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import GuardSettings, KafkaSettings, PolicySettings
-from topicledger.kafka.sending import Patience
-from topicledger.model import Ended, Target
+from topicledger.kafka.sending import RetryPolicy
+from topicledger.model import PhaseResult, Target
 from topicledger.schemas import OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -116,7 +116,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Executor.__init__
 
     def init(self: Executor, **fields: Any) -> None:
-        real(self, **{**fields, "patience": Patience(attempts=1)})
+        real(self, **{**fields, "retry_policy": RetryPolicy(attempts=1)})
 
     monkeypatch.setattr(Executor, "__init__", init)
 
@@ -292,7 +292,7 @@ def test_a_topic_without_an_id_that_was_recreated_otherwise_survives(
     old.declare({"topic": name, "state": "absent"})
     apply = Executor.apply
 
-    def recreated(self: Executor, targets: Sequence[Target]) -> Iterator[Ended]:
+    def recreated(self: Executor, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         remove(kafka, ids)
         make(kafka, name, **({"num_partitions": 3} if changed == "counts" else {"configs": {"retention.ms": "1"}}))
         return apply(self, targets)

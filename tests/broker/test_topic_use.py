@@ -388,9 +388,9 @@ def test_a_cluster_out_of_reach_says_so_for_each_of_its_topics_and_the_others_ar
     asked = [("main", "all.used"), ("main", "all.unused"), ("away", "all.a"), ("away", "all.b"), ("late", "all.driver")]
     asked += [("never", "all.driver"), ("stranger", "all.used"), ("main", "all.used")]
     topics = spark.createDataFrame(asked, "cluster string, topic string")
-    patience = KafkaSettings(connect_timeout=2.0)
+    short_timeout = KafkaSettings(connect_timeout=2.0)
 
-    groups = read_consumer_groups(spark, known, patience, topics)
+    groups = read_consumer_groups(spark, known, short_timeout, topics)
     commit(kafka, "g.all.later", "all.unused")
     found = sorted(tuple(row) for row in groups.where("error is null").drop("error").collect())
     assert found == [("late", "all.driver", "g.all", 0, True), ("main", "all.used", "g.all", 0, True)]
@@ -404,7 +404,7 @@ def test_a_cluster_out_of_reach_says_so_for_each_of_its_topics_and_the_others_ar
     assert "TOPICLEDGER_TEST_NOWHERE is not set" in untold[2].error
     assert {row[column] for row in untold for column in ("group", "members", "committed")} == {None}
 
-    records = read_last_records(spark, known, patience, topics).orderBy("cluster", "topic").collect()
+    records = read_last_records(spark, known, short_timeout, topics).orderBy("cluster", "topic").collect()
     assert [(row.cluster, row.topic, row.end_offset) for row in records] == [
         ("away", "all.a", None),
         ("away", "all.b", None),

@@ -21,13 +21,13 @@ from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import Learned, Patience
-from topicledger.model import Ended, Outcome, Refusal, Target
+from topicledger.kafka.sending import ClusterLimits, RetryPolicy
+from topicledger.model import Note, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 BATCH = 300
 INVALID_REPLICATION_FACTOR = 38
-PATIENT = Patience(attempts=40, first_backoff=0.1, longest_backoff=1.0, visibility=60.0)
+PATIENT = RetryPolicy(attempts=40, first_backoff=0.1, longest_backoff=1.0, visibility=60.0)
 _MOMENTS = [("request", 1_500), ("answer", 1_500), ("amid", 3_000)]
 """Half a minute and more, for brokers that come back slowly on a busy machine."""
 REQUEST_TIMEOUT = 10.0
@@ -57,24 +57,24 @@ def executor_of(proxy: FaultProxy) -> Iterator[Executor]:
             cluster="main",
             cluster_id=proxy.cluster_id,
             admin=admin,
-            learned=Learned(max_batch_records=8_000),
-            patience=PATIENT,
+            limits=ClusterLimits(max_batch_records=8_000),
+            retry_policy=PATIENT,
         )
 
 
-def in_batches(executor: Executor, targets: list[Target], size: int = BATCH) -> Iterator[Ended]:
+def in_batches(executor: Executor, targets: list[Target], size: int = BATCH) -> Iterator[PhaseResult]:
     for start in range(0, len(targets), size):
         yield from executor.apply(targets[start : start + size])
 
 
-def check_all_ok(rows: list[Ended], targets: list[Target]) -> None:
+def check_all_ok(rows: list[PhaseResult], targets: list[Target]) -> None:
     """One row a target, ok, with what it has; at most a note that it was done before."""
     assert sorted(row.topic for row in rows) == [target.topic for target in targets]
     ends = Counter((row.outcome, row.error_code, row.error, row.error_message) for row in rows)
-    assert {end[:3] for end in ends} <= {(Outcome.OK, 0, None), (Outcome.OK, 0, Refusal.RECOVERED)}, ends
+    assert {end[:3] for end in ends} <= {(Outcome.OK, 0, None), (Outcome.OK, 0, Note.RECOVERED)}, ends
 
 
-def as_live(rows: list[Ended]) -> dict[str, Live]:
+def as_live(rows: list[PhaseResult]) -> dict[str, Live]:
     return {
         row.topic: Live(int(row.num_partitions or 0), int(row.replication_factor or 0), str(row.topic_id))
         for row in rows
@@ -161,7 +161,7 @@ def test_the_controller_may_die_amid_thousands_of_creates(mortal: EmbeddedKafka,
         until(lambda: active_controller(mortal) != dead, seconds=20)
     finally:
         mortal.start_broker(dead)
-    recovered = {row.topic for row in rows if row.error == Refusal.RECOVERED}
+    recovered = {row.topic for row in rows if row.error == Note.RECOVERED}
     in_doubt = {target.topic for target in targets[3 * BATCH : 4 * BATCH]}
     assert recovered == in_doubt if moment == "answer" else recovered <= in_doubt
     AnotherClient(mortal).await_topics(prefix, as_live(rows))

@@ -14,8 +14,8 @@ from tests.broker.direct import admin_of, creates, deletes
 from tests.fault.effort import THOROUGH
 from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, Response
-from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, Learned
-from topicledger.model import Ended, Outcome, Phase, Target
+from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, ClusterLimits
+from topicledger.model import Outcome, Phase, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 RATE = 20.0
@@ -89,14 +89,14 @@ def test_a_quota_is_paced_and_never_a_failure(
     kafka: EmbeddedKafka, admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C17, C5, D7: validated, created and deleted, each topic once, in about as many seconds as it must take."""
-    learned = Learned(max_batch_records=8_000)
+    limits = ClusterLimits(max_batch_records=8_000)
     targets = creates([f"quota.{number:03}" for number in range(TOPICS)], num_partitions=1, replication_factor=1)
 
-    def do(step: Callable[[Executor], Iterator[Ended]], request: str) -> tuple[list[Ended], Counted]:
+    def do(step: Callable[[Executor], Iterator[PhaseResult]], request: str) -> tuple[list[PhaseResult], Counted]:
         # Each phase has an executor of its own; what is learnt of the cluster is handed on.
         counted = Counted(getattr(ClusterAdmin, request).__get__(admin))
         monkeypatch.setattr(admin, request, counted)
-        executor = Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, learned=learned)
+        executor = Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, limits=limits)
         ended = list(step(executor))
         assert {each.outcome for each in ended} == {Outcome.OK}
         assert sorted(each.topic for each in ended) == [target.topic for target in targets]
@@ -114,8 +114,8 @@ def test_a_quota_is_paced_and_never_a_failure(
     assert deleted.requests <= 25
     assert deleted.throttled <= 15
     assert validated.throttled + applied.throttled + deleted.throttled >= 2, "the quota was in force"
-    assert learned.pace.rate is not None
-    assert RATE / 2 < learned.pace.rate < RATE * 2
+    assert limits.pace.rate is not None
+    assert RATE / 2 < limits.pace.rate < RATE * 2
 
     least = (3 * TOPICS - BURST_SECONDS * RATE) / RATE
     assert least - 2 <= time.monotonic() - began <= 2 * least + 30

@@ -32,14 +32,14 @@ from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import Learned, OutcomeUnknown, Patience
-from topicledger.model import Ended, Outcome, Refusal, Target
+from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy
+from topicledger.model import Note, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 REQUEST_TIMEOUT = 1.5
 """Seconds that the client waits for an answer; it lets the broker take 1."""
-PATIENT = Patience(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
-HASTY = Patience(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
+PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
+HASTY = RetryPolicy(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
 
 UNDONE = [
     pytest.param("request", DROP, id="request_dropped"),
@@ -70,7 +70,7 @@ def cluster(kafka: EmbeddedKafka) -> AnotherClient:
 
 @contextmanager
 def executor_of(
-    kafka: FaultProxy | EmbeddedKafka, patience: Patience = PATIENT, max_batch_records: int = 8_000
+    kafka: FaultProxy | EmbeddedKafka, retry_policy: RetryPolicy = PATIENT, max_batch_records: int = 8_000
 ) -> Iterator[Executor]:
     """An executor that waits for no answer longer than a second and a half."""
     server = cluster_settings("main", kafka, request_timeout_ms=round(REQUEST_TIMEOUT * 1000))
@@ -79,8 +79,8 @@ def executor_of(
             cluster="main",
             cluster_id=kafka.cluster_id,
             admin=admin,
-            learned=Learned(max_batch_records=max_batch_records),
-            patience=patience,
+            limits=ClusterLimits(max_batch_records=max_batch_records),
+            retry_policy=retry_policy,
         )
 
 
@@ -94,12 +94,12 @@ def names_of(prefix: str, request: pytest.FixtureRequest, count: int = 3) -> lis
     return [f"{prefix}.{case}.{number}" for number in range(count)]
 
 
-def told(rows: Iterable[Ended]) -> set[tuple[Outcome, int, str | None]]:
+def told(rows: Iterable[PhaseResult]) -> set[tuple[Outcome, int, str | None]]:
     """The ways in which rows ended."""
     return {(row.outcome, row.error_code, row.error) for row in rows}
 
 
-def as_live(rows: Sequence[Ended]) -> dict[str, Live]:
+def as_live(rows: Sequence[PhaseResult]) -> dict[str, Live]:
     """What the cluster must have if the rows are true."""
     assert all(row.topic_id and row.num_partitions and row.replication_factor for row in rows)
     return {row.topic: Live(row.num_partitions, row.replication_factor, row.topic_id) for row in rows}
@@ -124,7 +124,7 @@ def test_a_create_that_is_lost_is_sent_again_and_ends_once(
         rows = list(executor.apply(creates(names, num_partitions=2, configs={"retention.ms": "7000"})))
     assert rule.fired == 1
     assert sorted(row.topic for row in rows) == names
-    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    assert told(rows) == {(Outcome.OK, 0, Note.RECOVERED if direction == "response" else None)}
     assert {row.attempt > 1 for row in rows} == {True}
     cluster.await_topics(f"{names[0][:-1]}", as_live(rows))
     assert set(cluster.config("retention.ms", set(names)).values()) == {"7000"}
@@ -169,7 +169,7 @@ def test_a_delete_that_is_lost_is_sent_again_and_ends_once(
         rows = list(executor.apply(deletes({name: ids[name] for name in names})))
     assert rule.fired == 1
     assert sorted(row.topic for row in rows) == names
-    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    assert told(rows) == {(Outcome.OK, 0, Note.RECOVERED if direction == "response" else None)}
     cluster.await_topics(f"{names[0][:-1]}", {neighbour: Live(1, 1, ids[neighbour])})
 
 
@@ -224,7 +224,7 @@ def test_what_recovery_asks_may_be_lost_too(kafka: EmbeddedKafka, cluster: Anoth
     proxy.on(CREATE_TOPICS, "response", nth=2, do=then_lose_the_descriptions)
     with executor_of(proxy) as executor:
         rows = list(executor.apply(creates(["lost.descriptions"], configs={"retention.ms": "7000"})))
-    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED)}
+    assert told(rows) == {(Outcome.OK, 0, Note.RECOVERED)}
     assert proxy.count(DESCRIBE_CONFIGS, "response") == 2
     cluster.await_topics("lost.descriptions", as_live(rows))
 
@@ -251,9 +251,9 @@ def test_a_topic_that_somebody_made_otherwise_before_the_repeat_is_not_taken_for
 # -- all are lost -----------------------------------------------------------------------------------------------------
 
 
-def end_in_doubt(rows: Iterator[Ended]) -> list[Ended]:
+def end_in_doubt(rows: Iterator[PhaseResult]) -> list[PhaseResult]:
     """What is told until the executor gives up, which it does in time."""
-    known: list[Ended] = []
+    known: list[PhaseResult] = []
     latest = time.monotonic() + HASTY.attempts * (REQUEST_TIMEOUT + HASTY.longest_backoff) + 5
 
     def listen() -> None:
@@ -266,7 +266,7 @@ def end_in_doubt(rows: Iterator[Ended]) -> list[Ended]:
     return known
 
 
-def next_start(executor: Executor, targets: Sequence[Target]) -> list[Ended]:
+def next_start(executor: Executor, targets: Sequence[Target]) -> list[PhaseResult]:
     """What a start does with targets that the one before it may have sent: find out, then send the rest."""
     marked = [replace(target, maybe_sent=True) for target in targets]
     learnt = list(executor.learn(marked))
@@ -293,7 +293,7 @@ def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next
     proxy.clear()
     with executor_of(proxy) as executor:
         rows = next_start(executor, targets)
-    assert told(rows) == {(Outcome.OK, 0, Refusal.RECOVERED if direction == "response" else None)}
+    assert told(rows) == {(Outcome.OK, 0, Note.RECOVERED if direction == "response" else None)}
     cluster.await_topics(f"never.create.{direction}.{fault.name}.", as_live(rows))
 
 
@@ -307,7 +307,7 @@ def test_deletes_without_any_answer_are_told_nothing_about_and_found_done_by_the
         assert end_in_doubt(executor.apply(deletes(ids))) == []
     proxy.clear()
     with executor_of(proxy) as executor:
-        assert told(next_start(executor, deletes(ids))) == {(Outcome.OK, 0, Refusal.RECOVERED)}
+        assert told(next_start(executor, deletes(ids))) == {(Outcome.OK, 0, Note.RECOVERED)}
     cluster.await_names("never.delete.", set())
 
 
@@ -338,8 +338,8 @@ def test_what_was_known_before_the_answers_stopped_is_told_and_only_that(
     with executor_of(proxy, max_batch_records=4) as executor:
         rows = {row.topic: row for row in next_start(executor, left)}
     assert {name: row.error for name, row in rows.items()} == {
-        names[4]: Refusal.RECOVERED,
-        names[5]: Refusal.RECOVERED,
+        names[4]: Note.RECOVERED,
+        names[5]: Note.RECOVERED,
         names[6]: None,
         names[7]: None,
     }

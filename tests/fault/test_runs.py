@@ -100,7 +100,7 @@ def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
         estate.ledger,
         "another",
         {kafka.cluster_id: "main"},
-        looked_at=datetime.now(UTC),
+        observed_since=datetime.now(UTC),
         request_timeout=1.0,
         wait=False,
         stop=threading.Event(),

@@ -40,7 +40,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def take(ledger: Ledger, run_id: str, *clusters: str, wait: bool = False, **given: Any) -> Leases:
-    asked = {"looked_at": datetime.now(UTC), "request_timeout": 1.0, "stop": threading.Event(), **given}
+    asked = {"observed_since": datetime.now(UTC), "request_timeout": 1.0, "stop": threading.Event(), **given}
     return leases.take(ledger, run_id, {f"id-{name}": name for name in clusters or ("main",)}, wait=wait, **asked)
 
 
@@ -82,7 +82,7 @@ def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> No
         assert row(ledger, "other")["released_at"] is None
         assert "id-free" not in {each["cluster_id"] for each in ledger.read(LEASES).collect()}
     assert row(ledger)["released_at"] is not None
-    with take(ledger, "two", "other", "free", looked_at=LONG_AGO) as held:
+    with take(ledger, "two", "other", "free", observed_since=LONG_AGO) as held:
         assert held.contended
 
 
@@ -136,16 +136,16 @@ def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, erro
 def test_what_was_judged_while_another_run_could_change_the_cluster_is_to_be_judged_again(
     ledger: Ledger, until_when: timedelta, contended: bool
 ) -> None:
-    looked_at = datetime.now(UTC) - timedelta(minutes=5)
+    observed_since = datetime.now(UTC) - timedelta(minutes=5)
     held_by(ledger, "one", expires_at=datetime.now(UTC) + until_when - timedelta(seconds=1))
-    with take(ledger, "two", looked_at=looked_at) as held:
+    with take(ledger, "two", observed_since=observed_since) as held:
         assert held.contended is contended
 
 
 def test_the_runs_own_earlier_lease_makes_nothing_contended(ledger: Ledger) -> None:
     with take(ledger, "one"):
         pass
-    with take(ledger, "one", looked_at=LONG_AGO) as held:
+    with take(ledger, "one", observed_since=LONG_AGO) as held:
         assert not held.contended
 
 

@@ -17,7 +17,7 @@ from tests.harness import UNREACHABLE
 from tests.unit.frames import frame
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
-from topicledger.report import Kind, Report, gather, moment, of_run, span
+from topicledger.report import Report, ReportKind, gather, moment, of_run, span
 from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -113,7 +113,7 @@ def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
 
 def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: Ledger) -> None:
     found = of(told, "tuesday")
-    assert found.kind is Kind.RUN
+    assert found.kind is ReportKind.RUN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
     assert [(row.topic, row.outcome) for row in found.rows] == [("c", "failed"), ("b", "open"), ("a", "ok")]
     assert found.drift is None
@@ -130,7 +130,7 @@ def test_the_first_run_is_compared_with_nothing(told: Ledger) -> None:
 
 def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
     found = of(told, "audit-2")
-    assert found.kind is Kind.AUDIT
+    assert found.kind is ReportKind.AUDIT
     assert found.drift is not None
     assert {(each.kind, each.age): each.findings for each in found.drift.tallies} == {
         ("missing", "1 to 7 days"): 1,
@@ -144,7 +144,7 @@ def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
 
 def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     found = gather(told, span(TUESDAY, NOW, ()), NOW)
-    assert found.kind is Kind.SPAN
+    assert found.kind is ReportKind.SPAN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
     assert [(each.run_id, each.outcomes) for each in found.runs] == [
         ("audit-2", {}),

@@ -21,15 +21,16 @@ from topicledger import kafka
 from topicledger.apply.executor import Executor, shape
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
-from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, Learned, Patience
+from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, ClusterLimits, RetryPolicy
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
     Action,
     ConfigEntry,
-    Ended,
+    Note,
     Outcome,
     Phase,
+    PhaseResult,
     Refusal,
     RunState,
     Target,
@@ -505,9 +506,9 @@ class Run:
         self.plan: Sequence[Target] = ()
         self.marks: dict[tuple[Action, int], int] = {}
         """The first start that marked a batch."""
-        self.audit: list[Ended] = []
+        self.audit: list[PhaseResult] = []
         self.starts = 0
-        self._held: list[Ended] = []
+        self._held: list[PhaseResult] = []
         self._declared: Collection[str] = ()
         self._may_have_sent = False
         self._applying_since: int | None = None
@@ -576,8 +577,8 @@ class Run:
             cluster="main",
             cluster_id=PLANNED_ID,
             admin=cast(ClusterAdmin, self.admin),
-            learned=Learned(max_batch_records=100),
-            patience=Patience(attempts=3, visibility=5.0),
+            limits=ClusterLimits(max_batch_records=100),
+            retry_policy=RetryPolicy(attempts=3, visibility=5.0),
             stop=world.stop,
             sleep=world.sleep,
             clock=lambda: world.clock,
@@ -689,7 +690,7 @@ class Run:
         self,
         targets: Sequence[Target],
         phase: Phase,
-        step: Callable[[Sequence[Target]], Iterator[Ended]],
+        step: Callable[[Sequence[Target]], Iterator[PhaseResult]],
         before: Callable[[int], None] = lambda _: None,
     ) -> bool:
         """`each_cluster` for one cluster; whether it became a problem."""
@@ -734,7 +735,7 @@ class Run:
         require(self.state is RunState.APPLYING, f"{target.topic} was sent, the run isn't applying")
         require(target.topic in self._declared, f"{target.topic} was sent, the manifests don't ask for it")
 
-    def _tell(self, target: Target, row: Ended, by: str = "") -> None:
+    def _tell(self, target: Target, row: PhaseResult, by: str = "") -> None:
         world = self.world
         error = row.error or row.outcome.value
         world.tell("  ", row.phase.value, row.action.value, row.topic, row.outcome.value, error, row.topic_id or "")
@@ -742,14 +743,14 @@ class Run:
         self._held.append(row)
         if row.phase is Phase.APPLY:
             asked = world.asked.get((row.action, row.topic), Asked())
-            if row.error == Refusal.RECOVERED:
+            if row.error == Note.RECOVERED:
                 marked = self.marks.get((row.action, target.batch), self.starts) < self.starts
                 applying = self._applying_since is not None and self._applying_since < self.starts
                 maybe_ours = asked.unanswered or (marked and applying)
                 world.require(maybe_ours, f"{row.topic} is RECOVERED, and nothing was sent for it")
             (self._check_create if row.action is Action.CREATE else self._check_delete)(target, row, asked)
 
-    def _check_create(self, target: Target, row: Ended, asked: Asked) -> None:
+    def _check_create(self, target: Target, row: PhaseResult, asked: Asked) -> None:
         world, name = self.world, row.topic
         planned, wanted = world.planned, world.made(row.topic, ours=True)
         shown = [state[name] for state in planned.states[asked.since :] if name in state]
@@ -772,7 +773,7 @@ class Run:
         if ours and len({topic.uid for topic in shown}) == 1 and name not in world.no_create:
             world.require(False, f"{name} is {row.outcome.value}, {row.error}, and the run made it")
 
-    def _check_delete(self, target: Target, row: Ended, asked: Asked) -> None:
+    def _check_delete(self, target: Target, row: PhaseResult, asked: Asked) -> None:
         world, name = self.world, row.topic
         planned = world.planned
         uid = self._planned_uid(target)

@@ -122,12 +122,12 @@ def test_every_declared_topic_of_a_refused_cluster_ends_in_phase_guard_before_it
     )
     refused = Refused(error=Refusal.CLUSTER_ID_MISMATCH, message="main isn't main")
     same = Refused(error=Refusal.SAME_CLUSTER, message="other is third")
-    looks = {
+    statuses = {
         "main": ClusterStatus(cluster_id="X", refused=refused),
         "other": ClusterStatus(cluster_id="Y", refused=same),
         "third": ClusterStatus(cluster_id="Z"),
     }
-    rows = by_topic(declared.transform(decide(observed_rows(spark), looks)))
+    rows = by_topic(declared.transform(decide(observed_rows(spark), statuses)))
     ended = ("phase", "outcome", "error", "error_message", "decision", "cluster_id")
     assert {key: tuple(row[name] for name in ended) for key, row in rows.items()} == {
         ("main", "new"): ("guard", "refused", "CLUSTER_ID_MISMATCH", "main isn't main", None, "X"),

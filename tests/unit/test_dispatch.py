@@ -18,20 +18,20 @@ from topicledger.apply.progress import Progress
 from topicledger.errors import TableError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.ledger.commits import Commits
-from topicledger.model import Action, Ended, Outcome, Phase, Target
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Target
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch under way ends, and no other is begun."""
-    commits, ended, sent = Commits(), list[Ended](), list[str]()
+    commits, ended, sent = Commits(), list[PhaseResult](), list[str]()
     context = Context(progress=Progress(), stop=Stop())
 
     def fail() -> None:
         raise TableError("no space left")
 
-    def one_cluster(*arguments: Any) -> Iterator[Sequence[Ended]]:
+    def one_cluster(*arguments: Any) -> Iterator[Sequence[PhaseResult]]:
         for number, batch in enumerate(arguments[4]):
             if context.stop.is_set():
                 return
@@ -40,7 +40,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
                 commits.add(fail)
             assert context.stop.wait(10)
             yield [
-                Ended(
+                PhaseResult(
                     cluster="main",
                     cluster_id="id",
                     topic=target.topic,
@@ -77,7 +77,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     admin.__enter__.return_value = admin
     admin.describe_cluster.return_value = Cluster(cluster_id="another", brokers=(), gives_topic_ids=True)
     monkeypatch.setattr(dispatch, "ClusterAdmin", lambda *_: admin)
-    ended: list[Ended] = []
+    ended: list[PhaseResult] = []
     run: Any = SimpleNamespace(
         clusters=[SimpleNamespace(name="main")],
         settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100)),

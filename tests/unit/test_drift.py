@@ -17,7 +17,7 @@ from tests.unit.frames import dicts, frame, judged_rows
 from topicledger.config.settings import SEVERITIES, AuditSettings
 from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
-from topicledger.model import Kind, Severity
+from topicledger.model import DriftKind, Severity
 from topicledger.schemas import AUDIT, DRIFT, OBSERVED, OBSERVED_CONFIGS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
@@ -226,7 +226,7 @@ def test_what_differs_is_found_and_nothing_else(found: dict[str, list[dict[str, 
     rows = found.get(case, [])
     assert [(row["kind"], row["what"], row["declared"], row["live"]) for row in rows] == CASES[case][2]
     for row in rows:
-        assert row["severity"] == SEVERITIES[Kind(row["kind"])]
+        assert row["severity"] == SEVERITIES[DriftKind(row["kind"])]
         assert row["cluster_id"] == "kafka-main"
         assert row["message"]
 
@@ -271,7 +271,7 @@ def test_owners_are_looked_at_where_the_settings_ask_for_it_only(spark: SparkSes
 def test_a_kind_has_the_severity_of_the_settings_and_an_ignored_one_is_not_told(spark: SparkSession) -> None:
     rows = judged_rows(spark, {"topic": "gone"})
     seen = estate(spark, [{"topic": "stranger"}])
-    settings = AuditSettings(severity={Kind.MISSING: Severity.INFO})
+    settings = AuditSettings(severity={DriftKind.MISSING: Severity.INFO})
     (row,) = dicts(rows.transform(find_drift(seen, settings)))
     assert (row["topic"], row["severity"]) == ("gone", "info")
     assert dicts(rows.transform(find_drift(seen, AuditSettings(severity={})))) == []

@@ -17,17 +17,17 @@ from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
 from topicledger.kafka.sending import (
     THROTTLE_MARGIN_SECONDS,
     THROTTLING_QUOTA_EXCEEDED,
-    Learned,
+    ClusterLimits,
     OutcomeUnknown,
-    Patience,
     QuotaWait,
+    RetryPolicy,
 )
 from topicledger.model import (
     Action,
     ConfigEntry,
-    Ended,
     Outcome,
     Phase,
+    PhaseResult,
     Refusal,
     Target,
     TopicConfigs,
@@ -76,8 +76,8 @@ def executor_for(admin: MagicMock, sleep: Callable[[float], None] | None, **fiel
     usual = {
         "cluster": "main",
         "cluster_id": "kafka-main",
-        "learned": Learned(max_batch_records=100),
-        "patience": Patience(attempts=ATTEMPTS, visibility=0.0),
+        "limits": ClusterLimits(max_batch_records=100),
+        "retry_policy": RetryPolicy(attempts=ATTEMPTS, visibility=0.0),
     }
     return Executor(**{**usual, "admin": admin, "sleep": sleep, **fields})
 
@@ -115,15 +115,15 @@ def sent(request: MagicMock) -> list[list[str]]:
     return [[target.topic for target in call.args[0]] for call in request.call_args_list]
 
 
-def until_unknown(ended: Iterator[Ended]) -> list[Ended]:
+def until_unknown(ended: Iterator[PhaseResult]) -> list[PhaseResult]:
     """What is told before the rest turns out not to be known."""
-    told: list[Ended] = []
+    told: list[PhaseResult] = []
     with pytest.raises(OutcomeUnknown):
         told.extend(ended)
     return told
 
 
-def brief(ended: Sequence[Ended]) -> list[tuple[str, str, int, str | None]]:
+def brief(ended: Sequence[PhaseResult]) -> list[tuple[str, str, int, str | None]]:
     return [(each.topic, each.outcome.value, each.error_code, each.error) for each in ended]
 
 
@@ -212,8 +212,8 @@ def test_attempts_are_counted_from_the_last_answer_that_told_something(admin: Ma
 
 def test_waits_between_attempts_grow_and_are_bounded(admin: MagicMock) -> None:
     waits: list[float] = []
-    patience = Patience(attempts=8, first_backoff=1.0, longest_backoff=4.0)
-    executor = executor_for(admin, waits.append, patience=patience)
+    retry_policy = RetryPolicy(attempts=8, first_backoff=1.0, longest_backoff=4.0)
+    executor = executor_for(admin, waits.append, retry_policy=retry_policy)
     admin.create_topics.side_effect = [LOST] * 8
     until_unknown(executor.apply([create("a")]))
     assert len(waits) == 7
@@ -296,11 +296,11 @@ class QuotaBroker:
 def test_a_quota_is_used_up_in_few_requests_and_nothing_is_sent_twice(admin: MagicMock, clock: Clock) -> None:
     """C17"""
     broker = QuotaBroker(admin, clock, rate=20.0)
-    learned = Learned(max_batch_records=8_000)
+    limits = ClusterLimits(max_batch_records=8_000)
     targets = [create(f"topic.{number:03}", num_partitions=1) for number in range(400)]
     began = clock()
-    validated = list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
-    applied = list(paced(admin, clock, learned=learned).apply(targets))
+    validated = list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    applied = list(paced(admin, clock, limits=limits).apply(targets))
     assert [each.topic for each in validated] == [each.topic for each in applied] == [each.topic for each in targets]
     assert {each.outcome for each in (*validated, *applied)} == {Outcome.OK}
     assert broker.spent == 800
@@ -312,12 +312,12 @@ def test_a_quota_is_used_up_in_few_requests_and_nothing_is_sent_twice(admin: Mag
 def test_counts_left_to_the_broker_cost_what_validate_told(admin: MagicMock, clock: Clock) -> None:
     """C17"""
     broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
-    learned = Learned(max_batch_records=8_000)
+    limits = ClusterLimits(max_batch_records=8_000)
     targets = [create(f"topic.{number:02}") for number in range(60)]
-    list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
-    assert set(learned.partitions.values()) == {6}
+    list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    assert set(limits.partitions.values()) == {6}
     before = admin.create_topics.call_count, broker.throttled
-    list(paced(admin, clock, learned=learned).apply(targets))
+    list(paced(admin, clock, limits=limits).apply(targets))
     assert admin.create_topics.call_count - before[0] <= 12
     assert broker.throttled - before[1] <= 5
 
@@ -325,11 +325,11 @@ def test_counts_left_to_the_broker_cost_what_validate_told(admin: MagicMock, clo
 def test_deletes_cost_as_many_as_the_live_topic_has_partitions(admin: MagicMock, clock: Clock) -> None:
     """C17, D6"""
     broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
-    learned = Learned(max_batch_records=8_000)
+    limits = ClusterLimits(max_batch_records=8_000)
     targets = [delete(f"topic.{number:02}") for number in range(100)]
-    list(paced(admin, clock, learned=learned).validate(targets, lambda topics: []))
-    assert {learned.cost(target) for target in targets} == {6}
-    ended = list(paced(admin, clock, learned=learned).apply(targets))
+    list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    assert {limits.cost(target) for target in targets} == {6}
+    ended = list(paced(admin, clock, limits=limits).apply(targets))
     assert (len(ended), {each.outcome for each in ended}, broker.spent) == (100, {Outcome.OK}, 600)
     assert admin.delete_topics.call_count <= 16
 
@@ -359,7 +359,7 @@ def test_a_wait_for_the_quota_says_how_fast_it_is_and_what_is_left(admin: MagicM
     """C17"""
     QuotaBroker(admin, clock, rate=10.0)
     told: list[QuotaWait | None] = []
-    executor = paced(admin, clock, learned=Learned(max_batch_records=8_000), waiting=told.append)
+    executor = paced(admin, clock, limits=ClusterLimits(max_batch_records=8_000), waiting=told.append)
     executor.expect(1_000)
     list(executor.apply([create(f"topic.{number:03}", num_partitions=1) for number in range(300)]))
     first, *later, last = told
@@ -423,7 +423,7 @@ def test_a_run_that_may_not_send_any_more_tells_what_it_knows_and_leaves_the_res
 ) -> None:
     executor = paced(admin, clock, may_send=allow(1))
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.NOT_CONTROLLER})]
-    told: list[Ended] = []
+    told: list[PhaseResult] = []
     with pytest.raises(NotAllowedError):
         told.extend(executor.apply([create("a"), create("b")]))
     assert brief(told) == [("a", "ok", 0, None)]
@@ -452,7 +452,7 @@ def test_a_batch_that_is_refused_for_its_size_is_halved_and_the_size_kept(
     first = [create(f"first.{number:02}", num_partitions=2) for number in range(16)]
     ended = list(executor.apply(first))
     assert [(each.topic, each.outcome) for each in ended] == [(target.topic, Outcome.OK) for target in first]
-    assert executor.learned.max_batch_records <= 10
+    assert executor.limits.max_batch_records <= 10
     requests = admin.create_topics.call_count
     second = [create(f"second.{number:02}", num_partitions=2) for number in range(16)]
     assert all(each.outcome is Outcome.OK for each in executor.apply(second))
@@ -464,12 +464,12 @@ def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
     admin: MagicMock, no_sleep: Callable[[float], None]
 ) -> None:
     """C15"""
-    learned = Learned(max_batch_records=100)
+    limits = ClusterLimits(max_batch_records=100)
     admin.create_topics.side_effect = refuse_above(10)
     targets = [create(f"topic.{number:02}") for number in range(40)]
-    list(executor_for(admin, no_sleep, learned=learned).validate(targets, lambda topics: []))
+    list(executor_for(admin, no_sleep, limits=limits).validate(targets, lambda topics: []))
     admin.create_topics.reset_mock()
-    assert {each.attempt for each in executor_for(admin, no_sleep, learned=learned).apply(targets)} == {1}
+    assert {each.attempt for each in executor_for(admin, no_sleep, limits=limits).apply(targets)} == {1}
     assert sum(len(batch) for batch in sent(admin.create_topics)) == 40, "no request is refused for its size again"
 
 
@@ -506,7 +506,7 @@ def test_a_policy_that_refuses_every_topic_is_not_taken_for_a_size(admin: MagicM
     refused = TopicResult(error_code=44, error_message="No.")
     admin.create_topics.return_value = answers({"a": refused, "b": refused})
     assert {each.outcome for each in executor.apply([create("a"), create("b")])} == {Outcome.REFUSED}
-    assert (admin.create_topics.call_count, executor.learned.max_batch_records) == (1, 100)
+    assert (admin.create_topics.call_count, executor.limits.max_batch_records) == (1, 100)
 
 
 # -- creates that had happened, deletes that had happened -------------------------------------------------------------
@@ -616,7 +616,7 @@ def test_a_topic_that_exists_is_waited_for_until_it_is_listed(
     admin: MagicMock, no_sleep: Callable[[float], None]
 ) -> None:
     """C21"""
-    executor = executor_for(admin, no_sleep, patience=Patience(attempts=ATTEMPTS, visibility=60.0))
+    executor = executor_for(admin, no_sleep, retry_policy=RetryPolicy(attempts=ATTEMPTS, visibility=60.0))
     admin.create_topics.return_value = EXISTS
     admin.describe_topics.side_effect = [[], [], [live("a")]]
     assert brief(list(executor.apply([create("a", maybe_sent=True)]))) == [("a", "ok", 0, "RECOVERED")]

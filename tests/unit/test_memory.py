@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from topicledger.ledger.memory import Memory
-from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase, Target, TopicResult
+from topicledger.model import Action, ConfigEntry, Outcome, Phase, PhaseResult, Target, TopicResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLANNED = {
@@ -14,8 +14,8 @@ PLANNED = {
 
 def ended(
     topic: str, phase: Phase, outcome: Outcome, *, cluster: str = "main", action: Action = Action.CREATE
-) -> Ended:
-    return Ended(
+) -> PhaseResult:
+    return PhaseResult(
         cluster=cluster,
         cluster_id="id",
         topic=topic,

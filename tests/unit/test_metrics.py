@@ -10,7 +10,7 @@ import pytest
 from topicledger.apply.progress import Progress
 from topicledger.cli.metrics import _HELP, Metrics
 from topicledger.kafka.sending import QuotaWait
-from topicledger.model import Refusal
+from topicledger.model import Note, Refusal
 
 _LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
 LINE = re.compile(rf"^([a-z_]+)\{{({_LABEL}(?:,{_LABEL})*)\}} ([0-9.e+-]+)$")
@@ -98,6 +98,6 @@ def test_every_metric_is_documented() -> None:
     assert set(re.findall(r"`(topicledger_[a-z_]+)", documented)) == set(_HELP)
 
 
-def test_every_error_of_ours_is_in_the_runbook() -> None:
+def test_every_error_and_note_of_ours_is_in_the_runbook() -> None:
     runbook = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
-    assert [name for name in Refusal if not re.search(rf"\b{name}\b", runbook)] == []
+    assert [name for name in (*Refusal, *Note) if not re.search(rf"\b{name}\b", runbook)] == []

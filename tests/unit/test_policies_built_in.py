@@ -64,7 +64,7 @@ NULLS = {
 ENDED = {"phase": "guard", "outcome": "refused", "error": "MAX_DELETES_EXCEEDED"}
 REFUSED = {"labels": {"refused": "elsewhere"}}
 """Of topics that another policy refuses."""
-UNKNOWN = " is left to the broker, which does not tell it: declare it, or grant DescribeConfigs"
+UNKNOWN = " is left to the broker, which does not return it: declare it, or grant DescribeConfigs"
 
 Row = Mapping[str, Any]
 

@@ -573,7 +573,7 @@ def test_a_module_that_cannot_be_imported_is_told_of_with_what_to_do(
         (".here:factory", "can't be imported: TypeError: "),
         ("json:", "module json has no ``; known: "),
         ("json:dump:s", "module json has no `dump:s`; did you mean `dumps`?"),
-        ("builtins:dict", "builtins:dict does not tell its parameters: name a function of your own"),
+        ("builtins:dict", "builtins:dict does not list its parameters: name a function of your own"),
         ("json:__name__", "json:__name__ is no function but str"),
     ],
 )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from topicledger.ledger.rows import audit_table
-from topicledger.model import Action, ConfigEntry, Ended, Outcome, Phase
+from topicledger.model import Action, ConfigEntry, Outcome, Phase, PhaseResult
 from topicledger.schemas import AUDIT
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -21,7 +21,7 @@ RETENTION = ConfigEntry("retention.ms", "604800000", False, "DYNAMIC_TOPIC_CONFI
 SECRET = ConfigEntry("secret", None, False, "DYNAMIC_TOPIC_CONFIG", True)
 POLICY = ConfigEntry("cleanup.policy", "delete", True, "DEFAULT_CONFIG", False)
 
-CREATED = Ended(
+CREATED = PhaseResult(
     cluster="main",
     cluster_id="kafka-main",
     topic="a",
@@ -57,7 +57,7 @@ REFUSED = replace(
 EVERY = [UNTOLD_CONFIGS, CREATED, SAME_CONFIGS, NO_CONFIGS, OTHER_VALUE, REFUSED, CREATED]
 
 
-def plain(ended: Ended) -> dict[str, Any]:
+def plain(ended: PhaseResult) -> dict[str, Any]:
     """A row of `audit` as plain values, made the obvious way."""
     configs = ended.configs
     return {

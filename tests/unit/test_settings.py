@@ -14,7 +14,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from topicledger.config.secrets import check_references, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import AuditSettings, ClusterSettings, Settings, load_settings
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
-from topicledger.model import Kind, Severity
+from topicledger.model import DriftKind, Severity
 from topicledger.text import nearest, show
 
 MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'
@@ -126,13 +126,13 @@ def test_every_setting_is_read(load: Load) -> None:
 
 def test_each_kind_of_drift_has_the_severity_it_is_given_or_none(load: Load) -> None:
     assert load(MINIMAL).audit == AuditSettings()
-    assert set(load(MINIMAL).audit.severity) == set(Kind)
+    assert set(load(MINIMAL).audit.severity) == set(DriftKind)
     text = '[audit]\nrequire_owner = true\nowners = ["a"]\n[audit.severity]\nmissing = "info"\nunmanaged = "ignore"\n'
     audit = load(MINIMAL + text).audit
     assert (audit.require_owner, audit.owners) == (True, ("a",))
-    assert audit.severity[Kind.MISSING] is Severity.INFO
-    assert set(Kind) - set(audit.severity) == {Kind.UNMANAGED}
-    assert audit.severity[Kind.ASSIGNMENT] is Severity.WARNING
+    assert audit.severity[DriftKind.MISSING] is Severity.INFO
+    assert set(DriftKind) - set(audit.severity) == {DriftKind.UNMANAGED}
+    assert audit.severity[DriftKind.ASSIGNMENT] is Severity.WARNING
 
 
 def test_audits_have_a_digest_of_their_own(load: Load) -> None:

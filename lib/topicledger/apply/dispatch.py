@@ -24,17 +24,17 @@ from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.sending import Learned
+from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.memory import Work
 from topicledger.ledger.runs import Run, Waves
-from topicledger.model import Action, Ended, Outcome, Phase, Refusal, Target, TopicResult, Violation
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult, Violation
 from topicledger.observe.clusters import disowned
 from topicledger.policies import Policy
 
 log = logging.getLogger(__name__)
 
 MAX_CLUSTERS_AT_ONCE = 16
-_TELL_SECONDS = 2.0
+_YIELD_SECONDS = 2.0
 
 
 class Stopped(TopicLedgerError):
@@ -97,11 +97,11 @@ class Context:
     """Whether to wait for clusters that another run is changing."""
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
-    learned: dict[str, Learned] = field(default_factory=dict)
+    limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """By cluster, what its answers taught: kept from phase to phase."""
 
 
-Step = Callable[[Executor, Sequence[Target]], Iterator[Ended]]
+Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
 
 
 def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
@@ -163,7 +163,7 @@ def each_cluster(
         # What a name means may have changed since the plan: asked again before anything is changed.
         planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
         others = disowned(run.ledger, run.settings, planned_for)
-    results: queue.SimpleQueue[Sequence[Ended] | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Sequence[PhaseResult] | None] = queue.SimpleQueue()
     settings = {cluster.name: cluster for cluster in run.clusters}
 
     def one_cluster(name: str) -> None:
@@ -245,14 +245,14 @@ def _one_cluster(
     step: Step,
     before: Callable[[str, int], None],
     refused_as: str | None,
-) -> Iterator[Sequence[Ended]]:
+) -> Iterator[Sequence[PhaseResult]]:
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
             cluster=settings.name,
             cluster_id=cluster_id,
             admin=admin,
-            learned=context.learned.setdefault(
-                settings.name, Learned(max_batch_records=run.settings.kafka.max_batch_records)
+            limits=context.limits.setdefault(
+                settings.name, ClusterLimits(max_batch_records=run.settings.kafka.max_batch_records)
             ),
             stop=context.stop,
             may_send=run.leases.require_for_request if run.leases is not None else _allowed,
@@ -275,20 +275,20 @@ def _one_cluster(
             if refused_as is not None:
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
                 # What was applied stays applied: there is only nothing left to look at.
-                looked = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
-                yield [replace(each, outcome=looked) for each in refused]
+                outcome = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
+                yield [replace(each, outcome=outcome) for each in refused]
                 continue
             before(settings.name, number)
-            ended: list[Ended] = []
-            told_at = time.monotonic()
+            ended: list[PhaseResult] = []
+            yielded_at = time.monotonic()
             try:
                 with logs.about(batch=batch[0].batch):
                     for each in step(executor, batch):
                         ended.append(each)
                         # A batch that a quota paces takes minutes: what is known of it is kept meanwhile.
-                        if time.monotonic() - told_at >= _TELL_SECONDS:
+                        if time.monotonic() - yielded_at >= _YIELD_SECONDS:
                             yield ended
-                            ended, told_at = [], time.monotonic()
+                            ended, yielded_at = [], time.monotonic()
             except ClusterError:
                 yield ended
                 raise

@@ -1,6 +1,6 @@
 """Phases validate, apply and verify for one cluster: the driver sends batches and classifies what came back.
 
-Nothing here knows Spark or Delta: targets come in, `Ended` rows go out. A request is sent again until each of its
+Nothing here knows Spark or Delta: targets come in, `PhaseResult`s go out. A request is sent again until each of its
 topics has an answer that tells its outcome, within bounds; a listing never decides, since it lags (C21).
 """
 
@@ -19,16 +19,17 @@ from topicledger import kafka
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
 from topicledger.kafka.config_values import same_value
-from topicledger.kafka.sending import Answer, Learned, OutcomeUnknown, Patience, QuotaWait, Sender, may_be_done
+from topicledger.kafka.sending import Answer, ClusterLimits, OutcomeUnknown, QuotaWait, RetryPolicy, Sender, may_be_done
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
     SET_ON_TOPIC,
     Action,
     ConfigEntry,
-    Ended,
+    Note,
     Outcome,
     Phase,
+    PhaseResult,
     Refusal,
     Target,
     TopicConfigs,
@@ -56,9 +57,9 @@ class Executor:
     cluster: str
     cluster_id: str
     admin: ClusterAdmin
-    learned: Learned
+    limits: ClusterLimits
     """What is learnt of the cluster, shared by all that the run does there."""
-    patience: Patience = field(default_factory=Patience)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     stop: threading.Event = field(default_factory=threading.Event)
     """Set to give up what has no known outcome yet; ends every wait."""
     sleep: Callable[[float], object] | None = None
@@ -68,15 +69,15 @@ class Executor:
     may_send: Callable[[], None] = lambda: None
     """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Told before each wait for the cluster's quota, and None when there is nothing left to wait for (C17)."""
+    """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
 
     def __post_init__(self) -> None:
         self._sender = Sender(
             cluster=self.cluster,
-            learned=self.learned,
-            patience=self.patience,
+            limits=self.limits,
+            retry_policy=self.retry_policy,
             stop=self.stop,
             sleep=self.sleep or self.stop.wait,
             clock=self.clock,
@@ -109,11 +110,11 @@ class Executor:
 
     def validate(
         self, targets: Sequence[Target], created_by_us: Callable[[Collection[str]], Collection[str]]
-    ) -> Iterator[Ended]:
+    ) -> Iterator[PhaseResult]:
         """One batch before anything is sent: creates by validateOnly (C5), deletes by a fresh look (D6).
 
-        `created_by_us` tells of which topics the ledger knows that this tool created them and wasn't told to delete
-        them since: a create of one that exists already is unchanged, whatever the listing said (C21, M3).
+        `created_by_us` returns those of the topics that this tool created last, and didn't delete since, by the ledger:
+        a create of one that exists already is unchanged, whatever the listing said (C21, M3).
         """
         creates = [target for target in targets if target.action is Action.CREATE]
         deletes = [target for target in targets if target.action is Action.DELETE]
@@ -137,7 +138,7 @@ class Executor:
                 yield self._validated(target, answer, ours=target.topic in ours)
         yield from self.check_deletes(deletes, Phase.VALIDATE)
 
-    def _needs_counts(self, target: Target) -> Ended | None:
+    def _needs_counts(self, target: Target) -> PhaseResult | None:
         counted = target.num_partitions is not None and target.replication_factor is not None
         if counted or target.assignments or self.admin.has_default_counts:
             return None
@@ -148,7 +149,7 @@ class Executor:
             "this broker is older than Kafka 2.4 and has no defaults: give num_partitions and replication_factor",
         )
 
-    def _validated(self, target: Target, answer: Answer, *, ours: bool) -> Ended:
+    def _validated(self, target: Target, answer: Answer, *, ours: bool) -> PhaseResult:
         result = answer.result
         if result.error_code == kafka.NONE and not self.admin.returns_configs:
             self._warn_once("no configs", "the broker is too old to return what it created a topic with (C11)")
@@ -162,7 +163,7 @@ class Executor:
             )
         return self._ended(target, Phase.VALIDATE, _outcome(result.error_code), answer)
 
-    def check_deletes(self, targets: Sequence[Target], phase: Phase) -> Iterator[Ended]:
+    def check_deletes(self, targets: Sequence[Target], phase: Phase) -> Iterator[PhaseResult]:
         """D6, our own validate for deletes: each still exists, with the planned id, and may be deleted."""
         if not targets:
             return
@@ -171,7 +172,7 @@ class Executor:
         for target in targets:
             info = live.get(target.topic)
             if info is not None and info.permitted:
-                self.learned.partitions[target.topic] = info.num_partitions
+                self.limits.partitions[target.topic] = info.num_partitions
             refusal = delete_refusal(target, info)
             if refusal is None:
                 answer = Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
@@ -184,7 +185,7 @@ class Executor:
             else:
                 yield self.refused(target, phase, refusal[0], refusal[1])
 
-    def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[Ended]:
+    def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more.
 
         Left out is what an earlier start may have sent, where `learn` found it not done: a create, and a delete whose
@@ -221,12 +222,12 @@ class Executor:
 
     # -- apply -------------------------------------------------------------------------------------------------------
 
-    def learn(self, targets: Sequence[Target]) -> Iterator[Ended]:
+    def learn(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Find out what became of targets that an earlier start may have sent (C18, D3); changes nothing.
 
-        Yields those that were carried out, or can't be any more; the others were not, as the controller says: it is
-        asked by validateOnly, since a listing lags (C21). It doesn't tell a principal without the right to create: then
-        what a delete by id did is told by the same delete.
+        Yields those that were carried out, or can't be any more. The others were not, as the controller says: it is
+        asked by validateOnly, since a listing lags (C21). It doesn't answer a principal without the right to create:
+        then the same delete by id, sent again, shows whether the first was carried out.
         """
         validate = partial(self.admin.create_topics, validate_only=True)
         creates = [target for target in targets if target.action is Action.CREATE]
@@ -248,7 +249,7 @@ class Executor:
                     Phase.APPLY,
                     Outcome.OK,
                     done,
-                    note=Refusal.RECOVERED,
+                    note=Note.RECOVERED,
                     message="an earlier request deleted it",
                 )
             elif info is not None and info.permitted and info.topic_id != target.topic_id:
@@ -267,7 +268,7 @@ class Executor:
             found.append((target, answer, False if free else code == kafka.TOPIC_ALREADY_EXISTS or None))
         return found
 
-    def apply(self, targets: Sequence[Target]) -> Iterator[Ended]:
+    def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
         creates = [target for target in targets if target.action is Action.CREATE]
         deletes = [target for target in targets if target.action is Action.DELETE]
@@ -291,7 +292,9 @@ class Executor:
         yield from self._delete(by_id, self.admin.delete_topics)
         yield from self._delete(by_name, _DeleteByName(self))
 
-    def _delete(self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]) -> Iterator[Ended]:
+    def _delete(
+        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]
+    ) -> Iterator[PhaseResult]:
         gone: list[tuple[Target, Answer]] = []
         for target, answer in self._sender.send(targets, request, changes=True):
             code = answer.result.error_code
@@ -305,7 +308,7 @@ class Executor:
             yield self._ended(target, Phase.APPLY, _outcome(code), answer)
         yield from self._recovered_deletes(gone)
 
-    def _recovered_creates(self, existing: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
+    def _recovered_creates(self, existing: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
         """A topic that exists after our own request may have been carried out: ok, RECOVERED, where it matches (C18).
 
         It is compared with the plan and with what validateOnly resolved of it. What can't be described is failed.
@@ -344,11 +347,11 @@ class Executor:
             )
             again = Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
             if ours:
-                yield self._ended(target, Phase.APPLY, Outcome.OK, again, note=Refusal.RECOVERED, message=message)
+                yield self._ended(target, Phase.APPLY, Outcome.OK, again, note=Note.RECOVERED, message=message)
             else:
                 yield self._ended(target, Phase.APPLY, Outcome.FAILED, again, message=message)
 
-    def _recovered_deletes(self, gone: Sequence[tuple[Target, Answer]]) -> Iterator[Ended]:
+    def _recovered_deletes(self, gone: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
         """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
         if not gone:
             return
@@ -374,7 +377,7 @@ class Executor:
                 message = (
                     "an earlier request deleted it" if ours else "another client deleted it since it was validated"
                 )
-                note = Refusal.RECOVERED if ours else None
+                note = Note.RECOVERED if ours else None
                 yield self._ended(target, Phase.APPLY, Outcome.OK, done, note=note, message=message)
             elif info.permitted:
                 yield self._recreated(target, answer, info)
@@ -389,7 +392,7 @@ class Executor:
             f"are gone, {topics[0]} among them; start the run again with its id"
         )
 
-    def _recreated(self, target: Target, answer: Answer, info: TopicInfo) -> Ended:
+    def _recreated(self, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
         """The topic that was planned to go is gone, and another has its name: it isn't touched (D7)."""
         code = kafka.UNKNOWN_TOPIC_OR_PARTITION if target.topic_id is None else kafka.UNKNOWN_TOPIC_ID
         gone = Answer(TopicResult(error_code=code), answer.attempt, answer.requested_at, datetime.now(UTC))
@@ -398,7 +401,7 @@ class Executor:
 
     # -- verify ------------------------------------------------------------------------------------------------------
 
-    def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[Ended]:
+    def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
         """Look once at what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         if not applied:
             return
@@ -461,8 +464,8 @@ class Executor:
         return {topic: each.configs for topic, each in found.items() if each.configs is not None}
 
     def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
-        deadline = self.clock() + self.patience.visibility
-        backoff = self.patience.first_backoff
+        deadline = self.clock() + self.retry_policy.visibility
+        backoff = self.retry_policy.first_backoff
         while True:
             live = describe()
             waiting = [topic for topic in topics if topic not in live]
@@ -471,13 +474,13 @@ class Executor:
             if self.clock() >= deadline:
                 raise self._not_listed(waiting)
             self.wait(backoff)
-            backoff = min(backoff * 2, self.patience.longest_backoff)
+            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _warn_once(self, what: str, message: str) -> None:
-        if what not in self.learned.warned:
-            self.learned.warned.add(what)
+        if what not in self.limits.warned:
+            self.limits.warned.add(what)
             log.warning("cluster %s: %s", self.cluster, message)
 
     def _ended(
@@ -487,16 +490,16 @@ class Executor:
         outcome: Outcome,
         answer: Answer,
         *,
-        note: Refusal | None = None,
+        note: Note | Refusal | None = None,
         message: str | None = None,
-    ) -> Ended:
+    ) -> PhaseResult:
         result = answer.result
         name = error_name(result.error_code) if result.error_code != kafka.NONE else None
         # What policies warned of stands in the first row that ends for the topic.
         violations = target.violations if phase is Phase.VALIDATE else ()
         if result.error_code == kafka.POLICY_VIOLATION:
             violations = (*violations, Violation(policy=BROKER, message=result.error_message or ""))
-        return Ended(
+        return PhaseResult(
             cluster=self.cluster,
             cluster_id=self.cluster_id,
             topic=target.topic,
@@ -518,7 +521,7 @@ class Executor:
             completed_at=answer.completed_at,
         )
 
-    def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> Ended:
+    def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
         """A row that says that we, not the broker, refuse a target."""
         now = datetime.now(UTC)
         answer = Answer(TopicResult(error_code=OURS), 1, now, now)
@@ -679,8 +682,8 @@ def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, 
 
 def verdict(
     target: Target, result: TopicResult, info: TopicInfo | None
-) -> tuple[Outcome, int, Refusal | None, str | None]:
-    """How an acknowledged action looks: outcome, error code, our note, message (C10, C21, M2)."""
+) -> tuple[Outcome, int, Note | Refusal | None, str | None]:
+    """How an acknowledged action turned out: outcome, error code, our note, message (C10, C21, M2)."""
     if info is not None and not info.permitted:
         message = "this principal may not describe the topic; grant it Describe to have it verified"
         return Outcome.SKIPPED, kafka.TOPIC_AUTHORIZATION_FAILED, None, message

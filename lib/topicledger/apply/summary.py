@@ -140,11 +140,11 @@ def phase_order() -> Column:
 def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
     """What a run came to, and its exit code (DESIGN, Commands); from the tables, or what is known of them already."""
     # What ended before validate stands in the tables only.
-    told = _FromTables(run) if run.memory is None or not run.none_ended else _FromMemory(run.memory)
+    results = _FromTables(run) if run.memory is None or not run.none_ended else _FromMemory(run.memory)
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
     pending = unknown = 0
-    for tally in told.tallies():
+    for tally in results.tallies():
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
@@ -162,7 +162,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
-    failures = told.failures() if failure_count else []
+    failures = results.failures() if failure_count else []
     warnings, warning_count = _warnings(run)
     unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     exit_code = ExitCode.DONE
@@ -271,15 +271,15 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     specs = (*run.settings.policies.create, *run.settings.policies.delete)
     if not any(spec.mode == "warn" for spec in specs):
         return [], 0
-    told = (
+    warnings = (
         run.audit()
         .select("cluster", "topic", "action", F.explode("violations").alias("violation"))
         .select("cluster", "topic", "action", "violation.*")
         .where(F.startswith(F.col("message"), F.lit(WARNING)))
         .distinct()
     )
-    count = told.count()
-    first = told.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
+    count = warnings.count()
+    first = warnings.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
     return [Warned(**row.asDict()) for row in first], count
 
 
@@ -311,8 +311,8 @@ def render(summary: Summary, console: Console) -> None:
         console.print(grid)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         console.print(nothing_to_send(summary.decisions.get("drifted", 0)), highlight=False, soft_wrap=True)
-    told = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
-    console.print(f"left alone: {told}", highlight=False)
+    left_alone = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
+    console.print(f"left alone: {left_alone}", highlight=False)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         console.print(

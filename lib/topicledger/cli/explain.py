@@ -109,7 +109,7 @@ def check_policies(settings: Settings, *, as_json: bool) -> ExitCode:
     for name in ("judges", "policy", "mode", "needs", "settings"):
         grid.add_column(name, overflow="fold")
     for each in made:
-        grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _told(each.settings))))
+        grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _as_text(each.settings))))
     _console().print(grid)
     return ExitCode.DONE
 
@@ -118,7 +118,7 @@ def _needs(policy: Policy) -> str:
     return "full" if policy.needs_full_sight else "visible"
 
 
-def _told(settings: Mapping[str, object]) -> str:
+def _as_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value, default=str)}" for name, value in settings.items())
 
 
@@ -136,11 +136,11 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     made = policies.from_settings(settings)
     judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
-    refused = seen.looks[cluster.name].refused
+    refused = seen.statuses[cluster.name].refused
     if refused is not None:
         raise GuardStopped(refused.message)
     known = facts(ledger, settings, [cluster], seen.brokers)
-    rows = judged.transform(decide(seen.topics, seen.looks)).localCheckpoint()
+    rows = judged.transform(decide(seen.topics, seen.statuses)).localCheckpoint()
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
     found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
     if not found:
@@ -158,10 +158,12 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             rows = rows.transform(deletes_judged(made, known, settings))
             rows = _with_resolved(rows, mine, _validate_only(settings, cluster, found[0].asDict(), answer["notes"]))
         judged_rows = rows.transform(policies.verdicts(rules, known)).where(mine)
-        told = judged_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
-        if told["phase"] is not None:
-            answer["notes"].append(f"{told['phase']} {told['outcome']}: {told['error']}: {told['error_message']}")
-        verdicts = [_verdict(each.asDict(), rule.settings) for each, rule in zip(told["verdicts"], rules, strict=True)]
+        judged_row = judged_rows.orderBy(F.col("phase").isNotNull()).limit(1).collect()[0]
+        if judged_row["phase"] is not None:
+            answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
+        verdicts = [
+            _verdict(each.asDict(), rule.settings) for each, rule in zip(judged_row["verdicts"], rules, strict=True)
+        ]
     else:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is no create or delete to judge")
     if as_json:
@@ -172,22 +174,22 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     return ExitCode.DONE
 
 
-def _verdict(told: Mapping[str, Any], settings: Mapping[str, object]) -> Verdict:
+def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object]) -> Verdict:
     verdict, message = "fine", None
-    if not told["asked"]:
+    if not judged["asked"]:
         verdict = "not asked"
-    elif told["reason"] is not None:
-        verdict, message = "broken", told["reason"]
-    elif told["unjudgeable"] is not None:
-        verdict, message = "unjudgeable", told["unjudgeable"]
-    if message is not None and told["mode"] == "warn":
+    elif judged["reason"] is not None:
+        verdict, message = "broken", judged["reason"]
+    elif judged["unjudgeable"] is not None:
+        verdict, message = "unjudgeable", judged["unjudgeable"]
+    if message is not None and judged["mode"] == "warn":
         message = WARNING + message
     return Verdict(
-        policy=told["policy"],
-        mode=told["mode"],
+        policy=judged["policy"],
+        mode=judged["mode"],
         settings=dict(settings),
         verdict=verdict,
-        inputs=told["inputs"],
+        inputs=judged["inputs"],
         message=message,
     )
 
@@ -237,7 +239,7 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     for each in verdicts:
         grid.add_row(
             cell(each.policy),
-            cell(_told(each.settings)),
+            cell(_as_text(each.settings)),
             each.mode,
             each.verdict,
             cell(each.inputs),

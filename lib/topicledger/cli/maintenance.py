@@ -16,7 +16,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 
 
 @click.command("maintain")
-@click.option("--execute", is_flag=True, help="Do it. Otherwise only what would be done is told.")
+@click.option("--execute", is_flag=True, help="Do it. Without this option, only print what would be done.")
 @click.option(
     "--vacuum-hours",
     type=click.IntRange(min=maintenance.VACUUM_HOURS),

@@ -95,5 +95,5 @@ def _last_success(path: Path, command: str) -> float | None:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return None
-    told = re.search(rf"^{_SUCCESS}{re.escape(_labels(command, ()))} ([0-9.e+-]+)$", text, re.MULTILINE)
-    return float(told[1]) if told else None
+    found = re.search(rf"^{_SUCCESS}{re.escape(_labels(command, ()))} ([0-9.e+-]+)$", text, re.MULTILINE)
+    return float(found[1]) if found else None

@@ -208,7 +208,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError):
-        # What was interrupted may have told it as a failure of its own.
+        # What was interrupted may have reported it as a failure of its own.
         if asked:
             raise KeyboardInterrupt from None
         raise

@@ -36,17 +36,17 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
     ledger.ensure(RUNS, PLANS, AUDIT)
     if asked is None:
         asked = report.of_run(ledger, str(options.run_id), options.cluster)
-    told = report.gather(ledger, asked, now)
-    report.write(out, report.render(told))
+    found = report.gather(ledger, asked, now)
+    report.write(out, report.render(found))
     document = json.dumps(
         {
             "format_version": FORMAT_VERSION,
             "exit_code": 0,
             "run_id": options.run_id,
-            "kind": told.kind.value,
+            "kind": found.kind.value,
             "out": str(out),
-            "outcomes": told.outcomes(),
-            "drift": sum(each.findings for each in told.drift.tallies) if told.drift else None,
+            "outcomes": found.outcomes(),
+            "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
         }
     )
     if options.result_file is not None:

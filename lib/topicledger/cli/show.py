@@ -89,23 +89,23 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
-    told = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
+    shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
     phases = audit.groupBy("cluster", "topic", "action").agg(
-        F.array_sort(F.collect_list(F.struct(order.alias("order"), *told))).alias("phases"),
+        F.array_sort(F.collect_list(F.struct(order.alias("order"), *shown))).alias("phases"),
         F.max_by(
             F.struct("num_partitions", "replication_factor", "configs"),
             F.when(F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)),
         ).alias("resolved"),
     )
-    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"told.{name}")) for name in ("cluster", "topic", "action")]
+    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"audited.{name}")) for name in ("cluster", "topic", "action")]
     rows = (
         plans.alias("plan")
-        .join(phases.alias("told"), on=same, how="left")
+        .join(phases.alias("audited"), on=same, how="left")
         .select(
             *(f"plan.{name}" for name in ("cluster", "topic", "action", "num_partitions", "replication_factor")),
-            "told.phases",
-            "told.resolved",
+            "audited.phases",
+            "audited.resolved",
         )
         .orderBy("cluster", "topic", "action")
     )

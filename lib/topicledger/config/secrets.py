@@ -111,7 +111,7 @@ def foreign_code(error: BaseException) -> str | None:
 
 
 def words_of(error: BaseException) -> str:
-    """What may be told of an error: its own text, or just its type where foreign code had a part in it."""
+    """What may be shown of an error: its own text, or only its type where code of others took part in it."""
     kind, module = type(error).__name__, foreign_code(error)
     if module is not None:
         return f"{kind} raised by {module}, whose text is not shown since it may hold a secret"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from topicledger.errors import SettingsError, UsageError
-from topicledger.model import Kind, Severity
+from topicledger.model import DriftKind, Severity
 from topicledger.text import nearest, show
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
@@ -126,21 +126,21 @@ class GuardSettings:
 IGNORE = "ignore"
 """In place of a severity: such drift isn't looked for."""
 
-SEVERITIES: Mapping[Kind, Severity] = {
-    Kind.MISSING: Severity.ERROR,
-    Kind.SHOULD_BE_ABSENT: Severity.ERROR,
-    Kind.PARTITIONS_FEWER: Severity.ERROR,
-    Kind.REPLICATION_FACTOR: Severity.ERROR,
-    Kind.CONFIG_DIFFERS: Severity.ERROR,
-    Kind.RECREATED: Severity.ERROR,
-    Kind.UNMANAGED: Severity.WARNING,
-    Kind.PARTITIONS_MORE: Severity.WARNING,
-    Kind.ASSIGNMENT: Severity.WARNING,
-    Kind.CONFIG_UNDECLARED: Severity.WARNING,
-    Kind.NOT_PERMITTED: Severity.WARNING,
-    Kind.OWNER_MISSING: Severity.WARNING,
-    Kind.BROKER_DEFAULT_CHANGED: Severity.INFO,
-    Kind.PREFERRED_LEADER: Severity.INFO,
+SEVERITIES: Mapping[DriftKind, Severity] = {
+    DriftKind.MISSING: Severity.ERROR,
+    DriftKind.SHOULD_BE_ABSENT: Severity.ERROR,
+    DriftKind.PARTITIONS_FEWER: Severity.ERROR,
+    DriftKind.REPLICATION_FACTOR: Severity.ERROR,
+    DriftKind.CONFIG_DIFFERS: Severity.ERROR,
+    DriftKind.RECREATED: Severity.ERROR,
+    DriftKind.UNMANAGED: Severity.WARNING,
+    DriftKind.PARTITIONS_MORE: Severity.WARNING,
+    DriftKind.ASSIGNMENT: Severity.WARNING,
+    DriftKind.CONFIG_UNDECLARED: Severity.WARNING,
+    DriftKind.NOT_PERMITTED: Severity.WARNING,
+    DriftKind.OWNER_MISSING: Severity.WARNING,
+    DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
+    DriftKind.PREFERRED_LEADER: Severity.INFO,
 }
 """What each kind of drift is where the settings don't say otherwise."""
 
@@ -153,7 +153,7 @@ class AuditSettings:
     """A manifest without an owner is drift."""
     owners: tuple[str, ...] = ()
     """A manifest with an owner that isn't one of these is drift; empty takes any."""
-    severity: Mapping[Kind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
+    severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """Kinds that are ignored are left out."""
 
 
@@ -443,16 +443,16 @@ def _audit(table: _Table) -> AuditSettings:
     table.only("require_owner", "owners", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
-    given.only(*Kind)
+    given.only(*DriftKind)
     severity = dict(SEVERITIES)
-    for name in Kind:
-        told = given.text(name)
-        if told == IGNORE:
+    for name in DriftKind:
+        text = given.text(name)
+        if text == IGNORE:
             del severity[name]
-        elif told in tuple(Severity):
-            severity[name] = Severity(told)
-        elif told is not None:
-            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(told)}"')
+        elif text in tuple(Severity):
+            severity[name] = Severity(text)
+        elif text is not None:
+            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
     return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
 
 

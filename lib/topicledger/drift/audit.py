@@ -1,4 +1,4 @@
-"""An audit as a run: look at the clusters, compare them with the manifests, keep what differs.
+"""An audit as a run: observe the clusters, compare them with the manifests, keep what differs.
 
 It changes no cluster. Of each cluster either all is kept (what was seen, and its rows of `drift`) or nothing: one that
 can't be reached keeps its earlier rows, and the same run id goes on with it.
@@ -53,9 +53,9 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
 
 
 def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> None:
-    """Look at clusters and append their drift, in one commit."""
+    """Observe clusters and append their drift, in one commit."""
     with progress.phase("observe", len(clusters)):
-        estate = _look(run, clusters, judged)
+        estate = _observe_estate(run, clusters, judged)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         found = (
@@ -89,35 +89,35 @@ def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
 
 
 def _refused(judged: DataFrame) -> int:
-    told = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
-    count = told.count()
-    for row in told.limit(20).collect() if count else ():
+    refused = judged.where("outcome = 'refused'").select("cluster", "topic", "error", "error_message")
+    count = refused.count()
+    for row in refused.limit(20).collect() if count else ():
         log.warning("manifest of %s on %s: %s", row["topic"], row["cluster"], row["error_message"])
     return count
 
 
-def _look(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
+def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
     """Observe clusters and their configs; what was seen goes into the tables, in a commit each."""
     kafka = run.settings.kafka
     seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)
     ids, problems = as_expected(clusters, seen)
     run.problems.extend(problems)
     reached = [cluster for cluster in clusters if cluster.name in ids]
-    told = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
-    for name, error in told.errors.items():
+    described = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
+    for name, error in described.errors.items():
         del ids[name]
         run.problems.append(error)
     for error in run.problems:
         log.warning("%s; the other clusters go on", error)
     of_audited = F.col("cluster").isin(*ids)
-    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, told.configs))
+    kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
         run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
-    _tell_unread(run, told.configs.where(of_audited))
+    _tell_unread(run, described.configs.where(of_audited))
     return Estate(
         cluster_ids=ids,
         topics=seen.topics,
-        configs=told.configs,
+        configs=described.configs,
         earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
         audit=run.ledger.read(AUDIT),
     )

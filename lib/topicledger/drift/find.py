@@ -16,7 +16,7 @@ from topicledger.config.settings import AuditSettings
 from topicledger.drift.kinds import FINDING, checks, nothing
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.rows import Transform
-from topicledger.model import SET_ON_TOPIC, Kind, Outcome, Severity
+from topicledger.model import SET_ON_TOPIC, DriftKind, Outcome, Severity
 
 COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
 
@@ -50,7 +50,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
             judged.transform(side_by_side(estate))
             .select("cluster", "cluster_id", "topic", "topic_id", F.explode(found).alias("found"))
             .select("cluster", "cluster_id", "topic", "topic_id", "found.*")
-            .withColumn("severity", _looked_up(settings.severity, F.col("kind")))
+            .withColumn("severity", _lookup(settings.severity, F.col("kind")))
             .where("severity is not null")
             .select(*COLUMNS)
         )
@@ -80,13 +80,13 @@ def side_by_side(estate: Estate) -> Transform:
             *key, "topic_id", "internal", "permitted", "other_leaders",
             F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
         )  # fmt: skip
-        told = estate.configs.where(audited).select(
+        configs = estate.configs.where(audited).select(
             *key, F.col("configs").alias("live_configs"), _by_name("configs").alias("live_by_name"), "config_error_code"
         )
         return (
             declared.join(live, on=key, how="full_outer")
-            .join(told, on=key, how="left")
-            .withColumn("cluster_id", _looked_up(estate.cluster_ids, F.col("cluster")))
+            .join(configs, on=key, how="left")
+            .withColumn("cluster_id", _lookup(estate.cluster_ids, F.col("cluster")))
             .join(_earlier_defaults(estate.earlier_configs), on=[*key, "cluster_id"], how="left")
             .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")
         )
@@ -114,7 +114,7 @@ def _known_ids(audit: DataFrame) -> DataFrame:
     return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
 
 
-def _looked_up(values: Mapping[str, str] | Mapping[Kind, Severity], key: Column) -> Column:
+def _lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Column) -> Column:
     if not values:
         return F.lit(None).cast("string")
     return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]

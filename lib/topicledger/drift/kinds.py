@@ -16,7 +16,7 @@ from topicledger.config.settings import AuditSettings
 from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Kind
+from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, DriftKind
 
 FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
 
@@ -31,16 +31,18 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     listed = F.col("permitted").isNotNull()
     lives = F.coalesce("permitted", F.lit(False))
     of_topic = [
-        F.when(present & ~listed, _one(Kind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
-        F.when(absent & lives, _one(Kind.SHOULD_BE_ABSENT, "declared absent, and it lives", declared=F.lit(ABSENT))),
+        F.when(present & ~listed, _one(DriftKind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
+        F.when(
+            absent & lives, _one(DriftKind.SHOULD_BE_ABSENT, "declared absent, and it lives", declared=F.lit(ABSENT))
+        ),
         F.when(
             F.col("state").isNull() & ~refused & lives & ~F.col("internal"),
-            _one(Kind.UNMANAGED, "no manifest names it"),
+            _one(DriftKind.UNMANAGED, "no manifest names it"),
         ),
         F.when(
             (present | absent) & listed & ~lives,
             _one(
-                Kind.NOT_PERMITTED,
+                DriftKind.NOT_PERMITTED,
                 "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe",
             ),
         ),
@@ -54,9 +56,9 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
 def _partitions() -> Column:
     declared = F.coalesce(F.col("num_partitions"), F.size("assignments"))
     live = F.col("live_num_partitions")
-    fewer = _one(Kind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
+    fewer = _one(DriftKind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
     more = _one(
-        Kind.PARTITIONS_MORE,
+        DriftKind.PARTITIONS_MORE,
         "it has more partitions than declared, and Kafka takes none away",
         declared=declared,
         live=live,
@@ -72,12 +74,12 @@ def _replication_factor() -> Column:
     declared = F.col("replication_factor")
     differs = declared.isNotNull() & (sizes != F.array(declared))
     return F.when(
-        differs, _one(Kind.REPLICATION_FACTOR, "its partitions have other numbers of replicas", declared, live)
+        differs, _one(DriftKind.REPLICATION_FACTOR, "its partitions have other numbers of replicas", declared, live)
     )
 
 
 def _assignment() -> Column:
-    """A partition whose replicas, or their order, are others; one that only one side has is told by its number."""
+    """A partition whose replicas, or their order, are others; one that only one side has is listed by its number."""
     both = F.filter(
         F.map_keys("assignments"),
         lambda partition: F.coalesce(
@@ -87,7 +89,7 @@ def _assignment() -> Column:
     return F.transform(
         both,
         lambda partition: _finding(
-            Kind.ASSIGNMENT,
+            DriftKind.ASSIGNMENT,
             F.lit("its replicas, the preferred leader first, are others than declared"),
             what=partition,
             declared=_ids(F.col("assignments")[partition]),
@@ -100,7 +102,7 @@ def _preferred_leader() -> Column:
     return F.transform(
         F.map_keys("other_leaders"),
         lambda partition: _finding(
-            Kind.PREFERRED_LEADER,
+            DriftKind.PREFERRED_LEADER,
             F.when(F.col("other_leaders")[partition] < 0, F.lit("the partition has no leader")).otherwise(
                 F.lit("another broker leads the partition than its preferred replica")
             ),
@@ -114,7 +116,9 @@ def _preferred_leader() -> Column:
 def _recreated() -> Column:
     known, live = F.col("known_id"), F.col("topic_id")
     message = "somebody deleted the topic that we created, and made it anew"
-    return F.when(known.isNotNull() & live.isNotNull() & (known != live), _one(Kind.RECREATED, message, known, live))
+    return F.when(
+        known.isNotNull() & live.isNotNull() & (known != live), _one(DriftKind.RECREATED, message, known, live)
+    )
 
 
 def _owner(settings: AuditSettings) -> Column:
@@ -122,16 +126,16 @@ def _owner(settings: AuditSettings) -> Column:
     found: Column = F.lit(None)
     if settings.owners:
         message = "the settings' audit.owners has no such owner"
-        found = F.when(~is_one_of(owner, settings.owners), _one(Kind.OWNER_MISSING, message, declared=owner))
+        found = F.when(~is_one_of(owner, settings.owners), _one(DriftKind.OWNER_MISSING, message, declared=owner))
     if settings.require_owner:
-        found = F.when(owner_key(owner).isNull(), _one(Kind.OWNER_MISSING, "nobody owns it")).otherwise(found)
+        found = F.when(owner_key(owner).isNull(), _one(DriftKind.OWNER_MISSING, "nobody owns it")).otherwise(found)
     return found.cast(_ARRAY)
 
 
 def _configs_not_permitted() -> Column:
     return F.when(
         F.col("config_error_code").isin(*AUTHORIZATION_FAILED),
-        _one(Kind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
+        _one(DriftKind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
     )
 
 
@@ -149,7 +153,7 @@ def _config_differs() -> Column:
         F.transform(
             F.map_entries(F.map_filter("configs", differs)),
             lambda entry: _finding(
-                Kind.CONFIG_DIFFERS,
+                DriftKind.CONFIG_DIFFERS,
                 F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
                 .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
                 .otherwise(F.lit("nothing is set on the topic, and the broker's default is another value")),
@@ -170,7 +174,7 @@ def _config_undeclared() -> Column:
     return F.transform(
         strangers,
         lambda each: _finding(
-            Kind.CONFIG_UNDECLARED,
+            DriftKind.CONFIG_UNDECLARED,
             F.lit("set on the topic, and no manifest says so"),
             what=each["name"],
             live=each["value"],
@@ -194,7 +198,7 @@ def _broker_default_changed() -> Column:
     return F.transform(
         changed,
         lambda each: _finding(
-            Kind.BROKER_DEFAULT_CHANGED,
+            DriftKind.BROKER_DEFAULT_CHANGED,
             F.concat(
                 F.lit("the broker's default was "),
                 F.coalesce(earlier[each["name"]], F.lit("no value")),
@@ -214,7 +218,7 @@ def _declares(name: Column) -> Column:
 
 
 def _finding(
-    kind: Kind,
+    kind: DriftKind,
     message: Column,
     *,
     what: Column | None = None,
@@ -227,7 +231,7 @@ def _finding(
     )
 
 
-def _one(kind: Kind, message: str, declared: Column | None = None, live: Column | None = None) -> Column:
+def _one(kind: DriftKind, message: str, declared: Column | None = None, live: Column | None = None) -> Column:
     return F.array(_finding(kind, F.lit(message), declared=declared, live=live))
 
 

@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from topicledger.errors import ExitCode
 from topicledger.ledger.runs import Run
 from topicledger.ledger.tables import sql_text
-from topicledger.model import FORMAT_VERSION, Kind, Severity
+from topicledger.model import FORMAT_VERSION, DriftKind, Severity
 from topicledger.schemas import DRIFT
 from topicledger.text import SHOWN_FAILURES, cell
 
@@ -28,7 +28,7 @@ class ClusterDrift:
 
     cluster: str
     kinds: Mapping[str, int]
-    """Kind -> rows of `drift`."""
+    """Kind of drift -> rows of `drift`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class DriftSummary:
     clusters: Sequence[ClusterDrift]
     """Those with drift."""
     kinds: Mapping[str, int]
-    """Kind -> rows of `drift`, over all clusters."""
+    """Kind of drift -> rows of `drift`, over all clusters."""
     severities: Mapping[str, int]
     """Severity -> rows of `drift`, over all clusters."""
     drift: Sequence[Drift]
@@ -130,9 +130,9 @@ def render(summary: DriftSummary, console: Console) -> None:
         for name in ("cluster", "kind"):
             grid.add_column(name, overflow="fold")
         grid.add_column("found", justify="right")
-        order = list(Kind)
+        order = list(DriftKind)
         for found in summary.clusters:
-            for kind in sorted(found.kinds, key=lambda each: order.index(Kind(each))):
+            for kind in sorted(found.kinds, key=lambda each: order.index(DriftKind(each))):
                 grid.add_row(cell(found.cluster), kind, str(found.kinds[kind]))
         console.print(grid)
         _render_drift(summary, console)
@@ -148,8 +148,8 @@ def render(summary: DriftSummary, console: Console) -> None:
 
 
 def _render_drift(summary: DriftSummary, console: Console) -> None:
-    told = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
-    grid = Grid(title=f"Drift: {told}", title_justify="left")
+    counts = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
+    grid = Grid(title=f"Drift: {counts}", title_justify="left")
     names = tuple(Drift.__dataclass_fields__)
     for name in names:
         grid.add_column(name, overflow="fold")

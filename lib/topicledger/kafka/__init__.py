@@ -170,18 +170,18 @@ class ClusterAdmin(Connection):
             yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
     def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
-        """Every config of the named topics, sensitive values null, or the error of those that it isn't told of."""
+        """Every config of the named topics, sensitive values null, or the error of those that can't be described."""
         for start in range(0, len(topics), _CONFIGS_BATCH):
             named = topics[start : start + _CONFIGS_BATCH]
             request = DescribeConfigsRequest(
                 resources=[(ConfigResourceType.TOPIC, name, None) for name in named], include_synonyms=False
             )
             for result in self.ask(request).results:
-                told = result.error_code == NONE
+                described = result.error_code == NONE
                 yield TopicConfigs(
                     topic=result.resource_name,
                     error_code=result.error_code,
-                    configs=_entries(result.configs) if told else None,
+                    configs=_entries(result.configs) if described else None,
                 )
 
     # -- use --------------------------------------------------------------------------------------------------------
@@ -212,9 +212,9 @@ class ClusterAdmin(Connection):
             max_version=LAST_VERSION,
         )
         response = self._change(request)
-        told = self.returns_configs
+        returns_configs = self.returns_configs
         return Response(
-            results={topic.name: _created(topic, told, validate_only) for topic in response.topics},
+            results={topic.name: _created(topic, returns_configs, validate_only) for topic in response.topics},
             throttle_time_ms=response.throttle_time_ms,
         )
 
@@ -260,8 +260,8 @@ def _creatable(target: Target) -> Any:
     )
 
 
-def _created(topic: Any, told: bool, validate_only: bool) -> TopicResult:
-    if not told or topic.error_code != NONE:
+def _created(topic: Any, returns_configs: bool, validate_only: bool) -> TopicResult:
+    if not returns_configs or topic.error_code != NONE:
         return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
     return TopicResult(
         error_code=topic.error_code,

@@ -38,7 +38,7 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
     it. Those who read without a group and commit nothing are not seen: Kafka doesn't know them.
 
     What is in motion (a rebalance of the classic protocol, a coordinator that loads) is asked again for
-    `operation_timeout`; then RequestLost says what could not be told. Raises ClusterError, naming the ACL that is
+    `operation_timeout`; then RequestLost says what isn't known. Raises ClusterError, naming the ACL that is
     missing, where the principal may not see everything: it needs Describe on the cluster, on every group, on
     __consumer_offsets, on the topics, and for groups of the newer protocols on every topic their members subscribe to.
     Brokers older than Kafka 2.8 don't tell whether a listing is complete: a ClusterError too.
@@ -65,8 +65,8 @@ def _undecided(connection: Connection, later: Later) -> str:
     shown = "; ".join(f"{subject}: {why}" for subject, why in sorted(later.items())[:_SHOWN])
     more = f"; and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
     return (
-        f"cluster {connection.name}: which groups use its topics could not be told within "
-        f"{connection.operation_timeout:g} s ({shown}{more}): try again when they have settled"
+        f"cluster {connection.name}: after {connection.operation_timeout:g} s it still isn't known which groups use "
+        f"its topics ({shown}{more}): try again when they have settled"
     )
 
 
@@ -108,12 +108,12 @@ class _Offsets:
 def _read(
     connection: Connection, batch: Sequence[Listed], wanted: Collection[str], later: Later
 ) -> dict[str, list[GroupUse]]:
-    """The uses of each group of a batch that could be told, empty lists included; the others go into `later`."""
+    """The uses of each group of a batch where they are known, empty lists included; the others go into `later`."""
     broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)
     if kind is None:
         raise ClusterError(
             f"cluster {connection.name}: group {batch[0].group} is of a type that this topicledger doesn't know, "
-            f"{batch[0].kind}: which groups use its topics can't be told"
+            f"{batch[0].kind}: it isn't known which groups use its topics"
         )
     members = {each.group: Members() for each in batch if each.empty}
     alive = [each.group for each in batch if not each.empty]

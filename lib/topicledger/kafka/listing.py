@@ -1,4 +1,4 @@
-"""Every group of a cluster, with proof that none is missing; or the reason why that can't be told.
+"""Every group of a cluster, with proof that none is missing; or the reason why that isn't known.
 
 Brokers leave groups out of a listing without a word: those that the principal may not see, and those that are kept in a
 partition of __consumer_offsets that the broker has just got, or given away. So the principal must have the right to see
@@ -36,7 +36,7 @@ _TOPICS_BATCH = 10_000
 _LIST = "the list of groups"
 
 Later = dict[str, str]
-"""What can't be told yet -> why."""
+"""What isn't known yet -> why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> Non
     if not connection.supports(DescribeClusterRequest):
         raise ClusterError(
             f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't tell whether they list every "
-            "consumer group: which groups use its topics can't be told"
+            "consumer group: it isn't known which groups use its topics"
         )
     cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
     if cluster.error_code != NONE or int(ACLOperation.DESCRIBE) not in cluster.authorized_operations:
@@ -130,7 +130,7 @@ def _coordinators(connection: Connection) -> tuple[dict[int, int], list[int]]:
     leaders: dict[int, int] = {}
     for topic in response.topics:
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            what = "whether every consumer group is listed can't be told"
+            what = "it isn't known whether every consumer group is listed"
             raise denied(connection, topic.error_code, what, f"Describe on topic {_OFFSETS_TOPIC}")
         leaders |= {each.partition_index: each.leader_id for each in topic.partitions}
     return leaders, sorted(broker.node_id for broker in response.brokers)

@@ -20,7 +20,7 @@ class Members:
     subscribed: Counter[str] = field(default_factory=Counter)
     """Topic -> members that ask for it by name."""
     unknown: str | None = None
-    """Why it can't be told what they use."""
+    """Why it isn't known what they use."""
 
 
 def classic(group: Any) -> Members:

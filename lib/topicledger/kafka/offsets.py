@@ -59,9 +59,9 @@ _Partition = tuple[str, int]
 def last_records(connection: Connection, topics: Collection[str]) -> list[LastRecord]:
     """One LastRecord per topic, in order of the names.
 
-    A topic that can't be told says why in `error`: it doesn't exist, a partition had no leader for `operation_timeout`,
-    the principal may not describe it, it has records and its brokers are too old to tell of when (before Kafka 3.0, or
-    records from before 0.10). Raises RequestLost when a broker gave no answer.
+    Where the last record isn't known, `error` says why: the topic doesn't exist, a partition had no leader for
+    `operation_timeout`, the principal may not describe the topic, or its records have timestamps that its brokers are
+    too old to return (before Kafka 3.0, or records from before 0.10). Raises RequestLost when a broker gave no answer.
     """
     deadline = time.monotonic() + connection.operation_timeout
     found: dict[str, LastRecord] = {}
@@ -69,11 +69,11 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
     while waiting:
         later: dict[str, str] = {}
         for start in range(0, len(waiting), _TOPICS_BATCH):
-            for record in _look(connection, waiting[start : start + _TOPICS_BATCH], later):
+            for record in _read_records(connection, waiting[start : start + _TOPICS_BATCH], later):
                 found[record.topic] = record
         if later and time.monotonic() >= deadline:
             found |= {
-                topic: _untold(connection, topic, f"{why}; it was asked for {connection.operation_timeout:g} s")
+                topic: _unknown(connection, topic, f"{why}; it was asked for {connection.operation_timeout:g} s")
                 for topic, why in later.items()
             }
             break
@@ -83,11 +83,11 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
     return [found[topic] for topic in sorted(found)]
 
 
-def _untold(connection: Connection, topic: str, why: str) -> LastRecord:
-    return LastRecord(topic=topic, error=f"cluster {connection.name}: the last record of {topic} can't be told: {why}")
+def _unknown(connection: Connection, topic: str, why: str) -> LastRecord:
+    return LastRecord(topic=topic, error=f"cluster {connection.name}: the last record of {topic} isn't known: {why}")
 
 
-def _look(connection: Connection, topics: Sequence[str], later: dict[str, str]) -> Iterator[LastRecord]:
+def _read_records(connection: Connection, topics: Sequence[str], later: dict[str, str]) -> Iterator[LastRecord]:
     """Ask about each topic once; those that are in motion go into `later`, with the reason."""
     leaders: dict[_Partition, int] = {}
     later |= dict.fromkeys(topics, "no broker gave an answer about it")
@@ -96,11 +96,11 @@ def _look(connection: Connection, topics: Sequence[str], later: dict[str, str]) 
         leaderless = sorted(each.partition_index for each in topic.partitions if each.leader_id < 0)
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             acl = f"the principal in clusters.{connection.name}.client needs the ACL Describe on topic {topic.name}"
-            yield _untold(connection, topic.name, f"{error_name(topic.error_code)}: {acl}")
+            yield _unknown(connection, topic.name, f"{error_name(topic.error_code)}: {acl}")
         elif topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-            yield _untold(connection, topic.name, "there is no such topic")
+            yield _unknown(connection, topic.name, "there is no such topic")
         elif topic.error_code not in (NONE, LEADER_NOT_AVAILABLE):
-            yield _untold(connection, topic.name, error_name(topic.error_code))
+            yield _unknown(connection, topic.name, error_name(topic.error_code))
         elif leaderless or not topic.partitions:
             later[topic.name] = f"partitions {leaderless} have no leader"
         else:
@@ -126,7 +126,7 @@ def _look(connection: Connection, topics: Sequence[str], later: dict[str, str]) 
         if codes and codes <= _IN_MOTION:
             later[topic] = names
         elif codes:
-            yield _untold(connection, topic, _TOO_OLD if codes <= _OLD else names)
+            yield _unknown(connection, topic, _TOO_OLD if codes <= _OLD else names)
         else:
             end_offset = sum(latest[each].offset for each in own)
             yield _record(connection, topic, end_offset, max((newest[each].timestamp for each in kept), default=-1))
@@ -136,7 +136,7 @@ def _record(connection: Connection, topic: str, end_offset: int, timestamp: int)
     try:
         last_record_at = _EPOCH + timedelta(milliseconds=timestamp) if timestamp >= 0 else None
     except OverflowError:
-        return _untold(connection, topic, f"its largest timestamp, {timestamp} ms, is no date")
+        return _unknown(connection, topic, f"its largest timestamp, {timestamp} ms, is no date")
     return LastRecord(topic=topic, end_offset=end_offset, last_record_at=last_record_at)
 
 

@@ -38,13 +38,13 @@ class Pace:
         self.rate: float | None = None
         """Tokens a second as last measured; None before that."""
         self._zero_at: float | None = None
-        """When the bucket is at 0, as told or reckoned since; None while no quota was met."""
+        """When the bucket is at 0, as answered or estimated since; None while no quota was met."""
         self._reckoned = False
-        """Whether something was spent since it was told."""
-        self._told: float | None = None
+        """Whether something was spent since that answer."""
+        self._measured_from: float | None = None
         """The moment of 0 that the rate is measured from."""
         self._accepted = 0
-        """Tokens spent since it was told."""
+        """Tokens spent since then."""
         self._hope = 1.0
         self._step = _FIRST_STEP
         self._outrun = False
@@ -58,7 +58,7 @@ class Pace:
         if self._zero_at is None:
             return 0.0, len(costs)
         if now - self._zero_at > _IDLE_SECONDS:
-            self._told = None
+            self._measured_from = None
         rate = None if self.rate is None else self.rate * self._hope
         enough = INTERVAL if rate is None else min(INTERVAL, sum(costs) / rate)
         at = max(now, self._zero_at + (0.0 if self._outrun else enough))
@@ -80,7 +80,7 @@ class Pace:
         """
         if over is not None:
             # The broker takes off what its answer took, down to 0: then it was at 0 some time before the answer.
-            self._throttled(now + over if over > 0 else (sent + now) / 2, accepted, told_to_wait=over > 0)
+            self._throttled(now + over if over > 0 else (sent + now) / 2, accepted, asked_to_wait=over > 0)
         elif self._zero_at is not None:
             self._accepted += accepted
             self._outrun = False
@@ -92,22 +92,22 @@ class Pace:
                     self._hope = min(self._hope + self._step, _HIGHEST_HOPE)
                     self._step = min(self._step * 2, _HIGHEST_HOPE)
 
-    def _throttled(self, zero_at: float, accepted: int, *, told_to_wait: bool) -> None:
+    def _throttled(self, zero_at: float, accepted: int, *, asked_to_wait: bool) -> None:
         self._accepted += accepted
-        self._outrun = accepted == 0 and told_to_wait
+        self._outrun = accepted == 0 and asked_to_wait
         self._zero_at, self._reckoned = zero_at, False
-        if self._told is not None and self._accepted and zero_at > self._told:
-            span = zero_at - self._told
+        if self._measured_from is not None and self._accepted and zero_at > self._measured_from:
+            span = zero_at - self._measured_from
             if span < _SHORTEST_SPAN:
                 return
             measured = self._accepted / span
             self.rate = measured if self.rate is None else max(measured, self.rate * _DEEPEST_FALL)
-        self._told, self._accepted = zero_at, 0
+        self._measured_from, self._accepted = zero_at, 0
         self._hope, self._step = 1.0, _FIRST_STEP
 
     def lost(self) -> None:
         """What a request spent is unknown: the rate is measured from the next answer with 89 on."""
-        self._told = None
+        self._measured_from = None
 
     def seconds_for(self, tokens: float) -> float | None:
         """About how long so many tokens take; None while the rate isn't known."""

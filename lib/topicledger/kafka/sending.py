@@ -37,7 +37,7 @@ _ALL_FENCED = "All brokers are currently fenced"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How often, and for how long, something is asked again."""
 
     attempts: int = 8
@@ -56,7 +56,7 @@ class OutcomeUnknown(ClusterError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request told of one topic."""
+    """What the answer to a request says of one topic."""
 
     result: TopicResult
     attempt: int
@@ -64,7 +64,7 @@ class Answer:
     requested_at: datetime
     completed_at: datetime
     maybe_done: bool = False
-    """Whether an earlier request for the topic may have been carried out: its answer was lost, or told nothing."""
+    """Whether an earlier request for the topic may have been carried out: its answer was lost, or had no outcome."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class QuotaWait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _Outcomes:
     """What one request came to."""
 
     results: Mapping[str, TopicResult] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Told:
 
 
 @dataclass(kw_only=True)
-class Learned:
+class ClusterLimits:
     """What requests taught about one cluster: kept while a run lasts, by whatever talks to the cluster in it."""
 
     max_batch_records: int
@@ -106,7 +106,7 @@ class Learned:
     pace: Pace = field(default_factory=Pace)
     """The quota's (C17)."""
     partitions: dict[str, int] = field(default_factory=dict)
-    """By topic, where the plan doesn't say: what validate or a look at the topic told."""
+    """By topic, where the plan doesn't say: what validate or a describe returned."""
     warned: set[str] = field(default_factory=set)
     """What the whole cluster shares and was warned of once (C11, D8)."""
 
@@ -124,8 +124,8 @@ class Sender:
     """
 
     cluster: str
-    learned: Learned
-    patience: Patience
+    limits: ClusterLimits
+    retry_policy: RetryPolicy
     stop: threading.Event
     sleep: Callable[[float], object]
     clock: Callable[[], float] = time.monotonic
@@ -135,7 +135,7 @@ class Sender:
     prepare: Callable[[], None] = lambda: None
     """Called before `may_send`: does what may take long, such as finding the controller and connecting to it."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Told before each wait for the quota, and None when there is nothing left to wait for."""
+    """Called before each wait for the quota, and with None when nothing is left to wait for."""
     later: int = 0
     """Topics of this cluster and phase that come after those that are being sent."""
     _quiet_until: float = float("-inf")
@@ -148,18 +148,18 @@ class Sender:
 
     def ask(self, ask: Callable[[], _T]) -> _T:
         """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
-        backoff = self.patience.first_backoff
-        for attempt in range(1, self.patience.attempts + 1):
+        backoff = self.retry_policy.first_backoff
+        for attempt in range(1, self.retry_policy.attempts + 1):
             quiet = self._quiet_until - self.clock()
             if quiet > 0:
                 self.wait(quiet)
             try:
                 return ask()
             except RequestLost as error:
-                if attempt == self.patience.attempts:
+                if attempt == self.retry_policy.attempts:
                     raise OutcomeUnknown(f"{error}; {attempt} attempts; start the run again with its id") from None
             self.wait(backoff * random.uniform(0.5, 1.0))
-            backoff = min(backoff * 2, self.patience.longest_backoff)
+            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
         raise AssertionError("unreachable")
 
     def send(
@@ -169,7 +169,7 @@ class Sender:
 
         A request is as large as the cluster takes (C15), and its quota lets through (C17). What timed out, was lost or
         didn't reach the controller is sent again, after a pause that grows (C12, C13). Raises OutcomeUnknown when too
-        many requests in a row told nothing, and what `may_send` raises where the request `changes` something; what has
+        many answers in a row had no outcome, and what `may_send` raises where the request `changes` something; what has
         no answer then stays open.
         """
         if not targets:
@@ -177,7 +177,7 @@ class Sender:
         left = list(targets)
         attempts: Counter[str] = Counter()
         maybe_done: set[str] = set()
-        fruitless, backoff = 0, self.patience.first_backoff
+        fruitless, backoff = 0, self.retry_policy.first_backoff
         try:
             while left:
                 batch = self._next(left)
@@ -188,31 +188,31 @@ class Sender:
                 attempts.update(target.topic for target in batch)
                 requested_at = datetime.now(UTC)
                 with logs.about(attempt=attempts[batch[0].topic]):
-                    told = self._request(request, batch)
-                    _log_request(batch, told)
+                    outcomes = self._request(request, batch)
+                    _log_request(batch, outcomes)
                 completed_at = datetime.now(UTC)
-                if told.too_large:
+                if outcomes.too_large:
                     attempts.subtract(target.topic for target in batch)
                     continue
-                unknown = [target for target in batch if target.topic not in told.results]
+                unknown = [target for target in batch if target.topic not in outcomes.results]
                 left[: len(batch)] = unknown
                 for target in batch:
-                    if (result := told.results.get(target.topic)) is not None:
+                    if (result := outcomes.results.get(target.topic)) is not None:
                         attempt, uncertain = attempts[target.topic], target.topic in maybe_done
                         yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
-                maybe_done.update(told.maybe_done)
-                if told.results or told.over_quota:
-                    fruitless, backoff = 0, self.patience.first_backoff
+                maybe_done.update(outcomes.maybe_done)
+                if outcomes.results or outcomes.over_quota:
+                    fruitless, backoff = 0, self.retry_policy.first_backoff
                 else:
                     fruitless += 1
-                if fruitless >= self.patience.attempts:
+                if fruitless >= self.retry_policy.attempts:
                     raise OutcomeUnknown(
                         f"cluster {self.cluster}: {len(unknown)} topics have no known outcome after {fruitless} "
-                        f"attempts, {unknown[0].topic} among them ({told.why}); start the run again with its id"
+                        f"attempts, {unknown[0].topic} among them ({outcomes.why}); start the run again with its id"
                     )
-                if unknown and not told.over_quota:
+                if unknown and not outcomes.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
-                    backoff = min(backoff * 2, self.patience.longest_backoff)
+                    backoff = min(backoff * 2, self.retry_policy.longest_backoff)
         finally:
             self.waiting(None)
 
@@ -220,7 +220,7 @@ class Sender:
         """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
         batch = self._within_limit(left)
         now = self.clock()
-        seconds, count = self.learned.pace.plan(now, [self.learned.cost(target) for target in batch])
+        seconds, count = self.limits.pace.plan(now, [self.limits.cost(target) for target in batch])
         if seconds > 0:
             self._tell(seconds, left)
         pause = max(seconds, self._quiet_until - now)
@@ -232,32 +232,32 @@ class Sender:
         count, records = 0, 0
         for target in left:
             records += target.records
-            if count and records > self.learned.max_batch_records:
+            if count and records > self.limits.max_batch_records:
                 break
             count += 1
         return left[:count]
 
     def _tell(self, seconds: float, left: Sequence[Target]) -> None:
-        tokens = sum(self.learned.cost(target) for target in left)
+        tokens = sum(self.limits.cost(target) for target in left)
         topics = len(left) + self.later
         # What comes later is taken to cost as much as what is here.
-        eta = self.learned.pace.seconds_for(tokens * topics / len(left))
-        self.waiting(QuotaWait(seconds=seconds, rate=self.learned.pace.rate, left=topics, eta=eta))
+        eta = self.limits.pace.seconds_for(tokens * topics / len(left))
+        self.waiting(QuotaWait(seconds=seconds, rate=self.limits.pace.rate, left=topics, eta=eta))
 
-    def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Told:
+    def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Outcomes:
         """Send one request, and learn of the cluster what its answer shows."""
-        sent, pace = self.clock(), self.learned.pace
+        sent, pace = self.clock(), self.limits.pace
         try:
             response = request(batch)
         except RequestLost as error:
             pace.lost()
-            return _Told(why=str(error), maybe_done=[target.topic for target in batch])
+            return _Outcomes(why=str(error), maybe_done=[target.topic for target in batch])
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
         if len(batch) > 1 and all(_too_large(result) for result in response.results.values()):
             self._halve(sum(target.records for target in batch))
-            return _Told(too_large=True)
+            return _Outcomes(too_large=True)
         codes = {result.error_code for result in response.results.values()}
         over_quota = THROTTLING_QUOTA_EXCEEDED in codes
         if codes & _MAYBE_DONE:
@@ -267,7 +267,7 @@ class Sender:
         again = {topic: each for topic, each in response.results.items() if _comes_to_nothing_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
         unanswered = [target.topic for target in batch if target.topic not in response.results]
-        return _Told(
+        return _Outcomes(
             results={topic: each for topic, each in response.results.items() if topic not in again},
             maybe_done=[*unanswered, *(topic for topic, each in again.items() if may_be_done(each))],
             over_quota=over_quota,
@@ -279,25 +279,27 @@ class Sender:
         if result is None or result.error_code != kafka.NONE:
             return 0
         if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
-            self.learned.partitions[target.topic] = result.num_partitions
-        return self.learned.cost(target)
+            self.limits.partitions[target.topic] = result.num_partitions
+        return self.limits.cost(target)
 
     def _halve(self, records: int) -> None:
-        self.learned.max_batch_records = max(1, records // 2)
+        self.limits.max_batch_records = max(1, records // 2)
         log.warning(
             "cluster %s refuses %d records in one request: going on with %d",
             self.cluster,
             records,
-            self.learned.max_batch_records,
+            self.limits.max_batch_records,
         )
 
 
-def _log_request(batch: Sequence[Target], told: _Told) -> None:
-    if len(told.results) == len(batch):
+def _log_request(batch: Sequence[Target], outcomes: _Outcomes) -> None:
+    if len(outcomes.results) == len(batch):
         log.info("a request for %d topics is answered", len(batch))
     else:
-        why = "too large" if told.too_large else told.why
-        log.info("a request for %d topics: %d have no outcome (%s)", len(batch), len(batch) - len(told.results), why)
+        why = "too large" if outcomes.too_large else outcomes.why
+        log.info(
+            "a request for %d topics: %d have no outcome (%s)", len(batch), len(batch) - len(outcomes.results), why
+        )
 
 
 def _comes_to_nothing_yet(result: TopicResult) -> bool:

@@ -18,7 +18,7 @@ class Commits:
         self._failed: BaseException | None = None
 
     def add(self, commit: Callable[[], object]) -> None:
-        """Make a commit after those added before; whether it could be made is told by `settle`."""
+        """Make a commit after those added before; `settle` raises what went wrong with it."""
         self._last = self._thread.submit(self._make, commit)
 
     def settle(self) -> None:

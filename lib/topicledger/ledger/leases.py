@@ -37,7 +37,7 @@ _ASK_AGAIN_SECONDS = 2.0
 _ATTEMPTS = 5
 _COMMITS = 6
 """How many times as long as a commit a lease holds, at least."""
-_TOLD_AGAIN_SECONDS = 30.0
+_LOG_AGAIN_SECONDS = 30.0
 
 
 class LeaseHeld(TopicLedgerError):
@@ -328,7 +328,7 @@ def take(
     run_id: str,
     clusters: Mapping[str, str],
     *,
-    looked_at: datetime,
+    observed_since: datetime,
     request_timeout: float,
     wait: bool,
     stop: threading.Event,
@@ -336,28 +336,26 @@ def take(
 ) -> Leases:
     """Take the leases of clusters (id -> name), all or none; use what it returns as a context.
 
-    `looked_at` is when the run looked at its clusters: where another run held a lease since, what was judged then is to
-    be judged again (`contended`). `request_timeout`: the seconds that a request may be under way.
+    `observed_since` is when the run began to observe its clusters: where another run has held a lease since, what the
+    run judged must be judged again (`contended`). `request_timeout`: the longest that a request takes, in seconds.
 
-    A lease is free where it was released, where it expired, or where its holder is an earlier start of the same run
-    that is dead. An earlier start that may be alive, in this process too, is told to stop, and waited out. Raises
-    LeaseHeld where another run holds one, unless `wait`; LeaseLost where `stop` is set while waiting. Whatever it
-    raises, it holds no lease then, unless the storage keeps it from giving back: such a lease expires.
+    A lease is free when it was released, when it expired, and when its holder is a dead earlier start of the same run.
+    An earlier start that may be alive, even in this process, is asked to stop and waited for. Raises LeaseHeld where
+    another run holds a lease, unless `wait`; LeaseLost where `stop` is set while waiting. When it raises, it has given
+    back every lease that it took; one that the storage won't take back expires.
     """
     ledger.ensure(LEASES)
     leases = Leases(ledger, Holder.here(run_id), clusters, request_timeout=request_timeout, clocks=clocks)
     here = leases.holder
-    told_at = -_TOLD_AGAIN_SECONDS
+    logged_at = -_LOG_AGAIN_SECONDS
     try:
         while True:
             rows = _read(ledger, clusters)
-            leases.contended = leases.contended or any(_held_since(row, run_id, looked_at) for row in rows)
+            leases.contended = leases.contended or any(_held_since(row, run_id, observed_since) for row in rows)
             busy = [row for row in rows if not _free(row, here, clocks.now())]
             others = [row for row in busy if row["run_id"] != run_id]
             if others and not wait:
-                raise LeaseHeld(
-                    f"{_told(others)}. Nothing was sent; start run {run_id} again later, or with --wait to wait for it"
-                )
+                raise LeaseHeld(f"{_holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
             if not busy:
                 if leases._take(rows):
                     leases._make_last()
@@ -366,9 +364,9 @@ def take(
                 continue
             # All or none: two runs that each hold what the other waits for would wait for ever.
             leases._give_back()
-            if time.monotonic() - told_at >= _TOLD_AGAIN_SECONDS:
-                told_at = time.monotonic()
-                log.warning("waiting: %s", _told(busy))
+            if time.monotonic() - logged_at >= _LOG_AGAIN_SECONDS:
+                logged_at = time.monotonic()
+                log.warning("waiting: %s", _holders(busy))
             for row in busy:
                 if row["run_id"] == run_id and row["host"] is not None:
                     # Its holder's next renewal finds the row changed, and stops.
@@ -404,16 +402,16 @@ def _free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
     return Holder(run_id=row["run_id"], host=row["host"], process=row["process"]).is_dead()
 
 
-def _held_since(row: Mapping[str, Any], run_id: str, looked_at: datetime) -> bool:
+def _held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:
     until = row["released_at"] or row["expires_at"]
-    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= looked_at)
+    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= observed_since)
 
 
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, TopicLedgerError) else repr(error)
 
 
-def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+def _holders(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
         + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")

@@ -92,8 +92,8 @@ class Maintained:
 def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained:
     """Abandon plans that are too old, then go through every table that is there: delete rows, compact, vacuum.
 
-    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is told,
-    and the others are. Raises UsageError for a run id that there is already.
+    What is executed has a row in `runs`, committed before anything is done. A table that can't be maintained is
+    reported, and the others are maintained. Raises UsageError for a run id that there is already.
     """
     ledger.ensure(RUNS)
     if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
@@ -101,8 +101,8 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     run = _begin(ledger, settings, request) if request.execute else None
     abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, abandoned)
-    looked_at = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
-    tables = [each for each in looked_at if each is not None]
+    maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
+    tables = [each for each in maintained if each is not None]
     code = ExitCode.ERROR if any(each.error for each in tables) else ExitCode.DONE
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
@@ -211,6 +211,6 @@ def render(maintained: Maintained, console: Console) -> None:
         grid.add_column(title)
     for each in maintained.tables:
         numbers = (each.files, each.bytes, each.rows_deleted, each.files_vacuumed, each.files_after)
-        told = ("" if number is None else f"{number:,}" for number in numbers)
-        grid.add_row(each.table, *told, escape(each.error or each.note or ""))
+        cells = ("" if number is None else f"{number:,}" for number in numbers)
+        grid.add_row(each.table, *cells, escape(each.error or each.note or ""))
     console.print(grid)

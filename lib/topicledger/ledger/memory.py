@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from topicledger.model import Action, Ended, Outcome, Phase, Target, TopicResult
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult
 
 REMEMBERED = 100_000
 """Actions that a driver keeps in memory from phase to phase; more are read from the tables again."""
@@ -25,15 +25,15 @@ class Memory:
 
     def __init__(self, planned: Work) -> None:
         self._planned = planned
-        self._last: dict[tuple[str, str, Action], Ended] = {}
+        self._last: dict[tuple[str, str, Action], PhaseResult] = {}
 
-    def keep(self, ended: Iterable[Ended]) -> None:
+    def keep(self, ended: Iterable[PhaseResult]) -> None:
         """Take outcomes that are rows of `audit`, or are about to be; later ones take the place of earlier ones."""
         for each in ended:
             # Configs are most of what an outcome weighs, and nothing asks for them again.
             self._last[each.cluster, each.topic, each.action] = replace(each, configs=None)
 
-    def all(self) -> Iterator[tuple[str, Ended | None]]:
+    def all(self) -> Iterator[tuple[str, PhaseResult | None]]:
         """For each planned action its cluster and the last that ended for it, None where nothing did."""
         for name, (_, batches) in self._planned.items():
             for batch in batches:
@@ -51,7 +51,7 @@ class Memory:
         return left
 
     def results(self) -> Results:
-        """What the last answer told of each topic."""
+        """What the last answer said of each topic."""
         return {
             key: TopicResult(topic_id=ended.topic_id, num_partitions=ended.num_partitions)
             for key, ended in self._last.items()

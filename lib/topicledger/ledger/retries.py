@@ -86,8 +86,8 @@ def trouble(error: BaseException | None) -> Trouble | None:
 
 def _stack_trace(error: PySparkException | Py4JError) -> str:
     """Java's stack trace, each exception of the chain at the beginning of a line."""
-    told = getattr(error, "_stackTrace", None) or str(error)
-    return re.sub(r"^: ", "", told, flags=re.MULTILINE)
+    trace = getattr(error, "_stackTrace", None) or str(error)
+    return re.sub(r"^: ", "", trace, flags=re.MULTILINE)
 
 
 def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
@@ -116,7 +116,7 @@ def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None]
 
 
 _CAUSE = re.compile(r"^\s*Caused by: (?:[a-z]\w*\.)+[A-Z]\w*: (.+)$", re.MULTILINE)
-_TOLD_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
+_EXPLAINED_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
 """How messages begin that say where something failed, and not why."""
 
 
@@ -127,8 +127,10 @@ def first_sentence(error: Exception) -> str:
     if isinstance(error, Py4JError):
         lines = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred while calling")]
     first = lines[0] if lines else type(error).__name__
-    told = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
+    message = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", first).split(" SQLSTATE")[0]
     causes = (
-        _CAUSE.findall(getattr(error, "_stackTrace", None) or text) if told.startswith(_TOLD_BY_THEIR_CAUSE) else []
+        _CAUSE.findall(getattr(error, "_stackTrace", None) or text)
+        if message.startswith(_EXPLAINED_BY_THEIR_CAUSE)
+        else []
     )
-    return f"{told} {causes[-1].strip()}" if causes else told
+    return f"{message} {causes[-1].strip()}" if causes else message

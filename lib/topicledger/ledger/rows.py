@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from topicledger.model import ConfigEntry, Ended
+from topicledger.model import ConfigEntry, PhaseResult
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
@@ -32,7 +32,7 @@ _SAME_NAME = (
 )
 
 
-def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended]) -> pa.Table:
+def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[PhaseResult]) -> pa.Table:
     """Rows of `audit` for phases that ended."""
     schema = to_arrow_schema(AUDIT.schema, timezone="UTC")
     columns: dict[str, pa.Array] = {
@@ -41,8 +41,8 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Ended
     count = len(ended)
     columns["run_id"] = pa.array([run_id] * count, type=pa.string())
     columns["manifest_version"] = pa.array([manifest_version] * count, type=pa.int64())
-    told = [[asdict(violation) for violation in each.violations] or None for each in ended]
-    columns["violations"] = pa.array(told, type=schema.field("violations").type)
+    violations = [[asdict(violation) for violation in each.violations] or None for each in ended]
+    columns["violations"] = pa.array(violations, type=schema.field("violations").type)
     columns["configs"] = configs_column([each.configs for each in ended])
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 

@@ -29,7 +29,7 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.memory import Memory
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.tables import Ledger, sql_value
-from topicledger.model import Ended, RunState
+from topicledger.model import PhaseResult, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
@@ -102,8 +102,8 @@ class Run:
     """Clusters on which what is open couldn't be judged again: nothing is sent to them."""
     leases: Leases | None = None
     """While it changes clusters: what allows it to."""
-    looked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When this start began to look at its clusters."""
+    observed_since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When this start began to observe its clusters."""
     memory: Memory | None = None
     """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
@@ -154,7 +154,7 @@ class Run:
         self.commits.settle()
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
-    def append_outcomes(self, ended: Sequence[Ended]) -> None:
+    def append_outcomes(self, ended: Sequence[PhaseResult]) -> None:
         """Append what requests came to as rows of `audit`, in one commit beside what comes next.
 
         Raises what the appends before it failed with; what this one does, `commits` tells: LeaseLost where this driver
@@ -228,10 +228,10 @@ class Waves:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._held: list[Ended] = []
+        self._held: list[PhaseResult] = []
         self._since = time.monotonic()
 
-    def add(self, ended: Sequence[Ended]) -> None:
+    def add(self, ended: Sequence[PhaseResult]) -> None:
         """Take outcomes; commits when enough are held."""
         if not self._held:
             self._since = time.monotonic()
@@ -275,7 +275,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
         raise UsageError(f"there is no run {run_id} in {ledger.root}: plan it first, or see `runs list`")
     selected = settings.select(request.clusters)
     for cluster in selected:
-        # The driver needs every secret sooner or later: a missing one is told before the run has a row.
+        # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())

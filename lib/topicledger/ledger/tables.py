@@ -534,8 +534,8 @@ def _definition(table: Table, properties: Mapping[str, str]) -> str:
     """A table as CREATE TABLE describes it."""
     columns = ", ".join(map(_column, table.schema))
     partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
-    told = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
-    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({told})"
+    pairs = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({pairs})"
 
 
 def _column(field: StructField) -> str:

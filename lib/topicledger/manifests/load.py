@@ -137,9 +137,9 @@ def load(
     unknown = _unknown_clusters(parsed.rows, settings, hint)
     errors = [*parsed.errors, *unknown, *_row_errors(frame), *_repeated(parsed.rows)]
     if errors:
-        told = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
-        total = "1 error" if len(told) == 1 else f"{len(told)} errors"
-        raise ManifestFileError("\n".join([*told, f"{total}: nothing was loaded"]))
+        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
+        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
+        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
     ledger.ensure(RUNS, MANIFESTS)
     if run_id is not None and runs.find(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load is not taken up again: load with another id")

@@ -20,8 +20,8 @@ BATCH_ROWS = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
-    """What is needed to look at a cluster; travels to executors with secrets as references."""
+class ClusterAccess:
+    """The settings that a client of one cluster is made from; sent to executors, with secrets as references."""
 
     cluster: ClusterSettings
     kafka: KafkaSettings
@@ -30,7 +30,7 @@ class Sight:
         return json.dumps({"cluster": self.cluster.to_json(), "kafka": asdict(self.kafka)})
 
     @classmethod
-    def from_json(cls, text: str) -> Sight:
+    def from_json(cls, text: str) -> ClusterAccess:
         raw = json.loads(text)
         return cls(cluster=ClusterSettings.from_json(raw["cluster"]), kafka=KafkaSettings(**raw["kafka"]))
 
@@ -38,7 +38,7 @@ class Sight:
 UNRESOLVED = StructField("unresolved", BooleanType())
 """Of a row of `ask_about`: this host can't resolve the cluster's secrets; another may."""
 
-Ask: TypeAlias = Callable[[Sight, Sequence[str]], Iterator[pa.RecordBatch]]
+Ask: TypeAlias = Callable[[ClusterAccess, Sequence[str]], Iterator[pa.RecordBatch]]
 """Asks one cluster about named topics, on whatever host. It raises nothing: what went wrong is a row."""
 
 
@@ -55,7 +55,7 @@ def ask_about(
     clusters: Sequence[ClusterSettings],
     kafka: KafkaSettings,
     topics: DataFrame,
-    ask: Callable[[StructType, Sight, Sequence[str]], Iterator[pa.RecordBatch]],
+    ask: Callable[[StructType, ClusterAccess, Sequence[str]], Iterator[pa.RecordBatch]],
     schema: StructType,
     *,
     tasks: int = 1,
@@ -64,27 +64,29 @@ def ask_about(
 
     `ask` is given the schema with UNRESOLVED added: topics that it returns so are asked about by the driver.
     """
-    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
+    accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
     answered = StructType([*schema.fields, UNRESOLVED])
     answer = partial(ask, answered)
-    told = on_executors(sights, topics, answer, answered, tasks=tasks)
+    response = on_executors(accesses, topics, answer, answered, tasks=tasks)
     unresolved: dict[str, list[str]] = {}
-    for row in told.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
+    for row in response.where(UNRESOLVED.name).select("cluster", "topic").toLocalIterator():
         unresolved.setdefault(row["cluster"], []).append(row["topic"])
     if unresolved:
-        batches = [batch for name, named in unresolved.items() for batch in answer(sights[name], named)]
-        told = told.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(on_driver(spark, batches, answered))
-    return told.select(*schema.names)
+        batches = [batch for name, named in unresolved.items() for batch in answer(accesses[name], named)]
+        response = response.where(~F.coalesce(UNRESOLVED.name, F.lit(False))).unionByName(
+            on_driver(spark, batches, answered)
+        )
+    return response.select(*schema.names)
 
 
 def on_executors(
-    sights: Mapping[str, Sight], topics: DataFrame, ask: Ask, schema: StructType, *, tasks: int = 1
+    accesses: Mapping[str, ClusterAccess], topics: DataFrame, ask: Ask, schema: StructType, *, tasks: int = 1
 ) -> DataFrame:
     """Rows of `schema` that `ask` gives about `topics` (cluster, topic), in `tasks` tasks per cluster.
 
     Topics of other clusters give none. Materialised: no later action asks a cluster again.
     """
-    known = {name: sight.to_json() for name, sight in sights.items()}
+    known = {name: access.to_json() for name, access in accesses.items()}
     part = F.pmod(F.xxhash64("topic"), F.lit(tasks))
     return (
         topics.where(F.col("cluster").isin(*known))
@@ -95,14 +97,16 @@ def on_executors(
     )
 
 
-def _by_cluster(sights: Mapping[str, str], ask: Ask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _by_cluster(
+    accesses: Mapping[str, str], ask: Ask
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def by_cluster(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         named: dict[str, list[str]] = {}
         for batch in batches:
             for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
                 named.setdefault(cluster, []).append(topic)
         for cluster, topics in named.items():
-            yield from ask(Sight.from_json(sights[cluster]), topics)
+            yield from ask(ClusterAccess.from_json(accesses[cluster]), topics)
 
     return by_cluster
 

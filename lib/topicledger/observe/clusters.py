@@ -215,22 +215,24 @@ def observe(
     *,
     run_id: str | None = None,
 ) -> Observation:
-    """As `observe.observe`, less what is seen of clusters that aren't the ones meant; see `identify` for `run_id`."""
-    return look_up(ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run_id=run_id)
+    """As `topics.observe`, without clusters that aren't the ones meant; see `identify` for `run_id`."""
+    return describe_unlisted(
+        ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run_id=run_id
+    )
 
 
-def look_up(
+def describe_unlisted(
     ledger: Ledger, settings: Settings, listing: Listing, named: DataFrame, *, run_id: str | None = None
 ) -> Observation:
-    """As `observe.look_up`, less what is seen of clusters that aren't the ones meant; see `identify` for `run_id`."""
+    """As `topics.describe_unlisted`, without clusters that aren't the ones meant; see `identify` for `run_id`."""
     live = {
         name: None if row["cluster_id"] is None else str(row["cluster_id"])
-        for name, row in listing.told.items()
+        for name, row in listing.cluster_rows.items()
         if row["error"] is None
     }
     with ThreadPoolExecutor(1) as beside:
         identified = beside.submit(identify, ledger, settings, live, run_id)
-        seen = observing.look_up(ledger.spark, listing, named)
+        seen = observing.describe_unlisted(ledger.spark, listing, named)
         return _without(seen, identified.result())
 
 
@@ -242,5 +244,5 @@ def _without(seen: Observation, refused: Mapping[str, Refused]) -> Observation:
     return Observation(
         topics=seen.topics.where(meant),
         brokers=seen.brokers.where(meant),
-        looks={name: replace(look, refused=refused.get(name)) for name, look in seen.looks.items()},
+        statuses={name: replace(status, refused=refused.get(name)) for name, status in seen.statuses.items()},
     )

@@ -20,7 +20,7 @@ from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.ledger.rows import configs_column
 from topicledger.model import TopicConfigs
-from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, Sight, ask_about, record_batch
+from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, ClusterAccess, ask_about, record_batch
 from topicledger.schemas import CONFIGS
 
 _TASKS = 4
@@ -43,9 +43,9 @@ class ConfigObservation:
     """What was described, materialised: reading it asks no cluster again."""
 
     configs: DataFrame
-    """Columns of `observed_configs` less run_id: a row for each topic that may be described, of clusters that told."""
+    """Columns of `observed_configs` less run_id: a row per topic that may be described, of clusters that answered."""
     errors: Mapping[str, str]
-    """Cluster -> why it didn't tell, for the user."""
+    """Cluster -> why it didn't answer, for the user."""
 
 
 def observe_configs(
@@ -56,11 +56,11 @@ def observe_configs(
     A topic whose configs may not be described has `config_error_code` and `config_error`, and configs null.
     """
     asked = topics.where("permitted").select("cluster", "topic", "cluster_id", "topic_id")
-    told = ask_about(spark, clusters, kafka, asked, _describe, _SCHEMA, tasks=_TASKS)
-    failed = told.where("error is not null").groupBy("cluster").agg(F.any_value("error").alias("error")).collect()
+    response = ask_about(spark, clusters, kafka, asked, _describe, _SCHEMA, tasks=_TASKS)
+    failed = response.where("error is not null").groupBy("cluster").agg(F.any_value("error").alias("error")).collect()
     errors = {row["cluster"]: row["error"] for row in failed}
     configs = (
-        told.where(~F.col("cluster").isin(*errors))
+        response.where(~F.col("cluster").isin(*errors))
         .join(asked, on=["cluster", "topic"], how="inner")
         .select(
             "cluster", "cluster_id", "topic", "topic_id", "configs", "config_error_code", "config_error",
@@ -70,11 +70,11 @@ def observe_configs(
     return ConfigObservation(configs=configs, errors=errors)
 
 
-def _describe(schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    cluster = sight.cluster.name
+def _describe(schema: StructType, access: ClusterAccess, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    cluster = access.cluster.name
     held: list[TopicConfigs] = []
     try:
-        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
             for each in admin.topic_configs(topics):
                 held.append(each)
                 if len(held) == BATCH_ROWS:
@@ -88,16 +88,16 @@ def _describe(schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterat
         yield _failed(schema, cluster, topics[:1], error)
 
 
-def _batch(schema: StructType, cluster: str, told: Sequence[TopicConfigs]) -> pa.RecordBatch:
-    codes = [each.error_code for each in told]
+def _batch(schema: StructType, cluster: str, described: Sequence[TopicConfigs]) -> pa.RecordBatch:
+    codes = [each.error_code for each in described]
     columns: dict[str, Sequence[object]] = {
-        "cluster": [cluster] * len(told),
-        "topic": [each.topic for each in told],
-        "configs": configs_column([each.configs for each in told]),
+        "cluster": [cluster] * len(described),
+        "topic": [each.topic for each in described],
+        "configs": configs_column([each.configs for each in described]),
         "config_error_code": codes,
         "config_error": [error_name(code) if code else None for code in codes],
     }
-    return record_batch(schema, columns, len(told))
+    return record_batch(schema, columns, len(described))
 
 
 def _failed(

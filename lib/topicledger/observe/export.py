@@ -51,8 +51,8 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What an export has to say of one topic."""
+class TopicMessage:
+    """A message about one topic."""
 
     cluster: str
     topic: str
@@ -75,9 +75,9 @@ class Exported:
     """What an export came to."""
 
     clusters: Sequence[ClusterExport]
-    not_exported: Sequence[Told]
+    not_exported: Sequence[TopicMessage]
     """Topics that can't be described."""
-    notes: Sequence[Told]
+    notes: Sequence[TopicMessage]
     """Of topics that were exported: what a manifest can't say."""
     loaded: Loaded | None = None
     """What merging did to the table."""
@@ -86,7 +86,7 @@ class Exported:
 
     @property
     def exit_code(self) -> ExitCode:
-        """As of a run: topics that can't be told are like topics that failed."""
+        """As of a run: topics that can't be described count as failed."""
         if self.problems:
             return ExitCode.ERROR
         return ExitCode.TOPICS_FAILED if self.not_exported else ExitCode.DONE
@@ -112,12 +112,12 @@ def render(exported: Exported, console: Console) -> None:
             f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
             highlight=False,
         )
-    for title, told in (("Not exported", exported.not_exported), ("Left out", exported.notes)):
-        for one in told[:SHOWN_FAILURES]:
+    for title, messages in (("Not exported", exported.not_exported), ("Left out", exported.notes)):
+        for one in messages[:SHOWN_FAILURES]:
             text = f"{title}: {cell(one.cluster)} {cell(one.topic)}: {cell(one.message)}"
             console.print(text, highlight=False, soft_wrap=True)
-        if len(told) > SHOWN_FAILURES:
-            console.print(f"{title}: the first {SHOWN_FAILURES} of {len(told)}; all are in --format json")
+        if len(messages) > SHOWN_FAILURES:
+            console.print(f"{title}: the first {SHOWN_FAILURES} of {len(messages)}; all are in --format json")
     for problem in exported.problems:
         console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
 
@@ -135,17 +135,17 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     ids, problems = as_expected(clusters, seen)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~F.col("internal")).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
-    told = observe_configs(spark, reached, settings.kafka, wanted)
-    problems += told.errors.values()
-    configs = told.configs.select("cluster", "topic", "configs", "config_error")
+    described = observe_configs(spark, reached, settings.kafka, wanted)
+    problems += described.errors.values()
+    configs = described.configs.select("cluster", "topic", "configs", "config_error")
     rows = (
         wanted.join(configs, on=["cluster", "topic"], how="inner")
         .transform(as_manifests(request.owner, with_assignments=request.with_assignments))
         .localCheckpoint()
     )
-    left_out, notes = _told(rows, _REASON), _told(rows, _NOTE)
+    left_out, notes = _messages(rows, _REASON), _messages(rows, _NOTE)
     exported = rows.where(F.col(_REASON).isNull())
-    names = [name for name in ids if name not in told.errors]
+    names = [name for name in ids if name not in described.errors]
     if request.to is None:
         loaded = merge(ledger, _keeping_owners(ledger, exported, request)) if names else None
         counts = {row["cluster"]: row["count"] for row in exported.groupBy("cluster").count().collect()}
@@ -160,7 +160,7 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
 
     In: the columns of `observed`, `configs` as in `observed_configs` and `config_error`. Out: the columns of
     `manifests`, of configs only those that are set on the topic and can be read; `not_exported`, why a topic can't be
-    told (else null); `note`, what the row leaves out of it (else null).
+    exported (else null); `note`, what the row leaves out of it (else null).
     """
     set_here = F.filter("configs", lambda each: each["config_source"] == SET_ON_TOPIC)
     readable = F.filter(set_here, lambda each: ~each["is_sensitive"] & each["value"].isNotNull())
@@ -207,9 +207,9 @@ def _selected(request: Request) -> Any:
     return taken & ~left
 
 
-def _told(rows: DataFrame, column: str) -> list[Told]:
-    told = rows.where(F.col(column).isNotNull()).select("cluster", "topic", F.col(column).alias("message"))
-    return [Told(**row.asDict()) for row in told.orderBy("cluster", "topic").collect()]
+def _messages(rows: DataFrame, column: str) -> list[TopicMessage]:
+    found = rows.where(F.col(column).isNotNull()).select("cluster", "topic", F.col(column).alias("message"))
+    return [TopicMessage(**row.asDict()) for row in found.orderBy("cluster", "topic").collect()]
 
 
 def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFrame:
@@ -253,8 +253,8 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     return files
 
 
-def _write(file: Path, cluster: str, exported: DataFrame, told: Sequence[Told]) -> ClusterExport:
-    notes = [f"{each.topic}: {each.message}" for each in told if each.cluster == cluster]
+def _write(file: Path, cluster: str, exported: DataFrame, messages: Sequence[TopicMessage]) -> ClusterExport:
+    notes = [f"{each.topic}: {each.message}" for each in messages if each.cluster == cluster]
 
     def rows() -> Iterator[Mapping[str, Any]]:
         for row in exported.where(F.col("cluster") == cluster).orderBy("topic").toLocalIterator():

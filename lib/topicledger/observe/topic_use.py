@@ -28,7 +28,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import GroupUse, LastRecord, Unseen
-from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, Sight, ask_about, record_batch
+from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, ClusterAccess, ask_about, record_batch
 
 CONSUMER_GROUPS = StructType(
     [
@@ -118,11 +118,13 @@ def _read(
     return ask_about(spark, clusters, kafka, asked, partial(_answer, question), schema)
 
 
-def _answer(question: _Question, schema: StructType, sight: Sight, topics: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    cluster = sight.cluster.name
+def _answer(
+    question: _Question, schema: StructType, access: ClusterAccess, topics: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    cluster = access.cluster.name
     rows: list[dict[str, object]]
     try:
-        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
             rows = [asdict(each) for each in question(admin, topics)]
     except SecretError as error:
         rows = [{"topic": topic, "error": str(error), UNRESOLVED.name: True} for topic in topics]

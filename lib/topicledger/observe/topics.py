@@ -22,7 +22,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
-from topicledger.observe.cluster_queries import BATCH_ROWS, Sight, on_driver, on_executors, record_batch
+from topicledger.observe.cluster_queries import BATCH_ROWS, ClusterAccess, on_driver, on_executors, record_batch
 from topicledger.schemas import BROKERS, OBSERVED
 
 FORMAT = "kafka_topics"
@@ -54,14 +54,14 @@ SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 # -- looking at one cluster, on whatever host ------------------------------------------------------------------------
 
 
-def look_at(sight: Sight, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
 
     The cluster's own row comes last and only then says that all went well: an error in between replaces it.
     """
-    name = sight.cluster.name
+    name = access.cluster.name
     try:
-        with ClusterAdmin(sight.cluster, sight.kafka) as admin:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
             cluster = admin.describe_cluster()
             infos = admin.list_topics() if topics is None else admin.describe_topics(topics)
             yield from _topic_batches(name, cluster.cluster_id, infos)
@@ -123,23 +123,23 @@ def _cluster_batch(
 
 @dataclass
 class _ClusterPartition(InputPartition):
-    sight: str
+    access: str
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, sights: Sequence[str]) -> None:
-        self._sights = sights
+    def __init__(self, accesses: Sequence[str]) -> None:
+        self._accesses = accesses
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_ClusterPartition(sight) for sight in self._sights]
+        return [_ClusterPartition(access) for access in self._accesses]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _ClusterPartition)
-        yield from look_at(Sight.from_json(partition.sight))
+        yield from observe_cluster(ClusterAccess.from_json(partition.access))
 
 
 class KafkaTopics(DataSource):
-    """`spark.read.format("kafka_topics")`; its one option, `sights`, is a JSON array of `Sight`s."""
+    """`spark.read.format("kafka_topics")`; its one option, `clusters`, is a JSON array of `ClusterAccess`es."""
 
     @classmethod
     def name(cls) -> str:
@@ -149,7 +149,7 @@ class KafkaTopics(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(json.loads(self.options["sights"]))
+        return _Reader(json.loads(self.options["clusters"]))
 
 
 # -- the phase -------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterStatus:
-    """How looking at a cluster went."""
+    """How observing a cluster went."""
 
     cluster_id: str | None = None
     """Kafka's own id of the cluster; None where it wasn't reached."""
@@ -186,75 +186,77 @@ class Observation:
     -1 for none); clusters that were reached only."""
     brokers: DataFrame
     """Columns of `brokers` less run_id; clusters that were reached only."""
-    looks: Mapping[str, ClusterStatus]
-    """How looking at each cluster went."""
+    statuses: Mapping[str, ClusterStatus]
+    """How observing each cluster went."""
 
     @property
     def known(self) -> Sequence[str]:
         """Clusters that were reached and are the ones meant."""
-        return [name for name, look in self.looks.items() if look.error is None and look.refused is None]
+        return [name for name, status in self.statuses.items() if status.error is None and status.refused is None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """What clusters list, and how asking each went."""
 
-    sights: Mapping[str, Sight]
+    accesses: Mapping[str, ClusterAccess]
     seen: DataFrame
     """Columns of `SCHEMA`, materialised."""
-    told: Mapping[str, Mapping[str, object]]
+    cluster_rows: Mapping[str, Mapping[str, object]]
     """By cluster, its own row of `seen`."""
     by_driver: Sequence[str]
-    """Clusters whose secrets an executor can't resolve: the driver looks at them."""
+    """Clusters whose secrets an executor can't resolve: the driver observes them."""
 
 
 def observe(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
 ) -> Observation:
-    """Look at `clusters`, once: what they list and, by name, the topics of `named` (cluster, topic) they don't list.
+    """Observe `clusters`, once: what they list and, by name, the topics of `named` (cluster, topic) they don't list.
 
     A cluster whose secrets an executor can't resolve is observed by the driver.
     """
-    return look_up(spark, list_clusters(spark, clusters, kafka), named)
+    return describe_unlisted(spark, list_clusters(spark, clusters, kafka), named)
 
 
 def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Listing:
     """The first half of `observe`: what `clusters` list."""
     spark.dataSource.register(KafkaTopics)
-    sights = {cluster.name: Sight(cluster=cluster, kafka=kafka) for cluster in clusters}
-    as_json = json.dumps([sight.to_json() for sight in sights.values()])
-    listed = spark.read.format(FORMAT).option("sights", as_json).load().localCheckpoint()
-    told = _cluster_rows(listed)
-    by_driver = [name for name, row in told.items() if row["error"] == SECRET_UNRESOLVED]
+    accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
+    as_json = json.dumps([access.to_json() for access in accesses.values()])
+    listed = spark.read.format(FORMAT).option("clusters", as_json).load().localCheckpoint()
+    cluster_rows = _cluster_rows(listed)
+    by_driver = [name for name, row in cluster_rows.items() if row["error"] == SECRET_UNRESOLVED]
     if by_driver:
-        seen = on_driver(spark, [batch for name in by_driver for batch in look_at(sights[name])], SCHEMA)
+        seen = on_driver(spark, [batch for name in by_driver for batch in observe_cluster(accesses[name])], SCHEMA)
         listed = listed.where(~F.col("cluster").isin(*by_driver)).unionByName(seen)
-        told |= _cluster_rows(seen)
-    return Listing(sights=sights, seen=listed, told=told, by_driver=by_driver)
+        cluster_rows |= _cluster_rows(seen)
+    return Listing(accesses=accesses, seen=listed, cluster_rows=cluster_rows, by_driver=by_driver)
 
 
-def look_up(spark: SparkSession, listing: Listing, named: DataFrame) -> Observation:
+def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -> Observation:
     """The second half: the topics of `named` (cluster, topic) that their clusters don't list, by name."""
-    listed, told = listing.seen, dict(listing.told)
-    reached = [name for name, row in told.items() if row["error"] is None]
+    listed, cluster_rows = listing.seen, dict(listing.cluster_rows)
+    reached = [name for name, row in cluster_rows.items() if row["error"] is None]
     if not reached:
-        return _observation(listed, told)
+        return _observation(listed, cluster_rows)
     unlisted = (
         named.where(F.col("cluster").isin(*reached))
         .select("cluster", "topic")
         .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
     )
-    here = {name: listing.sights[name] for name in reached if name not in listing.by_driver}
-    described = on_executors(here, unlisted, look_at, SCHEMA)
+    here = {name: listing.accesses[name] for name in reached if name not in listing.by_driver}
+    described = on_executors(here, unlisted, observe_cluster, SCHEMA)
     for name in listing.by_driver:
         topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
         if topics and name in reached:
-            described = described.unionByName(on_driver(spark, list(look_at(listing.sights[name], topics)), SCHEMA))
+            described = described.unionByName(
+                on_driver(spark, list(observe_cluster(listing.accesses[name], topics)), SCHEMA)
+            )
     for name, row in _cluster_rows(described).items():
         # Lost in between: what was listed counts for nothing.
         if row["error"] is not None:
-            told[name] = row
-    return _observation(listed.unionByName(described.where("topic is not null")), told)
+            cluster_rows[name] = row
+    return _observation(listed.unionByName(described.where("topic is not null")), cluster_rows)
 
 
 def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[dict[str, str], list[str]]:
@@ -262,13 +264,13 @@ def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple
     ids: dict[str, str] = {}
     problems: list[str] = []
     for cluster in clusters:
-        look = seen.looks[cluster.name]
-        if look.error is not None:
-            problems.append(look.error)
-        elif look.refused is not None:
-            problems.append(look.refused.message)
+        status = seen.statuses[cluster.name]
+        if status.error is not None:
+            problems.append(status.error)
+        elif status.refused is not None:
+            problems.append(status.refused.message)
         else:
-            ids[cluster.name] = str(look.cluster_id)
+            ids[cluster.name] = str(status.cluster_id)
     return ids, problems
 
 
@@ -278,16 +280,16 @@ def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
     return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
 
 
-def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> Observation:
-    looks = {
+def _observation(seen: DataFrame, cluster_rows: Mapping[str, Mapping[str, object]]) -> Observation:
+    statuses = {
         name: ClusterStatus(
             cluster_id=None if row["error"] else str(row["cluster_id"]),
             error=str(row["error_message"]) if row["error"] else None,
             gives_topic_ids=bool(row["gives_topic_ids"]),
         )
-        for name, row in told.items()
+        for name, row in cluster_rows.items()
     }
-    reached = seen.where(F.col("cluster").isin(*(name for name, look in looks.items() if look.error is None)))
+    reached = seen.where(F.col("cluster").isin(*(name for name, status in statuses.items() if status.error is None)))
     return Observation(
         topics=reached.where("topic is not null").select(
             *(c for c in OBSERVED.schema.names if c != "run_id"), "other_leaders"
@@ -296,5 +298,5 @@ def _observation(seen: DataFrame, told: Mapping[str, Mapping[str, object]]) -> O
         .select("cluster", "cluster_id", "observed_at", F.explode("brokers").alias("broker"))
         .select("cluster", "cluster_id", "observed_at", "broker.*")
         .select(*(c for c in BROKERS.schema.names if c != "run_id")),
-        looks=looks,
+        statuses=statuses,
     )

@@ -19,10 +19,10 @@ RESOLVED = {
 }
 
 
-def decide(observed: DataFrame, looks: Mapping[str, ClusterStatus]) -> Transform:
+def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
     """Decide on judged manifest rows.
 
-    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `looks`.
+    In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `statuses`.
     Out: `COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic that may
     not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State absent and no
     such topic is unchanged (D2).
@@ -46,10 +46,10 @@ def decide(observed: DataFrame, looks: Mapping[str, ClusterStatus]) -> Transform
         lives = F.coalesce(F.col("permitted"), F.lit(False)) & ~noted
         return (
             manifests.join(live, on=same, how="full_outer")
-            .withColumns({"_decision": _decision(), "_ended": _ended(looks)})
+            .withColumns({"_decision": _decision(), "_ended": _ended(statuses)})
             .select(
                 cluster.alias("cluster"),
-                _lookup({name: look.cluster_id for name, look in looks.items()}, cluster).alias("cluster_id"),
+                _lookup({name: status.cluster_id for name, status in statuses.items()}, cluster).alias("cluster_id"),
                 F.coalesce("topic", "live_topic").alias("topic"),
                 "topic_id",
                 F.when(F.col("_ended.phase").isNull(), F.col("_decision")).alias("decision"),
@@ -117,13 +117,13 @@ def _drifted() -> Column:
     )
 
 
-def _ended(looks: Mapping[str, ClusterStatus]) -> Column:
+def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
     """What ended the row already.
 
     The manifest phase, a cluster out of reach or not the one meant, a topic that may not be described.
     """
-    unreachable = {name: look.error for name, look in looks.items() if look.error is not None}
-    refused = {name: look.refused for name, look in looks.items() if look.refused is not None}
+    unreachable = {name: status.error for name, status in statuses.items() if status.error is not None}
+    refused = {name: status.refused for name, status in statuses.items() if status.refused is not None}
     declared = F.col("state").isin(PRESENT, ABSENT)
     return (
         F.when(F.col("phase").isNotNull(), ended("phase", "outcome", "error", "error_message"))

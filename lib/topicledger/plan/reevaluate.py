@@ -72,9 +72,9 @@ def reevaluate(
     waited = run.waiting
     refused = F.col("outcome") == Outcome.REFUSED.value
     new = F.col("noted_violations").isNull() & ~F.col("violations").eqNullSafe(F.col("planned_violations"))
-    told = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
-    if not told.isEmpty():
-        run.append_audit(told.transform(partial(_as_audit, run=run, phase=phase, waited=waited)))
+    reported = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
+    if not reported.isEmpty():
+        run.append_audit(reported.transform(partial(_as_audit, run=run, phase=phase, waited=waited)))
     waiting = judged.where(F.col("waits") & F.col("phase").isNull()).select("cluster", "topic")
     run.waiting = None if waiting.isEmpty() else waiting
 

@@ -145,7 +145,7 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
         problems.append(f"{where}: {show(str(error), _SHOWN_CHARACTERS)}")
         return None
     except Exception as error:
-        problems.append(f"{where} failed: {_told(error)}")
+        problems.append(f"{where} failed: {_described(error)}")
         return None
     if not (isinstance(rule, Column | RowRule) or callable(rule)):
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
@@ -190,7 +190,7 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
     try:
         found = offered[spec.use].load()
     except (Exception, SystemExit) as error:
-        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_told(error)}")
+        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
         return None
     return _callable(spec, found, problems)
 
@@ -201,7 +201,7 @@ def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         problems.append(
-            f"{spec.where}: {show(spec.use)} can't be imported: {_told(error)}; "
+            f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}; "
             "install its package, or name it in --py-files"
         )
         return None
@@ -220,12 +220,12 @@ def _callable(spec: PolicySpec, found: object, problems: list[str]) -> Factory |
     try:
         inspect.signature(found)
     except (TypeError, ValueError):
-        problems.append(f"{spec.where}: {show(spec.use)} does not tell its parameters: name a function of your own")
+        problems.append(f"{spec.where}: {show(spec.use)} does not list its parameters: name a function of your own")
         return None
     return found
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {show(str(error), _SHOWN_CHARACTERS)}"
 
 

@@ -199,11 +199,11 @@ def without_owner(what: str) -> Column:
     return F.when(~owned(), F.lit(f"has no owner, and {what} are limited by owner; declare the team or service"))
 
 
-def not_told(what: str, value: Column) -> Column:
-    """The message of a value that is left to the broker, which doesn't tell it; null where it is known."""
+def not_known(what: str, value: Column) -> Column:
+    """The message of a value that is left to the broker, which doesn't return it; null where it is known."""
     return F.when(
         value.isNull(),
-        F.lit(f"{what} is left to the broker, which does not tell it: declare it, or grant DescribeConfigs"),
+        F.lit(f"{what} is left to the broker, which does not return it: declare it, or grant DescribeConfigs"),
     )
 
 

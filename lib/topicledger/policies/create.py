@@ -21,7 +21,7 @@ from topicledger.policies.contract import (
     SetRule,
     config,
     listed,
-    not_told,
+    not_known,
     owned,
     partitions,
     replicas,
@@ -87,7 +87,7 @@ def _count(name: str, value: Column, least: int, most: int | None) -> RowRule:
     broken = value < least if most is None else (value < least) | (value > most)
     return RowRule(
         reason=F.when(broken, text(f"{name} is ", value, _origin(name), f"; {allowed}")),
-        unjudgeable=not_told(name, value),
+        unjudgeable=not_known(name, value),
         inputs=text(f"{name} ", value),
     )
 
@@ -145,7 +145,7 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
         reason=F.when(
             value.isNotNull() & broken, text(f"{config} is ", value, _config_origin(config), f"; allowed is {shown}")
         ),
-        unjudgeable=not_told(config, value),
+        unjudgeable=not_known(config, value),
         inputs=text(f"{config} ", value),
     )
 
@@ -172,7 +172,7 @@ def config_range(*, config: str, min: int | float | None = None, max: int | floa
         reason=F.when(value.isNotNull() & number.isNull(), text(f"{config} is ", value, f", not a number; {allowed}"))
         .when(endless & too_high, text(f"{config} is -1, without limit", of, f"; {allowed}"))
         .when(too_low | too_high, text(f"{config} is ", value, of, f"; {allowed}")),
-        unjudgeable=not_told(config, value),
+        unjudgeable=not_known(config, value),
         inputs=text(f"{config} ", value),
     )
 
@@ -183,7 +183,7 @@ def min_insync_replicas(*, spare: int = 1) -> RowRule:
         raise ValueError(f"spare must be from 0 to {_MAX_COUNT}")
     value = _config("min.insync.replicas")
     number, factor = value.try_cast("int"), replicas()
-    unknown = F.coalesce(not_told("min.insync.replicas", value), not_told("replication_factor", factor))
+    unknown = F.coalesce(not_known("min.insync.replicas", value), not_known("replication_factor", factor))
     return RowRule(
         reason=F.when(
             value.isNotNull() & number.isNull(), text("min.insync.replicas is ", value, ", not a number")
@@ -322,7 +322,7 @@ def partition_budget(*, max: int) -> SetRule:
         need=partitions(),
         used=F.col("live_num_partitions"),
         limit=F.lit(max),
-        unknown=not_told("num_partitions", partitions()),
+        unknown=not_known("num_partitions", partitions()),
     )
     return FullSight(budget)
 
@@ -339,8 +339,8 @@ def replicas_per_broker(*, max: int) -> SetRule:
         limit=F.col("_brokers") * max,
         unknown=F.coalesce(
             F.when(F.col("_brokers").isNull(), F.lit("no broker of the cluster is known")),
-            not_told("num_partitions", partitions()),
-            not_told("replication_factor", replicas()),
+            not_known("num_partitions", partitions()),
+            not_known("replication_factor", replicas()),
         ),
     )
 
@@ -381,7 +381,7 @@ def partitions_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
         need=partitions(),
         used=F.col("live_num_partitions"),
         limit=F.when(owned(), F.lit(max)),
-        unknown=F.when(owned(), not_told("num_partitions", partitions())),
+        unknown=F.when(owned(), not_known("num_partitions", partitions())),
         ownerless=without_owner("partitions") if require_owner else None,
     )
 

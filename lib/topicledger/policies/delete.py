@@ -89,7 +89,7 @@ def no_consumer_groups() -> SetRule:
                 "inputs": text(
                     "groups: ",
                     F.when(F.size("_groups") > 0, listed(F.col("_all")))
-                    .when(F.col("_error").isNotNull(), F.lit("not told"))
+                    .when(F.col("_error").isNotNull(), F.lit("not known"))
                     .otherwise("none"),
                 ),
             }

@@ -40,9 +40,9 @@ _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": Bo
 def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
     """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
 
-    In and out: `contract.COLUMNS`. Every policy is asked about every row that was open when the first was: all rules
-    broken are told, not just the first (P3). The row's `error` is that of the first policy, in their order, that
-    refuses it. `waits` becomes true where a create has to wait for the deletes that make room for it.
+    In and out: `contract.COLUMNS`. Every policy judges every row that was open before the first one: all rules that a
+    topic breaks are reported, not only the first (P3). The row's `error` is that of the first policy, in their order,
+    that refuses it. `waits` becomes true where a create has to wait for the deletes that make room for it.
 
     Raises PolicyError where a policy that isn't ours fails or doesn't keep to its contract.
     """
@@ -63,7 +63,7 @@ def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
     """
 
     def transform(topics: DataFrame) -> DataFrame:
-        told = F.array(
+        each_verdict = F.array(
             *(
                 F.struct(
                     F.lit(policy.name).alias("policy"),
@@ -77,7 +77,7 @@ def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
                 for number, policy in enumerate(policies)
             )
         )
-        return topics.transform(_answered(policies, facts)).select(*topics.columns, told.alias("verdicts"))
+        return topics.transform(_answered(policies, facts)).select(*topics.columns, each_verdict.alias("verdicts"))
 
     return transform
 
@@ -206,14 +206,14 @@ def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -
     _check_columns(policy, answer)
     names = [name for name in ADDED if name in answer.columns]
     with _blamed_on(policy):
-        told = answer.select("cluster", "topic", *names).localCheckpoint()
-    _check_rows(policy, shown, told)
-    given = {name: F.col(f"_told.{name}") if name in names else None for name in ADDED}
-    columns = _answer(number, F.col("_told.reason"), *(given[name] for name in ADDED[1:]))
-    same = [F.col(f"_all.{name}") == F.col(f"_told.{name}") for name in ("cluster", "topic")]
+        added = answer.select("cluster", "topic", *names).localCheckpoint()
+    _check_rows(policy, shown, added)
+    given = {name: F.col(f"_added.{name}") if name in names else None for name in ADDED}
+    columns = _answer(number, F.col("_added.reason"), *(given[name] for name in ADDED[1:]))
+    same = [F.col(f"_all.{name}") == F.col(f"_added.{name}") for name in ("cluster", "topic")]
     return (
         rows.alias("_all")
-        .join(told.alias("_told"), on=same, how="left")
+        .join(added.alias("_added"), on=same, how="left")
         .select("_all.*", *(column.alias(name) for name, column in columns.items()))
     )
 
@@ -257,16 +257,16 @@ def _check_columns(policy: Policy, answer: DataFrame) -> None:
         raise PolicyError(f"policy {show(policy.name)}: what it returned {'; '.join(problems)}")
 
 
-def _check_rows(policy: Policy, shown: DataFrame, told: DataFrame) -> None:
+def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame) -> None:
     key = ["cluster", "topic"]
-    both = shown.select(*key, F.lit(1).alias("n")).unionByName(told.select(*key, F.lit(-1).alias("n")))
+    both = shown.select(*key, F.lit(1).alias("n")).unionByName(answer.select(*key, F.lit(-1).alias("n")))
     wrong = both.groupBy(*key).agg(F.sum("n").alias("n")).where("n != 0").orderBy(*key).limit(3).collect()
     if wrong:
-        told_of = ", ".join(
+        wrong_rows = ", ".join(
             f"{show(str(row['topic']))} of {show(str(row['cluster']))} ({'dropped' if row['n'] > 0 else 'added'})"
             for row in wrong
         )
-        raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {told_of}")
+        raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {wrong_rows}")
 
 
 # -- telling ----------------------------------------------------------------------------------------------------------
@@ -280,8 +280,8 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
 
     def violation(number: int, policy: Policy) -> Column:
         message = broken[number]
-        told = message if policy.mode == "refuse" else F.concat(F.lit(WARNING), message)
-        return F.when(message.isNotNull(), F.struct(F.lit(policy.name).alias("policy"), told.alias("message")))
+        text = message if policy.mode == "refuse" else F.concat(F.lit(WARNING), message)
+        return F.when(message.isNotNull(), F.struct(F.lit(policy.name).alias("policy"), text.alias("message")))
 
     def error(number: int, policy: Policy) -> Column:
         only_unjudgeable = F.col(f"_reason_{number}").isNull()

@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 
 from topicledger.errors import TopicLedgerError, UsageError
-from topicledger.report.facts import Kind, Report
+from topicledger.report.facts import Report, ReportKind
 from topicledger.report.gather import gather
 from topicledger.report.page import render
 from topicledger.report.scope import Scope, moment, of_run, span
 
-__all__ = ["Kind", "Report", "Scope", "gather", "moment", "of_run", "render", "require_writable", "span", "write"]
+__all__ = ["Report", "ReportKind", "Scope", "gather", "moment", "of_run", "render", "require_writable", "span", "write"]
 
 
 def require_writable(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from topicledger.model import Kind, Refusal
+from topicledger.model import DriftKind, Refusal
 from topicledger.report.facts import Drift
 
 _MANIFEST = "Correct the row of manifests and load it again."
@@ -80,9 +80,9 @@ def of_error(error: str | None) -> str:
 
 
 def of_drift(kind: str, findings: Iterable[Drift] = ()) -> str:
-    """What to do about findings of `kind`; a command is that for the first of `findings` that it can be told for."""
+    """What to do about findings of `kind`; its command is for the first of `findings` that has one."""
     found = OF_DRIFT.get(kind, UNKNOWN)
-    if kind != Kind.CONFIG_DIFFERS:
+    if kind != DriftKind.CONFIG_DIFFERS:
         return found
     of_kind = (each for each in findings if each.kind == kind)
     commands = (command for each in of_kind if (command := _set_config(each)) is not None)

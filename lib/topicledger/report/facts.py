@@ -11,7 +11,7 @@ LISTED_WAITS = 50
 """Clusters and phases whose waits a report tells of."""
 
 
-class Kind(StrEnum):
+class ReportKind(StrEnum):
     """What a report is about."""
 
     RUN = "run"
@@ -89,7 +89,7 @@ class Tally:
     example: str | None
     """The first topic by name."""
     message: str | None
-    """Why, as told of that topic."""
+    """The error message of that topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Batch:
     batch: int | None
     topics: int
     requests: int
-    """Those that told an outcome."""
+    """Those whose answer had an outcome."""
     attempts: int
     """The most requests that one topic was part of."""
     began_at: datetime
@@ -125,7 +125,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """How a cluster's time went in one phase: in requests that told an outcome, and between them."""
+    """How a cluster's time went in one phase: in requests whose answer had an outcome, and between them."""
 
     cluster: str
     phase: str
@@ -220,7 +220,7 @@ class DriftReport:
 class Report:
     """Everything that a page shows."""
 
-    kind: Kind
+    kind: ReportKind
     made_at: datetime
     clusters: Sequence[str]
     """The names asked for; empty for all."""

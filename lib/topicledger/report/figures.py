@@ -38,14 +38,14 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
     without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
     """
-    told = last_phases(audit, "completed_at", by=_TOPIC)
+    last = last_phases(audit, "completed_at", by=_TOPIC)
     validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
-    ended = told.withColumn("outcome", F.when(validated, waits).otherwise(F.col("outcome")))
+    ended = last.withColumn("outcome", F.when(validated, waits).otherwise(F.col("outcome")))
     planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
     nothing = {name: F.lit(None).cast("string") for name in ("phase", "error", "error_message")}
     unknown = (
-        planned.join(told.where(F.col("phase") != Phase.MANIFEST.value), on=list(_TOPIC), how="left_anti")
+        planned.join(last.where(F.col("phase") != Phase.MANIFEST.value), on=list(_TOPIC), how="left_anti")
         .withColumns({**nothing, "completed_at": F.lit(None).cast("timestamp")})
         .withColumn("outcome", F.lit(Shown.OPEN.value))
     )
@@ -107,7 +107,7 @@ def by_policy(audit: DataFrame) -> DataFrame:
 
 
 def requests(audit: DataFrame) -> DataFrame:
-    """Requests that told an outcome: one row per batch and `requested_at`. In: rows of `audit`.
+    """Requests whose answer had an outcome: one row per batch and `requested_at`. In: rows of `audit`.
 
     Out: run_id, cluster, action, phase, batch, requested_at, completed_at, topics, sent_again, attempts. What was
     judged by us alone is no request.
@@ -195,7 +195,7 @@ def changes(before: DataFrame, now: DataFrame) -> DataFrame:
         .when(was & is_now & ~F.col("_before.error").eqNullSafe(F.col("_now.error")), Changed.OTHER.value)
         .when(was & is_now, Changed.STILL.value)
     )
-    told = [
+    stands = [
         F.when(F.col(f"_{name}").isNotNull(), F.concat_ws(": ", f"_{name}.stands", f"_{name}.error")).alias(name)
         for name in sides
     ]
@@ -203,7 +203,7 @@ def changes(before: DataFrame, now: DataFrame) -> DataFrame:
         reduce(DataFrame.unionByName, rows)
         .groupBy("cluster", "topic")
         .agg(*last)
-        .select(change.alias("change"), "cluster", "topic", *told)
+        .select(change.alias("change"), "cluster", "topic", *stands)
         .where(F.col("change").isNotNull())
     )
 
@@ -235,7 +235,7 @@ def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) ->
 
     What was found before on a cluster of `unseen`, which couldn't be looked at now, isn't gone: it is left out.
     """
-    told = F.concat_ws(
+    words = F.concat_ws(
         "",
         F.col("kind"),
         F.concat(F.lit(" "), F.col("what")),
@@ -244,11 +244,11 @@ def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) ->
     )
     known = before.where(~F.coalesce(F.col("cluster").isin(*unseen), F.lit(False)))
     rows = [
-        frame.select(*_FOUND, told.alias("_told")).withColumn("_side", F.lit(name))
+        frame.select(*_FOUND, words.alias("_words")).withColumn("_side", F.lit(name))
         for name, frame in {"before": known, "now": now}.items()
     ]
     sides = [
-        F.max(F.when(F.col("_side") == name, F.substring("_told", 1, _MESSAGE_CHARACTERS))).alias(name)
+        F.max(F.when(F.col("_side") == name, F.substring("_words", 1, _MESSAGE_CHARACTERS))).alias(name)
         for name in ("before", "now")
     ]
     change = (

@@ -22,9 +22,9 @@ from topicledger.report.facts import (
     Drift,
     DriftReport,
     DriftTally,
-    Kind,
     PolicyTally,
     Report,
+    ReportKind,
     Result,
     RunFacts,
     Tally,
@@ -118,14 +118,14 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunF
         .groupBy("run_id")
         .agg(F.map_from_entries(F.collect_list(F.struct("outcome", "topics"))).alias("outcomes"))
     )
-    told = (
+    runs = (
         ledger.read(RUNS)
         .join(per_run, on="run_id", how="left")
         .where(F.col("outcomes").isNotNull() | asked.spans("started_at"))
         .localCheckpoint()
     )
-    rows = told.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
-    return [run_facts(row) for row in rows], len(rows) if len(rows) < LISTED_RUNS else told.count()
+    rows = runs.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
+    return [run_facts(row) for row in rows], len(rows) if len(rows) < LISTED_RUNS else runs.count()
 
 
 def _periods(asked: Scope, found: DataFrame) -> Sequence[tuple[datetime, Mapping[str, int]]]:
@@ -157,7 +157,7 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
         since, until = asked.span
         before = replace(asked, span=(since - (until - since), since))
         words = f"the time of the same length before it, from {since - (until - since):%Y-%m-%d %H:%M} on"
-    elif asked.run is not None and asked.kind is Kind.RUN:
+    elif asked.run is not None and asked.kind is ReportKind.RUN:
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
@@ -165,10 +165,10 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
         words = f"run {last.run_id} ({last.command}, {last.started_at:%Y-%m-%d %H:%M})"
     else:
         return None
-    return _told(figures.changes(_results(ledger, before), found), words)
+    return _as_compared(figures.changes(_results(ledger, before), found), words)
 
 
-def _told(changes: DataFrame, last: str) -> Compared:
+def _as_compared(changes: DataFrame, last: str) -> Compared:
     kept = changes.localCheckpoint()
     counts = {row["change"]: row["count"] for row in kept.groupBy("change").count().collect()}
     listed = [Changed.NEW.value, Changed.OTHER.value, Changed.GONE.value]
@@ -188,7 +188,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     if asked.span is not None:
         since, until = asked.span
         run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)
-    elif asked.run is not None and asked.kind is Kind.AUDIT:
+    elif asked.run is not None and asked.kind is ReportKind.AUDIT:
         run, last = asked.run, scope.previous(ledger, asked.run)
     else:
         return None
@@ -204,7 +204,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     if last is not None:
         before = Scope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
         words = f"audit {last.run_id} ({last.started_at:%Y-%m-%d %H:%M})"
-        compared = _told(figures.drift_changes(before, drift, sorted(unseen)), words)
+        compared = _as_compared(figures.drift_changes(before, drift, sorted(unseen)), words)
     return DriftReport(
         run=run,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),

@@ -13,7 +13,7 @@ from topicledger.errors import UsageError
 from topicledger.ledger.runs import find
 from topicledger.ledger.tables import Ledger, sql_text
 from topicledger.model import RunState
-from topicledger.report.facts import Kind, RunFacts
+from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
 
 AUDIT_COMMAND = "audit"
@@ -33,10 +33,10 @@ class Scope:
     """From the first on, before the second; None for a run."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ReportKind:
         if self.run is None:
-            return Kind.SPAN
-        return Kind.AUDIT if self.run.command == AUDIT_COMMAND else Kind.RUN
+            return ReportKind.SPAN
+        return ReportKind.AUDIT if self.run.command == AUDIT_COMMAND else ReportKind.RUN
 
     def rows(self, table: DataFrame, time: str) -> DataFrame:
         """Those rows of `audit`, `plans` or `drift` whose run it is, or whose `time` lies in the span."""
@@ -105,9 +105,9 @@ def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) 
 
 
 def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
-    looked = F.col("state").isin(RunState.PLANNED.value, RunState.APPLYING.value, RunState.FINISHED.value)
+    observed = F.col("state").isin(RunState.PLANNED.value, RunState.APPLYING.value, RunState.FINISHED.value)
     rows = (
-        ledger.read(RUNS).where(condition & looked).orderBy(F.desc("started_at"), F.desc("run_id")).limit(1).collect()
+        ledger.read(RUNS).where(condition & observed).orderBy(F.desc("started_at"), F.desc("run_id")).limit(1).collect()
     )
     return run_facts(rows[0]) if rows else None
 

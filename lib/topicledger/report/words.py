@@ -10,7 +10,7 @@ from topicledger.apply.summary import nothing_to_send
 from topicledger.errors import ExitCode
 from topicledger.model import Action, Decision, Outcome, Phase, RunState
 from topicledger.report import advice
-from topicledger.report.facts import PROBLEMS, Kind, Report, RunFacts, Shown, Tally
+from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
 
 _EXIT_CODES = {
     ExitCode.DONE: "done",
@@ -88,7 +88,7 @@ def exit_code(code: int | None) -> str:
 
 def headline(report: Report) -> Headline:
     """The answer first."""
-    if report.kind is Kind.AUDIT:
+    if report.kind is ReportKind.AUDIT:
         return _of_audit(report)
     outcomes = report.outcomes()
     total = sum(outcomes.values())
@@ -108,7 +108,7 @@ def headline(report: Report) -> Headline:
     planned = outcomes.get(Shown.PLANNED, 0)
     if planned:
         return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
-    if report.kind is Kind.SPAN and not report.run_count:
+    if report.kind is ReportKind.SPAN and not report.run_count:
         return Headline(text="No run in this time", tone="open")
     if not total:
         return _of_nothing(report)
@@ -120,7 +120,7 @@ def _were(count: int) -> str:
 
 
 def _of_nothing(report: Report) -> Headline:
-    if report.kind is Kind.SPAN:
+    if report.kind is ReportKind.SPAN:
         return Headline(text="No run created, deleted or refused anything", tone="good")
     if report.run is not None and report.run.state != RunState.FINISHED:
         return Headline(text=f"Nothing has ended yet: the run is {report.run.state}", tone="open")
@@ -146,7 +146,7 @@ def _of_audit(report: Report) -> Headline:
 def done(report: Report) -> str:
     """What was created and deleted, in words."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
-    told = []
+    counts = []
     for action, word in ((Action.CREATE, "created"), (Action.DELETE, "deleted")):
         topics = sum(
             each.topics
@@ -154,8 +154,8 @@ def done(report: Report) -> str:
             if each.action == action and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
         )
         if topics:
-            told.append(f"{number(topics)} {word}")
-    return ", ".join(told) or "nothing was created or deleted"
+            counts.append(f"{number(topics)} {word}")
+    return ", ".join(counts) or "nothing was created or deleted"
 
 
 def reasons(tallies: Sequence[Tally]) -> list[Reason]:
@@ -165,7 +165,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
     for each in sorted(tallies, key=lambda tally: -tally.topics):
         if each.outcome in wanted:
             alike.setdefault((each.outcome, each.error), []).append(each)
-    told = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
+    advices = {Shown.OPEN: advice.OPEN, Shown.PENDING: advice.PENDING, Shown.PLANNED: advice.PLANNED}
     found = [
         Reason(
             outcome=outcome,
@@ -175,7 +175,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
             clusters=list(dict.fromkeys(each.cluster or "no cluster" for each in group)),
             example=group[0].example,
             message=group[0].message,
-            advice=told.get(Shown(outcome)) or advice.of_error(error),
+            advice=advices.get(Shown(outcome)) or advice.of_error(error),
         )
         for (outcome, error), group in alike.items()
     ]

@@ -52,7 +52,7 @@ _JVM_OPTIONS = (
 
 
 class EmbeddedKafkaError(TopicLedgerError):
-    """The embedded Kafka can't be started or did not do as told; shows the end of the broker's log."""
+    """The embedded Kafka can't be started or did not do what it was asked; shows the end of the broker's log."""
 
 
 class _PortTakenError(EmbeddedKafkaError):

@@ -1,6 +1,6 @@
 """Values -> manifest rows: the checks of a topic's fields, the same for every format.
 
-Every check reports and goes on, so that a file's errors are told all at once.
+Every check reports and goes on, so that all errors of a file are reported at once.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class Entry:
 
 
 class Report:
-    """Takes what one file gives; the same error of a shared part is told once."""
+    """Takes what one file gives; the same error of a shared part is reported once."""
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
         self._result = result
-        self._told: set[FileError] = set()
+        self._reported: set[FileError] = set()
 
     def error(self, line: int | None, message: str) -> None:
         error = FileError(self.file, line, message)
-        if error not in self._told:
-            self._told.add(error)
+        if error not in self._reported:
+            self._reported.add(error)
             self._result.errors.append(error)
 
     @property
     def errors(self) -> int:
-        """How many errors were told."""
-        return len(self._told)
+        """How many errors were reported."""
+        return len(self._reported)
 
     def leave_out(self, line: int, key: str, what: str) -> None:
         """List a value of another tool's file that no row has."""

@@ -60,10 +60,10 @@ def _yaml(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str])
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a row says beside its cluster, the topic first; `present` goes without saying."""
-    told = {name: row[name] for name in FIELDS if name != "cluster" and row[name] is not None}
-    if told.get("state") == "present":
-        del told["state"]
-    return told
+    fields = {name: row[name] for name in FIELDS if name != "cluster" and row[name] is not None}
+    if fields.get("state") == "present":
+        del fields["state"]
+    return fields
 
 
 def _value(value: Any) -> str:
