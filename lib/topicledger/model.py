@@ -9,10 +9,10 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What a plan does to a topic."""
+    """What a plan does to a topic, in the order in which a run does it."""
 
-    CREATE = "create"
     DELETE = "delete"
+    CREATE = "create"
 
 
 class Decision(StrEnum):

@@ -439,7 +439,7 @@ def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
     """
     if run.state is RunState.APPLYING:
         maybe_sent = batches(_passed(run).where("maybe_sent"))
-        run.unjudged |= set(each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.learn, "recover"))
+        run.unjudged |= set(each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, "recover"))
         _refuse(run, _judgeable(run).transform(expired(run.settings.guards.max_plan_age, datetime.now(UTC))))
     if latest != run.manifest_version:
         judged = run.ledger.read(MANIFESTS, latest).transform(

@@ -215,7 +215,7 @@ def provisioned(
         "nobody": NOBODY,
     }
     estate.declare(*({"cluster": name, **row} for name, rows in declared.items() for row in rows))
-    with messages_of("topicledger.apply.executor") as warnings:
+    with messages_of("topicledger.actions.context") as warnings:
         summary = estate.run(run_id="prov", wait_visible=60.0)
     yield Provisioned(
         estate=estate,

@@ -269,7 +269,7 @@ def end_in_doubt(rows: Iterator[PhaseResult]) -> list[PhaseResult]:
 def next_start(executor: Executor, targets: Sequence[Target]) -> list[PhaseResult]:
     """What a start does with targets that the one before it may have sent: find out, then send the rest."""
     marked = [replace(target, maybe_sent=True) for target in targets]
-    learnt = list(executor.learn(marked))
+    learnt = list(executor.recover(marked))
     known = {row.topic for row in learnt}
     return [*learnt, *executor.apply([target for target in marked if target.topic not in known])]
 

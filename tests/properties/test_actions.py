@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from topicledger import kafka
-from topicledger.apply.executor import Executor, shape
+from topicledger.actions.delete import shape
+from topicledger.apply.executor import Executor
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
 from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, ClusterLimits, RetryPolicy
@@ -645,7 +646,7 @@ class Run:
         if self.resumed or changed:
             if self.state is RunState.APPLYING:
                 maybe_sent = [target for target in self.passed() if target.maybe_sent]
-                problem = self._each(maybe_sent, Phase.APPLY, self.executor.learn)
+                problem = self._each(maybe_sent, Phase.APPLY, self.executor.recover)
                 if self.world.too_old and not problem:
                     self._refuse(Refusal.PLAN_EXPIRED, self.passed())
             if changed and not problem:

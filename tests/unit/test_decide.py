@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, observed_rows
-from topicledger.apply.executor import shape
+from topicledger.actions.delete import shape
 from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import decide

@@ -89,7 +89,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     )
     work = {"main": ("id", [[Target(topic="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}
     context = Context(progress=Progress(), stop=Stop())
-    failed = each_cluster(run, context, Phase.APPLY, work, Executor.learn)
+    failed = each_cluster(run, context, Phase.APPLY, work, Executor.recover)
     assert [(each.outcome, each.error) for each in ended] == (
         [] if maybe_sent else [(Outcome.REFUSED, "CLUSTER_ID_MISMATCH")]
     )

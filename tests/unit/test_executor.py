@@ -11,7 +11,11 @@ from unittest.mock import MagicMock, create_autospec
 import pytest
 
 from topicledger import kafka
-from topicledger.apply.executor import Executor, WrongCluster, delete_refusal, difference_from_plan, verdict
+from topicledger.actions import verdict
+from topicledger.actions.context import WrongCluster
+from topicledger.actions.create import difference_from_plan
+from topicledger.actions.delete import delete_refusal
+from topicledger.apply.executor import Executor
 from topicledger.errors import ClusterError
 from topicledger.kafka import Cluster, ClusterAdmin, RequestLost, Response
 from topicledger.kafka.sending import (
@@ -799,7 +803,7 @@ def test_what_may_have_been_sent_is_found_out_without_sending_it(
     target, answer, listed, expected = LEARNT[case]
     admin.create_topics.return_value = answer
     admin.describe_topics.return_value = listed
-    assert brief(list(executor.learn([replace(target, maybe_sent=True)]))) == expected
+    assert brief(list(executor.recover([replace(target, maybe_sent=True)]))) == expected
     assert [call.kwargs for call in admin.create_topics.call_args_list] == [{"validate_only": True}]
     admin.delete_topics.assert_not_called()
 
@@ -814,7 +818,7 @@ def test_what_another_cluster_says_of_what_may_have_been_sent_is_not_believed(
     admin.describe_topics.return_value = [live("a")] if answer is EXISTS else []
     admin.connect_to_controller.return_value = "kafka-other"
     with pytest.raises(WrongCluster):
-        list(executor.learn([replace(target, maybe_sent=True)]))
+        list(executor.recover([replace(target, maybe_sent=True)]))
 
 
 def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: MagicMock, executor: Executor) -> None:
@@ -970,9 +974,9 @@ def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
     targets = [create("new"), create("appeared"), create("hidden"), delete("old"), delete("redone"), delete("gone")]
     ended = list(executor.changed_since_plan(targets))
     assert brief(ended) == [
-        ("appeared", "refused", -1, "CHANGED_SINCE_PLAN"),
         ("redone", "refused", -1, "RECREATED"),
         ("gone", "refused", -1, "CHANGED_SINCE_PLAN"),
+        ("appeared", "refused", -1, "CHANGED_SINCE_PLAN"),
     ]
     assert {each.phase for each in ended} == {Phase.APPLY}
 

@@ -11,14 +11,13 @@ import topicledger
 PACKAGE = Path(topicledger.__file__).parent
 ROOMS = (
     "errors", "text", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies", "plan",
-    "apply", "drift", "pipeline", "report", "cli",
+    "actions", "apply", "drift", "pipeline", "report", "cli",
 )  # fmt: skip
 ASIDE = "testing"
 """An embedded broker for tests, a user's too: no room needs it."""
 MOST_LINES = 400
 LONGER = frozenset(
     {
-        "apply.executor",
         "config.settings",
         "ledger.leases",
         "ledger.runs",

@@ -105,11 +105,12 @@ Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
 
 
 def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
-    """Bring planned actions to the driver as batches: deletes before creates, each in the plan's order."""
+    """Bring planned actions to the driver as batches: kinds in the order of `Action`, each in the plan's order."""
     names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
     columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
-    order = [("cluster", "ascending"), ("action", "descending"), ("batch", "ascending"), ("topic", "ascending")]
-    table = rows.select(*columns).toArrow().sort_by(order)
+    place = F.array_position(F.array(*(F.lit(action.value) for action in Action)), F.col("action")).alias("place")
+    order = [(name, "ascending") for name in ("cluster", "place", "batch", "topic")]
+    table = rows.select(*columns, place).toArrow().sort_by(order)
     work: dict[str, tuple[str, list[list[Target]]]] = {}
     records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
     for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
@@ -159,7 +160,7 @@ def each_cluster(
     if not total:
         return ()
     others: Mapping[str, str] = {}
-    if phase is Phase.APPLY and step is not Executor.learn:
+    if phase is Phase.APPLY and step is not Executor.recover:
         # What a name means may have changed since the plan: asked again before anything is changed.
         planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
         others = disowned(run.ledger, run.settings, planned_for)

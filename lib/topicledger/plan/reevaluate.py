@@ -59,7 +59,7 @@ def reevaluate(
     known = facts(run.ledger, run.settings, run.clusters, brokers)
     rows = standing(run, seen, manifest_version)
     # Deletes first: only those that will be sent make room.
-    for action in sorted(actions, reverse=True):
+    for action in (each for each in Action if each in actions):
         rows = rows.transform(policies.judge([each for each in rules if each.action is action], known))
     judged = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())

@@ -1,0 +1,223 @@
+"""What an action may do with its cluster: send targets, describe topics, and write down how each target ended.
+
+A request is sent again until each of its topics has an answer that says its outcome, within bounds; a listing never
+decides, since it lags (C21).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from topicledger import kafka
+from topicledger.errors import ClusterError
+from topicledger.kafka import ClusterAdmin, Response, error_name
+from topicledger.kafka.sending import Answer, ClusterLimits, OutcomeUnknown, QuotaWait, RetryPolicy, Sender
+from topicledger.model import (
+    AUTHORIZATION_FAILED,
+    OURS,
+    ConfigEntry,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicConfigs,
+    TopicInfo,
+    TopicResult,
+    Violation,
+)
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+BROKER = "broker"
+"""The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
+
+
+class WrongCluster(ClusterError):
+    """Another cluster answers at the addresses of this one: nothing was sent to it."""
+
+
+def outcome_of(error_code: int) -> Outcome:
+    """ok for NONE, refused where the broker's own policy refused it, else failed."""
+    if error_code == kafka.NONE:
+        return Outcome.OK
+    return Outcome.REFUSED if error_code == kafka.POLICY_VIOLATION else Outcome.FAILED
+
+
+@dataclass
+class ClusterContext:
+    """One cluster of a run, as its actions see it."""
+
+    cluster: str
+    cluster_id: str
+    admin: ClusterAdmin
+    limits: ClusterLimits
+    """What is learnt of the cluster, shared by all that the run does there."""
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set to give up what has no known outcome yet; ends every wait."""
+    sleep: Callable[[float], object] | None = None
+    """How to wait; None waits for `stop`."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
+    may_send: Callable[[], None] = lambda: None
+    """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    waiting: Callable[[QuotaWait | None], None] = lambda _: None
+    """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
+    validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
+    """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
+
+    def __post_init__(self) -> None:
+        self._sender = Sender(
+            cluster=self.cluster,
+            limits=self.limits,
+            retry_policy=self.retry_policy,
+            stop=self.stop,
+            sleep=self.sleep or self.stop.wait,
+            clock=self.clock,
+            may_send=self.may_send,
+            prepare=self.require_planned_cluster,
+            waiting=self.waiting,
+        )
+
+    def require_planned_cluster(self) -> None:
+        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's.
+
+        Before each request that changes something, and after what was read, before a row says what it means.
+        """
+        live_id = self._sender.ask(self.admin.connect_to_controller)
+        if live_id != self.cluster_id:
+            raise self.wrong_cluster(live_id)
+
+    def wrong_cluster(self, live_id: str) -> WrongCluster:
+        """The error where brokers say another cluster id than planned."""
+        return WrongCluster(
+            f"cluster {self.cluster}: planned for cluster id {self.cluster_id}, its brokers now say {live_id}: "
+            f"nothing more was sent; correct clusters.{self.cluster} and start the run again with its id"
+        )
+
+    def expect(self, later: int) -> None:
+        """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
+        self._sender.later = later
+
+    def send(
+        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
+    ) -> Iterator[tuple[Target, Answer]]:
+        """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request."""
+        return self._sender.send(targets, request, changes=changes)
+
+    def live_cluster_id(self) -> str:
+        """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
+        return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        """By topic, those that brokers list; raises OutcomeUnknown where none answers."""
+        if not topics:
+            return {}
+        return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
+
+    def describe_configs(self, topics: Sequence[str]) -> dict[str, TopicConfigs]:
+        """By topic, its configs or the error of those that can't be read; raises OutcomeUnknown without an answer."""
+        if not topics:
+            return {}
+        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(topics)})
+
+    def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        """Topics that the controller says exist, as soon as brokers list them (C21)."""
+        return self._when_listed(topics, lambda: self.describe(topics))
+
+    def configs_when_listed(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
+        """Configs of listed topics, as soon as the broker asked lists them too; without those that may not be read."""
+
+        def readable() -> dict[str, TopicConfigs]:
+            found = self.describe_configs(topics)
+            return {
+                topic: each for topic, each in found.items() if each.error_code in (kafka.NONE, *AUTHORIZATION_FAILED)
+            }
+
+        found = self._when_listed(topics, readable)
+        return {topic: each.configs for topic, each in found.items() if each.configs is not None}
+
+    def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
+        deadline = self.clock() + self.retry_policy.visibility
+        backoff = self.retry_policy.first_backoff
+        while True:
+            live = describe()
+            waiting = [topic for topic in topics if topic not in live]
+            if not waiting:
+                return live
+            if self.clock() >= deadline:
+                raise self.not_listed(waiting)
+            self.wait(backoff)
+            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
+
+    def not_listed(self, topics: Sequence[str]) -> OutcomeUnknown:
+        """The error where brokers don't list topics, and the controller doesn't say that they are gone."""
+        return OutcomeUnknown(
+            f"cluster {self.cluster}: {len(topics)} topics are not listed, and the controller doesn't say that they "
+            f"are gone, {topics[0]} among them; start the run again with its id"
+        )
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
+        self._sender.wait(seconds)
+
+    def warn_once(self, what: str, message: str) -> None:
+        """Log a warning about the cluster, once a run."""
+        if what not in self.limits.warned:
+            self.limits.warned.add(what)
+            log.warning("cluster %s: %s", self.cluster, message)
+
+    def result(
+        self,
+        target: Target,
+        phase: Phase,
+        outcome: Outcome,
+        answer: Answer,
+        *,
+        note: Note | Refusal | None = None,
+        message: str | None = None,
+    ) -> PhaseResult:
+        """A row of `audit`: how a target ended in a phase. `note` is the error's name where it is ours."""
+        result = answer.result
+        name = error_name(result.error_code) if result.error_code != kafka.NONE else None
+        # What policies warned of stands in the first row that ends for the topic.
+        violations = target.violations if phase is Phase.VALIDATE else ()
+        if result.error_code == kafka.POLICY_VIOLATION:
+            violations = (*violations, Violation(policy=BROKER, message=result.error_message or ""))
+        return PhaseResult(
+            cluster=self.cluster,
+            cluster_id=self.cluster_id,
+            topic=target.topic,
+            action=target.action,
+            phase=phase,
+            outcome=outcome,
+            error_code=result.error_code,
+            error=note.value if note else name,
+            error_message=message or result.error_message,
+            topic_id=target.topic_id or result.topic_id,
+            num_partitions=result.num_partitions,
+            replication_factor=result.replication_factor,
+            configs=result.configs,
+            topic_config_error_code=result.topic_config_error_code,
+            violations=violations,
+            batch=target.batch,
+            attempt=answer.attempt,
+            requested_at=answer.requested_at,
+            completed_at=answer.completed_at,
+        )
+
+    def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
+        """A row that says that we, not the broker, refuse a target."""
+        now = datetime.now(UTC)
+        answer = Answer(TopicResult(error_code=OURS), 1, now, now)
+        return self.result(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)

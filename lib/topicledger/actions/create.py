@@ -1,0 +1,237 @@
+"""create: CreateTopics (C1 to C21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
+from topicledger.kafka.config_values import same_value
+from topicledger.kafka.sending import Answer
+from topicledger.model import (
+    OURS,
+    SET_ON_TOPIC,
+    Action,
+    ConfigEntry,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+
+
+def validate(context: ClusterContext, targets: Sequence[Target], created_by_us: CreatedByUs) -> Iterator[PhaseResult]:
+    """CreateTopics with validateOnly (C5).
+
+    A topic that exists, and that this tool created and wasn't asked to delete since, is unchanged, whatever the listing
+    said (C21, M3).
+    """
+    sendable: list[Target] = []
+    for target in targets:
+        refusal = _needs_counts(context, target)
+        if refusal is None:
+            sendable.append(target)
+        else:
+            yield refusal
+    validate_only = partial(context.admin.create_topics, validate_only=True)
+    existing: list[tuple[Target, Answer]] = []
+    for target, answer in context.send(sendable, validate_only, changes=False):
+        if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
+            existing.append((target, answer))
+        else:
+            yield _validated(context, target, answer, ours=False)
+    if existing:
+        ours = frozenset(created_by_us([target.topic for target, _ in existing]))
+        for target, answer in existing:
+            yield _validated(context, target, answer, ours=target.topic in ours)
+
+
+def _needs_counts(context: ClusterContext, target: Target) -> PhaseResult | None:
+    counted = target.num_partitions is not None and target.replication_factor is not None
+    if counted or target.assignments or context.admin.has_default_counts:
+        return None
+    return context.refused(
+        target,
+        Phase.VALIDATE,
+        Refusal.COUNTS_REQUIRED,
+        "this broker is older than Kafka 2.4 and has no defaults: give num_partitions and replication_factor",
+    )
+
+
+def _validated(context: ClusterContext, target: Target, answer: Answer, *, ours: bool) -> PhaseResult:
+    result = answer.result
+    if result.error_code == kafka.NONE and not context.admin.returns_configs:
+        context.warn_once("no configs", "the broker is too old to return what it created a topic with (C11)")
+    if result.error_code == kafka.TOPIC_ALREADY_EXISTS and ours:
+        return context.result(
+            target,
+            Phase.VALIDATE,
+            Outcome.SKIPPED,
+            answer,
+            message="created by an earlier run and not listed yet, or not visible to this principal: unchanged",
+        )
+    return context.result(target, Phase.VALIDATE, outcome_of(result.error_code), answer)
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses topics that appeared since the plan; those that an earlier start may have sent are left to `recover`."""
+    live = context.describe([target.topic for target in targets if not target.maybe_sent])
+    for target in targets:
+        info = live.get(target.topic)
+        if info is not None and info.permitted:
+            yield context.refused(
+                target,
+                Phase.APPLY,
+                Refusal.CHANGED_SINCE_PLAN,
+                f"the topic appeared since the plan, with {info.num_partitions} partitions and replication factor "
+                f"{info.replication_factor}; plan again",
+            )
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that an earlier request created (C18). The controller is asked by validateOnly: a listing lags (C21)."""
+    validate_only = partial(context.admin.create_topics, validate_only=True)
+    answers = list(context.send(targets, validate_only, changes=False))
+    # Another cluster's answers say nothing, also where they yield nothing.
+    context.require_planned_cluster()
+    yield from _recovered(
+        context, [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
+    )
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """CreateTopics; what exists and an earlier request may have created is compared with the plan."""
+    create = partial(context.admin.create_topics, validate_only=False)
+    existing: list[tuple[Target, Answer]] = []
+    for target, answer in context.send(targets, create, changes=True):
+        exists = answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS
+        if exists and (target.maybe_sent or answer.maybe_done):
+            existing.append((target, answer))
+        else:
+            # Where nothing of ours can exist, it is a stranger's.
+            message = "the topic exists: another client created it since the plan; plan again" if exists else None
+            outcome = outcome_of(answer.result.error_code)
+            yield context.result(target, Phase.APPLY, outcome, answer, message=message)
+    yield from _recovered(context, existing)
+
+
+def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
+    """A topic that exists after our own request may have been carried out: ok, RECOVERED, where it matches (C18).
+
+    It is compared with the plan and with what validateOnly resolved of it. What can't be described is failed.
+    """
+    if not existing:
+        return
+    names = [target.topic for target, _ in existing]
+    live = context.describe_when_listed(names)
+    configs = context.configs_when_listed([name for name, info in live.items() if info.permitted])
+    context.require_planned_cluster()
+    validated = context.validated(names)
+    for target, answer in existing:
+        info, found = live[target.topic], configs.get(target.topic)
+        difference = (
+            None if found is None else difference_from_validated(target, validated.get(target.topic), info, found)
+        )
+        if not info.permitted or found is None:
+            right = "DescribeConfigs" if info.permitted else "Describe"
+            message = (
+                "the topic exists, and this principal may not describe it, so nobody can tell whether an earlier "
+                f"request of this run made it: grant it {right} on the topic, and plan again"
+            )
+        elif difference is not None:
+            message = f"the topic exists and is not as planned: {difference}"
+        else:
+            message = "an earlier request of this run created it; its partitions and configs were described"
+        ours = found is not None and difference is None
+        result = TopicResult(
+            error_code=kafka.NONE if ours else answer.result.error_code,
+            error_message=answer.result.error_message,
+            topic_id=info.topic_id if info.permitted else None,
+            num_partitions=info.num_partitions if info.permitted else None,
+            replication_factor=info.replication_factor if info.permitted else None,
+            configs=found,
+            topic_config_error_code=kafka.NONE if found is not None else kafka.TOPIC_AUTHORIZATION_FAILED,
+        )
+        again = Answer(result, answer.attempt, answer.requested_at, datetime.now(UTC))
+        if ours:
+            yield context.result(target, Phase.APPLY, Outcome.OK, again, note=Note.RECOVERED, message=message)
+        else:
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, again, message=message)
+
+
+def difference_from_validated(
+    target: Target, validated: TopicResult | None, info: TopicInfo, configs: Sequence[ConfigEntry]
+) -> str | None:
+    """What a live topic has otherwise than planned and as validateOnly resolved it, or None.
+
+    `configs` are all that the live topic has. One that is set on it and isn't planned is a difference, too.
+    """
+    if validated is not None and target.assignments is None:
+        # validateOnly tells no counts where the broker is too old or the principal may not know them (C10, C11).
+        target = replace(
+            target,
+            num_partitions=validated.num_partitions if target.num_partitions is None else target.num_partitions,
+            replication_factor=(
+                validated.replication_factor if target.replication_factor is None else target.replication_factor
+            ),
+        )
+    planned = difference_from_plan(target, info, {each.name: each.value for each in configs})
+    unplanned = [
+        f"{each.name} is {each.value}, not planned"
+        for each in sorted(configs, key=lambda each: each.name)
+        if each.config_source == SET_ON_TOPIC and not each.is_sensitive and each.name not in target.configs
+    ]
+    return "; ".join([*([planned] if planned else ()), *unplanned]) or None
+
+
+def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:
+    """What a live topic has otherwise than planned, or None; what the plan leaves to the broker always matches.
+
+    `configs` are the live values by name, None where they can't be read: then they don't count.
+    """
+    differences = []
+    if target.assignments is not None and dict(info.assignments) != dict(target.assignments):
+        differences.append("assignments differ")
+    for name in ("num_partitions", "replication_factor"):
+        wanted, live = getattr(target, name), getattr(info, name)
+        if wanted is not None and wanted != live:
+            differences.append(f"{name} is {live}, planned {wanted}")
+    for name, value in sorted(target.configs.items()):
+        # A sensitive value is null: then nobody knows.
+        if configs is not None and (name not in configs or same_value(name, value, configs[name]) is False):
+            differences.append(f"{name} is {configs.get(name, 'not set')}, planned {value}")
+    return "; ".join(differences) or None
+
+
+def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
+    """How an acknowledged create turned out (C10, C21, M2)."""
+    if info is None:
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, not listed yet"
+    if result.topic_id is not None and info.topic_id is not None and info.topic_id != result.topic_id:
+        message = f"deleted and made anew by somebody, with id {info.topic_id}"
+        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+    if info.leaderless or (result.num_partitions is not None and info.num_partitions < result.num_partitions):
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
+    difference = difference_from_plan(target, info, None)
+    if difference is not None:
+        return Outcome.FAILED, OURS, Refusal.DIFFERS_FROM_PLAN, difference
+    return Outcome.OK, kafka.NONE, None, None
+
+
+KIND = ActionKind(
+    action=Action.CREATE,
+    leaves_topic=True,
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verdict=verdict,
+)

@@ -1,0 +1,296 @@
+"""delete: DeleteTopics, by id where brokers give ids (D1 to D8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
+from topicledger.kafka import Response
+from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
+from topicledger.model import (
+    SET_ON_TOPIC,
+    Action,
+    ConfigEntry,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+
+
+def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+    """Kafka has no validate-only delete: a fresh describe instead (D6)."""
+    return check(context, targets, Phase.VALIDATE)
+
+
+def check(context: ClusterContext, targets: Sequence[Target], phase: Phase) -> Iterator[PhaseResult]:
+    """D6, our own validate for deletes: each still exists, with the planned id, and may be deleted."""
+    if not targets:
+        return
+    requested_at = datetime.now(UTC)
+    live = context.describe([target.topic for target in targets])
+    for target in targets:
+        info = live.get(target.topic)
+        if info is not None and info.permitted:
+            context.limits.partitions[target.topic] = info.num_partitions
+        refusal = delete_refusal(target, info)
+        if refusal is None:
+            answer = Answer(TopicResult(), 1, requested_at, datetime.now(UTC))
+            yield context.result(target, phase, Outcome.OK, answer)
+        elif isinstance(refusal[0], int):
+            answer = Answer(
+                TopicResult(error_code=refusal[0], error_message=refusal[1]), 1, requested_at, datetime.now(UTC)
+            )
+            yield context.result(target, phase, Outcome.REFUSED, answer)
+        else:
+            yield context.refused(target, phase, refusal[0], refusal[1])
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses topics that changed since the plan, and all of a cluster that gives topics no ids.
+
+    One that an earlier start may have deleted, and that isn't listed, is left to `apply`.
+    """
+    maybe_sent = {target.topic for target in targets if target.maybe_sent}
+    for ended in check(context, [each for each in targets if each.topic_id is not None], Phase.APPLY):
+        # Not listed is no proof that it is gone, or that it wasn't ours: the delete itself shows it, by id (C21).
+        unlisted = ended.error == Refusal.CHANGED_SINCE_PLAN and ended.topic in maybe_sent
+        if ended.outcome is not Outcome.OK and not unlisted:
+            yield ended
+    for target in targets:
+        if target.topic_id is None:
+            yield context.refused(
+                target,
+                Phase.APPLY,
+                Refusal.CHANGED_SINCE_PLAN,
+                "this cluster gives topics no ids (brokers before 2.8), so nobody can tell whether it is still the "
+                "topic that was planned: plan and apply in one run, with `provision`",
+            )
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that an earlier request deleted, and those recreated since (D3).
+
+    A principal without the right to create gets no answer about a name: then the same delete by id shows it.
+    """
+    live = context.describe([target.topic for target in targets])
+    names_taken = _names_taken(context, targets)
+    # Another cluster's answers say nothing, also where they yield nothing.
+    context.require_planned_cluster()
+    for target, answer, taken in names_taken:
+        info = live.get(target.topic)
+        if taken is False:
+            done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+            message = "an earlier request deleted it"
+            yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
+        elif info is not None and info.permitted and info.topic_id != target.topic_id:
+            yield _recreated(context, target, answer, info)
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """DeleteTopics by id; by name where the cluster gives topics no ids, or its brokers can't delete by id."""
+    by_id: list[Target] = []
+    by_name: list[Target] = []
+    for target in targets:
+        (by_id if target.topic_id is not None and context.admin.deletes_by_id else by_name).append(target)
+    yield from _delete(context, by_id, context.admin.delete_topics)
+    yield from _delete(context, by_name, _DeleteByName(context))
+
+
+def _delete(
+    context: ClusterContext, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]
+) -> Iterator[PhaseResult]:
+    gone: list[tuple[Target, Answer]] = []
+    for target, answer in context.send(targets, request, changes=True):
+        code = answer.result.error_code
+        if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
+            gone.append((target, answer))
+            continue
+        if code == kafka.TOPIC_DELETION_DISABLED:
+            context.warn_once("no deletes", "delete.topic.enable is false on the brokers: no topic can be deleted (D8)")
+        yield context.result(target, Phase.APPLY, outcome_of(code), answer)
+    yield from _recovered(context, gone)
+
+
+class _DeleteByName:
+    """DeleteTopics by name, of what was compared with the plan right before (D7).
+
+    By name a repeat could hit a topic that somebody created after the first request: where a topic has no id, and the
+    answer about it was lost, it isn't repeated.
+    """
+
+    def __init__(self, context: ClusterContext) -> None:
+        self._context = context
+        self._sent: set[str] = set()
+
+    def __call__(self, targets: Sequence[Target]) -> Response:
+        context = self._context
+        live = context.describe([target.topic for target in targets])
+        without_id = [target.topic for target in targets if target.topic_id is None and target.topic in live]
+        configs = context.describe_configs(without_id)
+        results: dict[str, TopicResult] = {}
+        same: list[Target] = []
+        for target in targets:
+            info, found = live.get(target.topic), configs.get(target.topic)
+            if info is None:
+                results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
+            elif target.topic_id is not None:
+                if info.topic_id == target.topic_id:
+                    same.append(target)
+                else:
+                    results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
+            elif target.topic in self._sent:
+                raise OutcomeUnknown(
+                    f"cluster {context.cluster}: the answer about deleting topic {target.topic} was lost, and the "
+                    "cluster gives topics no ids: it isn't deleted again by name; start the run again with its id"
+                )
+            elif shape_differs(target, info, (found.configs or ()) if found is not None else ()) is None:
+                same.append(target)
+            else:
+                results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
+        if not same:
+            return Response(results=results, throttle_time_ms=0)
+        # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
+        context.require_planned_cluster()
+        context.may_send()
+        self._sent.update(target.topic for target in same)
+        response = context.admin.delete_topics(same)
+        answered = {topic for topic, each in response.results.items() if not may_be_done(each)}
+        self._sent -= answered
+        return Response(results=results | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+
+def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
+    """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
+    if not gone:
+        return
+    live = context.describe([target.topic for target, _ in gone])
+    # By name it may be our own look that found nothing, and a listing is no proof: the controller is asked (C21).
+    not_found = kafka.UNKNOWN_TOPIC_OR_PARTITION
+    by_name = [
+        target
+        for target, answer in gone
+        if target.topic_id is None and (answer.result.error_code == not_found or target.topic not in live)
+    ]
+    late = {target.topic for target, _, taken in _names_taken(context, by_name) if taken is not False}
+    context.require_planned_cluster()
+    for target, answer in gone:
+        if target.topic in late:
+            continue
+        info = live.get(target.topic)
+        # By name only our own comparison gives this code.
+        compared = target.topic_id is None and answer.result.error_code == kafka.UNKNOWN_TOPIC_ID
+        if info is None or (info.permitted and info.topic_id == target.topic_id and not compared):
+            done = Answer(TopicResult(), answer.attempt, answer.requested_at, datetime.now(UTC))
+            ours = target.maybe_sent or answer.maybe_done
+            message = "an earlier request deleted it" if ours else "another client deleted it since it was validated"
+            note = Note.RECOVERED if ours else None
+            yield context.result(target, Phase.APPLY, Outcome.OK, done, note=note, message=message)
+        elif info.permitted:
+            yield _recreated(context, target, answer, info)
+        else:
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer)
+    if late:
+        raise context.not_listed(sorted(late))
+
+
+def _recreated(context: ClusterContext, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
+    """The topic that was planned to go is gone, and another has its name: it isn't touched (D7)."""
+    code = kafka.UNKNOWN_TOPIC_OR_PARTITION if target.topic_id is None else kafka.UNKNOWN_TOPIC_ID
+    gone = Answer(TopicResult(error_code=code), answer.attempt, answer.requested_at, datetime.now(UTC))
+    message = f"recreated since the plan, {_which(info)}: not touched; plan again"
+    return context.result(target, Phase.APPLY, Outcome.FAILED, gone, note=Refusal.RECREATED, message=message)
+
+
+def _which(info: TopicInfo) -> str:
+    if info.topic_id is not None:
+        return f"with id {info.topic_id}"
+    return f"with {info.num_partitions} partitions and replication factor {info.replication_factor}"
+
+
+def _names_taken(context: ClusterContext, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
+    """Whether the controller has a topic of each target's name, by validateOnly; None where it doesn't tell."""
+    # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
+    probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
+    validate = partial(context.admin.create_topics, validate_only=True)
+    found = []
+    for target, answer in context.send(probes, validate, changes=False):
+        code = answer.result.error_code
+        # The broker's own policy is asked about names that are free, only.
+        free = code in (kafka.NONE, kafka.POLICY_VIOLATION)
+        found.append((target, answer, False if free else code == kafka.TOPIC_ALREADY_EXISTS or None))
+    return found
+
+
+def shape(info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> Mapping[str, str]:
+    """What a topic is like, as `plans.before` has it: counts, assignments, and configs that are set on the topic."""
+    assignments = (f"{partition}:{','.join(map(str, ids))}" for partition, ids in sorted(info.assignments.items()))
+    set_on_topic = {
+        each.name: str(each.value)
+        for each in configs or ()
+        if each.config_source == SET_ON_TOPIC and not each.is_sensitive
+    }
+    return {
+        "num_partitions": str(info.num_partitions),
+        "replication_factor": str(info.replication_factor),
+        "assignments": ";".join(assignments),
+        **set_on_topic,
+    }
+
+
+def shape_differs(target: Target, info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> str | None:
+    """What a topic without an id has otherwise than planned, or None; where `configs` is None they don't count."""
+    live, counted = shape(info, configs), ("num_partitions", "replication_factor", "assignments")
+    names = {*live, *target.before} if configs is not None else counted
+    differences = [
+        f"{name} is {live.get(name, 'not set')}, was {target.before.get(name, 'not set')}"
+        for name in sorted(names)
+        if live.get(name) != target.before.get(name)
+    ]
+    return "; ".join(differences) or None
+
+
+def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusal, str] | None:
+    """Why a planned delete must not be sent, or None (D4, D6): Kafka's code or our name, and a message."""
+    if info is None:
+        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
+    if not info.permitted:
+        return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not describe the topic any more; grant it Describe"
+    if info.topic_id != target.topic_id:
+        return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
+    if target.topic_id is None and (difference := shape_differs(target, info)) is not None:
+        return Refusal.CHANGED_SINCE_PLAN, f"the topic is another than planned: {difference}; plan again"
+    if info.internal:
+        return Refusal.POLICY_VIOLATION, "internal to Kafka: never deleted"
+    if info.authorized_operations is not None and "DELETE" not in info.authorized_operations:
+        return kafka.TOPIC_AUTHORIZATION_FAILED, "this principal may not delete the topic; grant it Delete"
+    return None
+
+
+def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
+    """How an acknowledged delete turned out (C21, M2)."""
+    if info is None:
+        return Outcome.OK, kafka.NONE, None, None
+    if info.topic_id == target.topic_id:
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, still listed"
+    return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; recreated by another client, with id {info.topic_id}"
+
+
+KIND = ActionKind(
+    action=Action.DELETE,
+    leaves_topic=False,
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verdict=verdict,
+)

@@ -1,0 +1,39 @@
+"""What makes a kind of action: all that the phases ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from topicledger.actions.context import ClusterContext
+from topicledger.model import Action, Note, Outcome, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+
+CreatedByUs: TypeAlias = Callable[[Collection[str]], Collection[str]]
+"""Of topics, those that the ledger knows this tool created, and wasn't asked to delete since."""
+
+Verdict: TypeAlias = tuple[Outcome, int, Note | Refusal | None, str | None]
+"""Outcome, error code, our note, message."""
+
+Step: TypeAlias = Callable[[ClusterContext, Sequence[Target]], Iterator[PhaseResult]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionKind:
+    """A kind of action. Each function gets targets of this kind only, of one cluster and one batch."""
+
+    action: Action
+    leaves_topic: bool
+    """Whether the topic lives afterwards: then rows of verify show how it does."""
+    validate: Callable[[ClusterContext, Sequence[Target], CreatedByUs], Iterator[PhaseResult]]
+    """Yields a row of phase validate for each target; changes nothing."""
+    changed_since_plan: Step
+    """Yields refusals of those that must not be sent any more, of a plan that is applied later than it was made."""
+    recover: Step
+    """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more; changes
+    nothing. All others were not carried out, as the controller says."""
+    apply: Step
+    """Sends targets; yields a row of phase apply for each, as soon as its outcome is known."""
+    verdict: Callable[[Target, TopicResult, TopicInfo | None], Verdict]
+    """How an acknowledged target turned out, by what the answer said and how the topic is described; None where it is
+    not listed."""
