@@ -187,10 +187,10 @@ def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound
 def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tmp_path: Path) -> None:
     load(config, MANIFEST, "--run-id", "load")
     taken = error_of(invoke("provision", "--config", config, "--run-id", "load"), 2)
-    assert "run load is of the command load_manifests, not provision" in taken
+    assert "run load was started by load_manifests, not provision" in taken
     page = tmp_path / "page.html"
     told = error_of(invoke("report", "--config", config, "--run-id", "load", "--out", page), 2)
-    assert "run load is of the command load_manifests, which no report is about" in told
+    assert "run load was started by load_manifests, which has no report" in told
     assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
 
 

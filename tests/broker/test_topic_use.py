@@ -274,7 +274,7 @@ def test_clients_that_speak_too_old_a_protocol_to_know_all_say_so(kafka: Embedde
             older.consumer_groups(["use.old"])
         empty, written = older.last_records(["use.old", "use.old.written"])
     assert (empty.end_offset, empty.last_record_at, empty.error) == (0, None, None)
-    assert "too old to tell the time" in str(written.error)
+    assert "too old to return the time" in str(written.error)
 
 
 # -- records ----------------------------------------------------------------------------------------------------------

@@ -228,11 +228,11 @@ def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "report needs either --run-id, see `runs list`, or --since"),
+        ([], "report needs either --run-id (see `runs list`) or --since"),
         (["--run-id", "monday", "--since", "2026-11-16"], "report needs either --run-id"),
         (["--run-id", "monday", "--until", "2026-11-16"], "--until needs --since"),
         (["--run-id", "no-such"], "there is no run no-such in "),
-        (["--since", "soon"], "--since soon is no time"),
+        (["--since", "soon"], "--since soon is not a time"),
         (["--since", "2026-11-16", "--until", "2026-11-16"], "is not before --until"),
         (["--since", "2026-11-16", "--cluster", "other"], "other"),
     ],

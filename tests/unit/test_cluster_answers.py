@@ -166,7 +166,7 @@ def test_a_group_that_its_coordinator_leaves_out_is_an_error(coordinator: Coordi
 
 def test_a_group_of_a_type_to_come_is_an_error(coordinator: Coordinator) -> None:
     coordinator.group.group_type = "quantum"
-    with pytest.raises(ClusterError, match="group g is of a type that this topicledger doesn't know, quantum"):
+    with pytest.raises(ClusterError, match="group g has a type that this topicledger doesn't know, quantum"):
         groups.consumer_groups(coordinator.connection, [TOPIC])
 
 
@@ -289,7 +289,7 @@ def test_a_partition_whose_leader_moved_is_asked_again() -> None:
     ("newest", "why"),
     [
         ((0, 4, 2**60), "is no date"),
-        ((43, -1, -1), "too old to tell the time"),
+        ((43, -1, -1), "too old to return the time"),
         ((56, -1, -1), "KAFKA_STORAGE_ERROR; it was asked for 0.5 s"),
         ((2, -1, -1), "CORRUPT_MESSAGE"),
     ],

@@ -457,7 +457,7 @@ def says_of(of: str, what: str, limit: int) -> Any:
     def says(exist: int, freed: int, before: int, asks: int, left: int) -> str:
         return (
             f"{of} may have {limit} {what}: {exist} exist, {freed} are freed by deletes, "
-            f"{before} are asked for by creates before it by name, it asks for {asks}; left are {left}"
+            f"{before} are taken by creates before it by name, it needs {asks}; left are {left}"
         )
 
     return says
@@ -610,7 +610,7 @@ def with_owners() -> Iterator[Estate]:
                 create(
                     "b",
                     f"owner SHOP\t on {policy} alike may have 2 {what}: 1 exist, 0 are freed by deletes, "
-                    "1 are asked for by creates before it by name, it asks for 1; left are 0",
+                    "1 are taken by creates before it by name, it needs 1; left are 0",
                     owner="SHOP\t",
                     **one,
                 ),
@@ -699,7 +699,7 @@ def owner_budgets() -> Iterator[Estate]:
         create(
             "c",
             "owner pay on po2 may have 5 partitions: 4 exist, 0 are freed by deletes, "
-            "1 are asked for by creates before it by name, it asks for 1; left are 0",
+            "1 are taken by creates before it by name, it needs 1; left are 0",
             num_partitions=1,
             **pay,
         ),

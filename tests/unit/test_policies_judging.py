@@ -705,7 +705,7 @@ BROKEN: dict[str, tuple[Callable[[], Rule], str]] = {
     ),
     "adds a column": (
         lambda: adding(severity=F.lit(1)),
-        "what it returned has a column severity, which nobody knows",
+        "what it returned has an unknown column severity",
     ),
     "has reasons that are numbers": (
         lambda: lambda topics, facts: topics.withColumn("reason", F.lit(None).cast("int")),

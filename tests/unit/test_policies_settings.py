@@ -316,7 +316,7 @@ def test_a_pattern_that_the_engine_does_not_take_is_refused_with_its_reason(
         (found,) = problems_of(create(policy, f"pattern = '{pattern}'"))
     else:
         (found,) = problems_of(delete(policy, f"patterns = ['fine', '{pattern}']"))
-    assert f"{policy}: pattern {pattern!r} is not one that RE2 takes: " in found
+    assert f"{policy}: pattern {pattern!r} is not valid in RE2: " in found
     assert reason in found
 
 

@@ -196,7 +196,7 @@ def test_the_advice_on_a_config_is_a_command_whose_words_are_what_was_declared(
     topic: str, what: str, declared: str, last: list[str]
 ) -> None:
     told = advice.of_drift("config_differs", [config_differs(topic, what, declared)])
-    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare what it is.")
+    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare the live value.")
     name, config = last
     expected = ["kafka-configs.sh", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
     assert shlex.split(command) == [*expected, "--entity-name", name, "--add-config", config]
@@ -255,7 +255,7 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
         (replace(reports.audit(), drift=None), "No drift", "good"),
         (
             replace(reports.audit(), drift=None, tallies=of(failed=2).tallies),
-            "No drift; 2 topics could not be looked at",
+            "No drift; 2 topics could not be observed",
             "open",
         ),
     ],
@@ -351,5 +351,5 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, utc: str) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "0001-01-01T00:00+10:00"])
 def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--since .*is no time: give a date"):
+    with pytest.raises(UsageError, match=r"--since .*is not a time: give a date"):
         moment(text, "--since")

@@ -50,14 +50,14 @@ class Stop(threading.Event):
 
     @contextmanager
     def after(self, deadline: float | None) -> Iterator[None]:
-        """Within it, `deadline` seconds from now set it; None never does."""
+        """A context that sets it after `deadline` seconds; None: never."""
         if deadline is None:
             yield
             return
 
         def reached() -> None:
             if not self.is_set():
-                self.why = f"came to its deadline of {deadline:g} s"
+                self.why = f"reached its deadline of {deadline:g} s"
                 self.set()
 
         timer = threading.Timer(deadline, reached)
@@ -70,7 +70,7 @@ class Stop(threading.Event):
 
     @contextmanager
     def at_interrupt(self) -> Iterator[None]:
-        """Within it, a first Ctrl-C sets it, and the next one acts as before: Spark's cancels what is being written."""
+        """A context in which the first Ctrl-C sets it; the next one acts as before: Spark's stops the write."""
         before = signal.getsignal(signal.SIGINT)
 
         def first(*_: object) -> None:
@@ -98,7 +98,7 @@ class Context:
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
-    """By cluster, what its answers taught: kept from phase to phase."""
+    """By cluster: the limits of its requests, kept from phase to phase."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -151,7 +151,7 @@ def each_cluster(
 ) -> Collection[str]:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
-    A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
+    A cluster that can't be reached, or whose outcomes stay unknown, becomes one of the run's problems; the others
     finish. `before` is called with the cluster and the batch's place in `work`, from 0, before each step. Returns the
     clusters that have become problems. Raises Stopped when asked to stop, after appending what is known.
     """

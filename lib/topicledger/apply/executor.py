@@ -52,16 +52,16 @@ class WrongCluster(ClusterError):
 
 @dataclass
 class Executor:
-    """One cluster's side of a run: sends planned targets, batch by batch, and tells how each ended."""
+    """One cluster's side of a run: sends planned targets, batch by batch, and returns how each ended."""
 
     cluster: str
     cluster_id: str
     admin: ClusterAdmin
     limits: ClusterLimits
-    """What is learnt of the cluster, shared by all that the run does there."""
+    """The limits of the cluster's requests, shared by all phases of the run."""
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     stop: threading.Event = field(default_factory=threading.Event)
-    """Set to give up what has no known outcome yet; ends every wait."""
+    """When it is set, every wait ends, and what has no known outcome stays open."""
     sleep: Callable[[float], object] | None = None
     """How to wait; None waits for `stop`."""
     clock: Callable[[], float] = time.monotonic
@@ -71,7 +71,7 @@ class Executor:
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
     """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
-    """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
+    """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
 
     def __post_init__(self) -> None:
         self._sender = Sender(
@@ -87,9 +87,10 @@ class Executor:
         )
 
     def _prepare(self) -> None:
-        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's.
+        """Connect to the controller; raises WrongCluster where another cluster than planned answers.
 
-        Before each request that changes something, and after what was read, before a row says what it means.
+        Called before each request that changes something, and between reading from the cluster and recording what was
+        read.
         """
         live_id = self._sender.ask(self.admin.connect_to_controller)
         if live_id != self.cluster_id:
@@ -103,7 +104,7 @@ class Executor:
         )
 
     def expect(self, later: int) -> None:
-        """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
+        """Say how many topics will come after the next batch: a wait for the quota shows how many are left."""
         self._sender.later = later
 
     # -- validate ----------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class Executor:
     def validate(
         self, targets: Sequence[Target], created_by_us: Callable[[Collection[str]], Collection[str]]
     ) -> Iterator[PhaseResult]:
-        """One batch before anything is sent: creates by validateOnly (C5), deletes by a fresh look (D6).
+        """One batch before anything is sent: creates by validateOnly (C5), deletes by a fresh describe (D6).
 
         `created_by_us` returns those of the topics that this tool created last, and didn't delete since, by the ledger:
         a create of one that exists already is unchanged, whatever the listing said (C21, M3).
@@ -186,9 +187,9 @@ class Executor:
                 yield self.refused(target, phase, refusal[0], refusal[1])
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """Judge targets of a saved plan again on fresh metadata: yields those that must not be sent any more.
+        """Check targets of a saved plan on fresh metadata; yields those that must not be sent any more.
 
-        Left out is what an earlier start may have sent, where `learn` found it not done: a create, and a delete whose
+        Targets that an earlier start may have sent, and that `learn` found not done, pass: creates, and deletes whose
         topic isn't listed.
         """
         creates = [target for target in targets if target.action is Action.CREATE and not target.maybe_sent]
@@ -216,8 +217,8 @@ class Executor:
                     target,
                     Phase.APPLY,
                     Refusal.CHANGED_SINCE_PLAN,
-                    "this cluster gives topics no ids (brokers before 2.8), so nobody can tell whether it is still the "
-                    "topic that was planned: plan and apply in one run, with `provision`",
+                    "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still "
+                    "the planned topic: plan and apply in one run, with `provision`",
                 )
 
     # -- apply -------------------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class Executor:
                 yield self._recreated(target, answer, info)
 
     def _names_taken(self, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
-        """Whether the controller has a topic of each target's name, by validateOnly; None where it doesn't tell."""
+        """Whether the controller has a topic of each target's name, by validateOnly; None where it isn't known."""
         # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
         probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
         validate = partial(self.admin.create_topics, validate_only=True)
@@ -328,8 +329,8 @@ class Executor:
             if not info.permitted or found is None:
                 right = "DescribeConfigs" if info.permitted else "Describe"
                 message = (
-                    "the topic exists, and this principal may not describe it, so nobody can tell whether an earlier "
-                    f"request of this run made it: grant it {right} on the topic, and plan again"
+                    "the topic exists, and this principal may not describe it, so it isn't known whether an earlier "
+                    f"request of this run created it: grant it {right} on the topic, and plan again"
                 )
             elif difference is not None:
                 message = f"the topic exists and is not as planned: {difference}"
@@ -402,7 +403,7 @@ class Executor:
     # -- verify ------------------------------------------------------------------------------------------------------
 
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-        """Look once at what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
+        """Describe what was applied, once: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         if not applied:
             return
         requested_at = datetime.now(UTC)
@@ -522,7 +523,7 @@ class Executor:
         )
 
     def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
-        """A row that says that we, not the broker, refuse a target."""
+        """The row of a target that is refused by us, not by the broker."""
         now = datetime.now(UTC)
         answer = Answer(TopicResult(error_code=OURS), 1, now, now)
         return self._ended(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)
@@ -531,8 +532,8 @@ class Executor:
 class _DeleteByName:
     """DeleteTopics by name, of what was compared with the plan right before (D7).
 
-    By name a repeat could hit a topic that somebody created after the first request: where a topic has no id, and the
-    answer about it was lost, it isn't repeated.
+    A repeated delete by name could hit a topic that somebody created after the first request. So where a topic has no
+    id and the answer was lost, the request isn't repeated.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -602,7 +603,7 @@ def shape(info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> Mapp
 
 
 def shape_differs(target: Target, info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> str | None:
-    """What a topic without an id has otherwise than planned, or None; where `configs` is None they don't count."""
+    """How a topic without an id differs from the plan, or None; with `configs` None, configs aren't compared."""
     live, counted = shape(info, configs), ("num_partitions", "replication_factor", "assignments")
     names = {*live, *target.before} if configs is not None else counted
     differences = [
@@ -622,7 +623,7 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
     if info.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
     if target.topic_id is None and (difference := shape_differs(target, info)) is not None:
-        return Refusal.CHANGED_SINCE_PLAN, f"the topic is another than planned: {difference}; plan again"
+        return Refusal.CHANGED_SINCE_PLAN, f"the topic is not the planned one: {difference}; plan again"
     if info.internal:
         return Refusal.POLICY_VIOLATION, "internal to Kafka: never deleted"
     if info.authorized_operations is not None and "DELETE" not in info.authorized_operations:
@@ -633,9 +634,9 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
 def difference_from_validated(
     target: Target, validated: TopicResult | None, info: TopicInfo, configs: Sequence[ConfigEntry]
 ) -> str | None:
-    """What a live topic has otherwise than planned and as validateOnly resolved it, or None.
+    """How a live topic differs from the plan and from what validateOnly resolved, or None.
 
-    `configs` are all that the live topic has. One that is set on it and isn't planned is a difference, too.
+    `configs` are all configs of the live topic. One that is set on it and isn't planned is a difference, too.
     """
     if validated is not None and target.assignments is None:
         # validateOnly tells no counts where the broker is too old or the principal may not know them (C10, C11).
@@ -662,9 +663,9 @@ def _which(info: TopicInfo) -> str:
 
 
 def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:
-    """What a live topic has otherwise than planned, or None; what the plan leaves to the broker always matches.
+    """How a live topic differs from the plan, or None; what the plan leaves to the broker always matches.
 
-    `configs` are the live values by name, None where they can't be read: then they don't count.
+    `configs` are the live values by name, None where they can't be read: then they aren't compared.
     """
     differences = []
     if target.assignments is not None and dict(info.assignments) != dict(target.assignments):
@@ -692,11 +693,12 @@ def verdict(
             return Outcome.OK, kafka.NONE, None, None
         if info.topic_id == target.topic_id:
             return Outcome.PENDING, kafka.NONE, None, "acknowledged, still listed"
-        return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; somebody made it anew, with id {info.topic_id}"
+        message = f"deleted; another client recreated it, with id {info.topic_id}"
+        return Outcome.OK, kafka.NONE, Refusal.RECREATED, message
     if info is None:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not listed yet"
     if result.topic_id is not None and info.topic_id is not None and info.topic_id != result.topic_id:
-        message = f"deleted and made anew by somebody, with id {info.topic_id}"
+        message = f"another client deleted and recreated it, with id {info.topic_id}"
         return Outcome.FAILED, OURS, Refusal.RECREATED, message
     if info.leaderless or (result.num_partitions is not None and info.num_partitions < result.num_partitions):
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"

@@ -25,7 +25,7 @@ from topicledger.ledger import runs
 @requested_by_option
 @common
 def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -> int:
-    """Tell how the live clusters differ from the manifests, and keep it. Changes no cluster."""
+    """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
     request = runs.Request(
         command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
     )

@@ -23,14 +23,14 @@ _wait_visible = click.option(
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Verify waits this long until every applied partition has a leader.",
+    help="How long verify waits until every applied partition has a leader.",
 )
 
 _deadline = click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop after so long, finishing the batches under way: exit 1, and --run-id goes on from there. Default: none.",
+    help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
 )
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
@@ -126,7 +126,7 @@ def _provisioned(
 
 @contextmanager
 def _stoppable(deadline: float | None) -> Iterator[Stop]:
-    """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be taken up again."""
+    """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
     stop = Stop()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:

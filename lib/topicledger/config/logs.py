@@ -1,4 +1,4 @@
-"""Logging to stderr, as text or as one JSON object a line; control characters from outside can't act."""
+"""Logging to stderr, as text or as one JSON object a line; control characters are escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_abo
 
 @contextmanager
 def about(*, cluster: str | None = None, batch: int | None = None, attempt: int | None = None) -> Iterator[None]:
-    """Within it, what this thread logs is about a cluster, a batch, an attempt; what isn't given stays as it is."""
+    """A context in which this thread's log lines name a cluster, a batch, an attempt; what isn't given stays."""
     before = _about.get()
     given = (cluster, batch, attempt)
     _about.set(tuple(new if new is not None else old for new, old in zip(given, before, strict=True)))  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSE
 log = logging.getLogger(__name__)
 
 _AUDITS_BEFORE = 100
-"""How many earlier audits are looked through for the last one of a cluster."""
+"""How many earlier audits are searched for the last one of a cluster."""
 
 
 def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
@@ -80,7 +80,7 @@ def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
 
 
 def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
-    """The clusters to look at: those that an earlier start found drift on have their rows already."""
+    """The clusters to observe: those that an earlier start found drift on have their rows already."""
     if not run.resumed:
         return run.clusters
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id).select("cluster").distinct().collect()
@@ -133,7 +133,7 @@ def _tell_unread(run: Run, configs: DataFrame) -> None:
 
 
 def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
-    """Rows of `drift`: of each cluster those of the last audit that looked at it.
+    """Rows of `drift`: of each cluster those of the last audit that observed it.
 
     That is one that finished and was about the cluster, also where it found nothing, or any that found something there.
     """

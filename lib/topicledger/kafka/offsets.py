@@ -50,7 +50,7 @@ _IN_MOTION = frozenset(
 )
 _OLD = frozenset({UNSUPPORTED_VERSION, UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _TOO_OLD = (
-    "its brokers, or its records, are too old to tell the time (Kafka 3.0 and later do, of records of 0.10 and later)"
+    "its brokers, or its records, are too old to return the time (Kafka 3.0 and later do, of records of 0.10 and later)"
 )
 
 _Partition = tuple[str, int]

@@ -1,7 +1,7 @@
 """The one module that writes Delta: the ledger's tables, created when missing, checked when present.
 
 Every write is tried again where another writer was faster or the storage failed for once (`retries`). An append carries
-txnAppId and txnVersion; the others come to the same when they are done twice, or look whether they came through.
+txnAppId and txnVersion; the others come to the same when they are done twice, or check whether they succeeded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a table is."""
+    """The size of a table."""
 
     files: int
     bytes: int
@@ -223,8 +223,8 @@ class Ledger:
                 )
             problems = [*(f"no column {each.name}" for each in missing), *problems]
             raise TableError(
-                f"table {self.location(table)} is not as topicledger's schema {SCHEMA_VERSION} says: "
-                f"{'; '.join(problems)}. Nothing was changed; point tables.root elsewhere or mend the table"
+                f"table {self.location(table)} doesn't match topicledger's schema {SCHEMA_VERSION}: "
+                f"{'; '.join(problems)}. Nothing was changed; correct the table, or set another tables.root"
             )
 
     def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
@@ -332,7 +332,7 @@ class Ledger:
             writer.save(self.location(table))
 
     def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
-        """Set columns of the rows that meet `condition`, all in SQL; returns how many rows it was.
+        """Set columns of the rows that meet `condition`, all in SQL; returns their number.
 
         It may be done twice, where the answer to the first commit was lost: the number is right where a row that was
         updated still meets `condition`.
@@ -344,7 +344,7 @@ class Ledger:
         return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
-        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
+        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many changed.
 
         `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
         and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
@@ -386,7 +386,7 @@ class Ledger:
     # -- maintaining -------------------------------------------------------------------------------------------------
 
     def size(self, table: Table) -> Size:
-        """How large the latest version is."""
+        """The size of the latest version."""
 
         def read() -> Row:
             return self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
@@ -401,7 +401,7 @@ class Ledger:
         return self._retried(table, "read", counted.count)
 
     def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
-        """Delete rows that meet `condition`, but for those of `kept`; returns how many it was.
+        """Delete rows that meet `condition`, but for those of `kept`; returns their number.
 
         Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
         begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
@@ -450,7 +450,7 @@ class Ledger:
         return self.size(table).files
 
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
-        """Remove files that no version of the last `hours` has; returns how many it is."""
+        """Remove files that no version of the last `hours` has; returns their number."""
         vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
         # It lists folders, too: that of the change data feed every time.
         name = F.substring_index("path", "/", -1)
@@ -466,7 +466,7 @@ class Ledger:
 
     @contextmanager
     def _listing_in(self, tasks: int) -> Iterator[None]:
-        """Within it, folders are listed in so many tasks: VACUUM takes 10,000 by default, however few there are."""
+        """A context in which folders are listed in so many tasks; VACUUM takes 10,000 by default."""
         before = self.spark.conf.get(_LISTING_PARALLELISM)
         assert before is not None, "Spark has a default for it"
         self.spark.conf.set(_LISTING_PARALLELISM, tasks)
