@@ -66,9 +66,6 @@ log = logging.getLogger(__name__)
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
-# -- the pipeline -----------------------------------------------------------------------------------------------------
-
-
 def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
     with run:
@@ -186,9 +183,6 @@ def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
     counts = {**summary.decisions, **summary.outcomes()}
     run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
     return replace(summary, state=run.state.value)
-
-
-# -- up to the plan ---------------------------------------------------------------------------------------------------
 
 
 def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
@@ -391,9 +385,6 @@ def _record_refusals(run: Run) -> None:
     }
     rows = ended.withColumns(ours).select(*(F.col(c.name).cast(c.dataType) for c in AUDIT.schema))
     run.append_audit(rows)
-
-
-# -- validate, apply, verify ------------------------------------------------------------------------------------------
 
 
 def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:

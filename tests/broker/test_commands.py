@@ -48,9 +48,6 @@ def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
     return invoke("load_manifests", file, "--config", config, *more)
 
 
-# -- the way through ---------------------------------------------------------------------------------------------------
-
-
 def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
     loaded = load(config)
     assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged\n")
@@ -141,9 +138,6 @@ def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_dec
     words = invoke("provision", "--config", config).stdout
     assert "nothing to create or delete; 3 topics differ in partitions" in words
     assert "as declared" not in words
-
-
-# -- loads -------------------------------------------------------------------------------------------------------------
 
 
 def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound(config: Path, tmp_path: Path) -> None:
@@ -241,9 +235,6 @@ def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(
     assert "\x1b" not in done.output
     assert "[red]x[/red]" in done.stdout
     assert [row["topic"] for row in estate.rows(AUDIT)] == [hostile]
-
-
-# -- bad input: one clear message, never a stack trace -----------------------------------------------------------------
 
 
 def error_of(result: Result, code: int) -> str:

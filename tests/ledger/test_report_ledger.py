@@ -108,9 +108,6 @@ def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
     return result
 
 
-# -- what it is about -------------------------------------------------------------------------------------------------
-
-
 def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: Ledger) -> None:
     found = of(told, "tuesday")
     assert found.kind is ReportKind.RUN
@@ -195,9 +192,6 @@ def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path
     assert found.drift is not None
     assert found.drift.tallies == []
     assert not Path(again.location(DRIFT)).exists()
-
-
-# -- the command ------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) -> None:

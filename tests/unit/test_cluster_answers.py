@@ -44,9 +44,6 @@ def live(*topics: Any) -> Any:
     return SimpleNamespace(topics=topics, brokers=[SimpleNamespace(node_id=1)])
 
 
-# -- hidden topics ----------------------------------------------------------------------------------------------------
-
-
 def log_dirs(*topics: str, error_code: int = 0) -> Any:
     named = [SimpleNamespace(name=name, partitions=[]) for name in topics]
     return SimpleNamespace(error_code=0, results=[SimpleNamespace(error_code=error_code, topics=named)])
@@ -67,9 +64,6 @@ def test_a_log_directory_that_cannot_be_read_may_hold_hidden_topics() -> None:
     made = connection(lambda request, broker_id: log_dirs(error_code=56), lambda names: live())
     with pytest.raises(ClusterError, match=r"cluster main: .* from broker 1 \(KAFKA_STORAGE_ERROR\)"):
         unseen.unseen_topics(made)
-
-
-# -- groups -----------------------------------------------------------------------------------------------------------
 
 
 class Coordinator:
@@ -170,9 +164,6 @@ def test_a_group_of_a_type_to_come_is_an_error(coordinator: Coordinator) -> None
         groups.consumer_groups(coordinator.connection, [TOPIC])
 
 
-# -- members ----------------------------------------------------------------------------------------------------------
-
-
 def subscription(*topics: str) -> bytes:
     return bytes(
         ConsumerProtocolSubscription(
@@ -238,9 +229,6 @@ def test_a_streams_member_uses_what_its_tasks_read_and_write() -> None:
     assert found.subscribed["elsewhere"] == 2
     group.topology = None
     assert "topology" in str(members.streams(group).unknown)
-
-
-# -- records ----------------------------------------------------------------------------------------------------------
 
 
 def records_of(answers: dict[int, Callable[[], tuple[int, int, int]]], *topics: Any) -> list[Any]:

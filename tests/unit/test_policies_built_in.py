@@ -103,9 +103,6 @@ def of_one(policy: str, title: str, *topics: Row, action: Action = Action.CREATE
     return Estate(policy=policy, action=action, settings=options, cluster=title, title=title, topics=topics)
 
 
-# -- creates, one topic at a time -------------------------------------------------------------------------------------
-
-
 def creates_one_by_one() -> Iterator[Estate]:
     pattern = r"^[a-z]+\.[a-z]+$"
     yield of_one(
@@ -376,9 +373,6 @@ def creates_one_by_one() -> Iterator[Estate]:
         names=["tier"],
         values=["2", "1"],
     )
-
-
-# -- creates, topics together -----------------------------------------------------------------------------------------
 
 
 def racks() -> Iterator[Estate]:
@@ -707,9 +701,6 @@ def owner_budgets() -> Iterator[Estate]:
     )
 
 
-# -- deletes ----------------------------------------------------------------------------------------------------------
-
-
 def deletes() -> Iterator[Estate]:
     kept = "; remove it from the manifests, or the pattern"
     yield of_one(
@@ -896,9 +887,6 @@ ESTATES = [
     *deletes(),
     *with_owners(),
 ]
-
-
-# -- judging ----------------------------------------------------------------------------------------------------------
 
 
 def rules() -> list[Policy]:

@@ -74,9 +74,6 @@ def told(html: str) -> Told:
     return parser
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["run", "audit", "span"])
 def test_each_page_says_what_its_golden_file_says(name: str) -> None:
     report = SAMPLES[name]()
@@ -158,9 +155,6 @@ def test_it_is_made_from_the_zip_that_spark_submit_gets(tmp_path: Path, monkeypa
     assert page.render(report) == expected
     for name in [name for name in sys.modules if name.split(".")[0] == "topicledger"]:
         monkeypatch.delitem(sys.modules, name)
-
-
-# -- the first sentence -----------------------------------------------------------------------------------------------
 
 
 def of(**topics: int) -> Report:
@@ -291,9 +285,6 @@ def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-# -- charts -----------------------------------------------------------------------------------------------------------
-
-
 def test_the_pieces_of_a_bar_lie_side_by_side() -> None:
     pieces = charts.bar({"ok": 3, "failed": 1}, list(Shown))
     assert [(each.name, each.start, each.size) for each in pieces] == [("failed", 0, 25), ("ok", 25, 75)]
@@ -308,9 +299,6 @@ def test_a_bar_is_as_long_as_its_share_and_shows_one_of_a_million() -> None:
 def test_of_nothing_there_is_no_bar() -> None:
     assert charts.bar({}, list(Shown)) == []
     assert charts.columns([], list(Shown)) == []
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:

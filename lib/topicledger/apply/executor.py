@@ -107,8 +107,6 @@ class Executor:
         """Say how many topics will come after the next batch: a wait for the quota shows how many are left."""
         self._sender.later = later
 
-    # -- validate ----------------------------------------------------------------------------------------------------
-
     def validate(
         self, targets: Sequence[Target], created_by_us: Callable[[Collection[str]], Collection[str]]
     ) -> Iterator[PhaseResult]:
@@ -220,8 +218,6 @@ class Executor:
                     "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still "
                     "the planned topic: plan and apply in one run, with `provision`",
                 )
-
-    # -- apply -------------------------------------------------------------------------------------------------------
 
     def learn(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Find out what became of targets that an earlier start may have sent (C18, D3); changes nothing.
@@ -400,8 +396,6 @@ class Executor:
         message = f"recreated since the plan, {_which(info)}: not touched; plan again"
         return self._ended(target, Phase.APPLY, Outcome.FAILED, gone, note=Refusal.RECREATED, message=message)
 
-    # -- verify ------------------------------------------------------------------------------------------------------
-
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
         """Describe what was applied, once: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         if not applied:
@@ -429,8 +423,6 @@ class Executor:
     def wait(self, seconds: float) -> None:
         """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
         self._sender.wait(seconds)
-
-    # -- asking ------------------------------------------------------------------------------------------------------
 
     def live_cluster_id(self) -> str:
         """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
@@ -476,8 +468,6 @@ class Executor:
                 raise self._not_listed(waiting)
             self.wait(backoff)
             backoff = min(backoff * 2, self.retry_policy.longest_backoff)
-
-    # -- rows --------------------------------------------------------------------------------------------------------
 
     def _warn_once(self, what: str, message: str) -> None:
         if what not in self.limits.warned:
@@ -575,9 +565,6 @@ class _DeleteByName:
         answered = {topic for topic, each in response.results.items() if not may_be_done(each)}
         self._sent -= answered
         return Response(results=results | dict(response.results), throttle_time_ms=response.throttle_time_ms)
-
-
-# -- pure judgements --------------------------------------------------------------------------------------------------
 
 
 def _outcome(error_code: int) -> Outcome:

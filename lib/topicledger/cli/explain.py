@@ -50,9 +50,6 @@ class Verdict:
     message: str | None
 
 
-# -- list and check ---------------------------------------------------------------------------------------------------
-
-
 def list_policies(*, as_json: bool) -> None:
     """Print the built-in policies with their settings."""
     found = [
@@ -120,9 +117,6 @@ def _needs(policy: Policy) -> str:
 
 def _as_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value, default=str)}" for name, value in settings.items())
-
-
-# -- explain ----------------------------------------------------------------------------------------------------------
 
 
 def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic: str, *, as_json: bool) -> ExitCode:

@@ -120,9 +120,6 @@ def _lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Colum
     return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]
 
 
-# -- since when -------------------------------------------------------------------------------------------------------
-
-
 def with_since(earlier: DataFrame, now: datetime) -> Transform:
     """Adds `since`: when an unbroken series of audits first found it, else `now`.
 

@@ -217,9 +217,6 @@ def _declares(name: Column) -> Column:
     return F.coalesce(F.array_contains(F.map_keys("configs"), name), F.lit(False))
 
 
-# -- findings ---------------------------------------------------------------------------------------------------------
-
-
 def _finding(
     kind: DriftKind,
     message: Column,

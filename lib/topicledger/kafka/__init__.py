@@ -140,8 +140,6 @@ class ClusterAdmin(Connection):
         """Whether DeleteTopics takes topic ids (broker 2.8 and later; D7)."""
         return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
 
-    # -- metadata ---------------------------------------------------------------------------------------------------
-
     def describe_cluster(self) -> Cluster:
         """The cluster's id and its live brokers with their racks (M1)."""
         response = self.metadata([])
@@ -184,8 +182,6 @@ class ClusterAdmin(Connection):
                     configs=_entries(result.configs) if described else None,
                 )
 
-    # -- use --------------------------------------------------------------------------------------------------------
-
     def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
         """Which groups use the named topics: see `groups.consumer_groups`."""
         return groups.consumer_groups(self, topics)
@@ -197,8 +193,6 @@ class ClusterAdmin(Connection):
     def unseen_topics(self) -> int:
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self)
-
-    # -- changes ----------------------------------------------------------------------------------------------------
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).

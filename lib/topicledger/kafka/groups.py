@@ -80,9 +80,6 @@ def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
             yield groups[start : start + _GROUPS_BATCH]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
     """How groups of one type are asked what they use."""

@@ -254,8 +254,6 @@ class Leases:
                 self._changed.notify_all()
         return self._lost is None
 
-    # -- taking them -------------------------------------------------------------------------------------------------
-
     def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
         """Take every cluster's lease as it was `seen`; whether all of them are held now."""
         self._tried = True

@@ -63,8 +63,6 @@ class Ledger:
         self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
         self._ensured: set[str] = set()
 
-    # -- names -------------------------------------------------------------------------------------------------------
-
     def location(self, table: Table) -> str:
         """The table's path, or its name in the catalog."""
         return f"{self.root}.{table.name}" if self._in_catalog else f"{self.root}/{table.name}"
@@ -82,8 +80,6 @@ class Ledger:
         if not found:
             return Path(self.root)
         return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
-
-    # -- creating and checking ---------------------------------------------------------------------------------------
 
     def require_root(self) -> None:
         """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
@@ -269,8 +265,6 @@ class Ledger:
         rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
         return {row["key"]: row["value"] for row in rows}
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """The table, at `version` where one is given."""
         reader = self.spark.read.format("delta")
@@ -286,8 +280,6 @@ class Ledger:
         if self._in_catalog:
             return DeltaTable.forName(self.spark, self.location(table))
         return DeltaTable.forPath(self.spark, self.location(table))
-
-    # -- writing -----------------------------------------------------------------------------------------------------
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Rows of `table` from Python, without a Python worker; what isn't given is null."""
@@ -382,8 +374,6 @@ class Ledger:
             # Without this clause Delta looks at the rows once instead of twice.
             made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
         return _affected(made.execute())
-
-    # -- maintaining -------------------------------------------------------------------------------------------------
 
     def size(self, table: Table) -> Size:
         """The size of the latest version."""

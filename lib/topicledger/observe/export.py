@@ -225,9 +225,6 @@ def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFr
     return kept.withColumns({"owner": owner, "labels": F.col("_labels")}).select(*MANIFESTS.schema.names)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
 def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
     """Cluster -> its file; raises UsageError where there can't be one."""
     to = request.to

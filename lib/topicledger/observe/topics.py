@@ -51,9 +51,6 @@ SCHEMA = StructType(
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 
 
-# -- looking at one cluster, on whatever host ------------------------------------------------------------------------
-
-
 def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
 
@@ -118,9 +115,6 @@ def _cluster_batch(
     return record_batch(SCHEMA, columns, 1)
 
 
-# -- on the executors ------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class _ClusterPartition(InputPartition):
     access: str
@@ -150,9 +144,6 @@ class KafkaTopics(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(json.loads(self.options["clusters"]))
-
-
-# -- the phase -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,9 +170,6 @@ class Policy:
         return F.coalesce(asked, F.lit(False))
 
 
-# -- values of a create, as declared or else as resolved --------------------------------------------------------------
-
-
 def partitions() -> Column:
     """Partitions of a create (int): as declared, else as the broker resolved them; null where neither is known."""
     return F.coalesce(_if_any(F.size("assignments")), F.col("num_partitions"), F.col("resolved_num_partitions"))

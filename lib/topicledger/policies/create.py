@@ -37,9 +37,6 @@ _MAX_COUNT = 2**31 - 1
 _MAX_CONFIG = 2**63 - 1
 
 
-# -- one topic at a time ----------------------------------------------------------------------------------------------
-
-
 def topic_name_pattern(*, pattern: str) -> RowRule:
     """The topic's name has a match of `pattern` (RE2; anywhere unless anchored)."""
     fits = re2.matches("topic", pattern)
@@ -248,9 +245,6 @@ def _blank(value: Column) -> Column:
 def _some(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
         raise ValueError("give at least one, none of them empty")
-
-
-# -- topics together --------------------------------------------------------------------------------------------------
 
 
 def distinct_racks() -> SetRule:

@@ -82,9 +82,6 @@ def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
     return transform
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
-
-
 def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
     """Adds `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
 
@@ -191,9 +188,6 @@ def _unjudgeable(number: int) -> Column:
     return F.when(final, F.col(f"_unjudgeable_{number}"))
 
 
-# -- a user's own policy ----------------------------------------------------------------------------------------------
-
-
 def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
     """A rule of the user's gets a copy; of its answer only the columns that it may add are used, once it is checked."""
     noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
@@ -267,9 +261,6 @@ def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame) -> None:
             for row in wrong
         )
         raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {wrong_rows}")
-
-
-# -- telling ----------------------------------------------------------------------------------------------------------
 
 
 def _with_violations(policies: Sequence[Policy]) -> Transform:
