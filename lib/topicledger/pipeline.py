@@ -339,13 +339,13 @@ def _decided_again(decisions: DataFrame) -> DataFrame:
     would be CLUSTER_UNREACHABLE for good.
     """
     left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
-    anew = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
     message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
     return decisions.withColumns(
         {
             "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
             "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
-            "phase": F.when(left_alone | anew, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+            "phase": F.when(left_alone | decided_now, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
         }
     )
 

@@ -260,9 +260,9 @@ def _one_cluster(
             validated=partial(_validated, run, settings.name),
         )
         live_id = executor.live_cluster_id()
-        unlearnt = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
-        if live_id != cluster_id and unlearnt:
-            # Only the planned cluster can tell what became of it.
+        unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
+        if live_id != cluster_id and unknown:
+            # Only the planned cluster knows what became of it.
             raise executor.wrong_cluster(live_id)
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
@@ -274,7 +274,7 @@ def _one_cluster(
             executor.expect(left)
             if refused_as is not None:
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
-                # What was applied stays applied: there is only nothing left to look at.
+                # What was applied stays applied: there is only nothing left to verify.
                 outcome = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
                 yield [replace(each, outcome=outcome) for each in refused]
                 continue

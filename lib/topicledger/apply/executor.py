@@ -1,7 +1,7 @@
 """Phases validate, apply and verify for one cluster: the driver sends batches and classifies what came back.
 
 Nothing here knows Spark or Delta: targets come in, `PhaseResult`s go out. A request is sent again until each of its
-topics has an answer that tells its outcome, within bounds; a listing never decides, since it lags (C21).
+topics has an answer with its outcome, within bounds; a listing never decides, since it lags (C21).
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Executor:
         deletes = [target for target in targets if target.action is Action.DELETE]
         maybe_sent = {target.topic for target in deletes if target.maybe_sent}
         for ended in self.check_deletes([each for each in deletes if each.topic_id is not None], Phase.APPLY):
-            # Not listed is no proof that it is gone, or that it wasn't ours: the delete itself tells, by id (C21).
+            # Not listed is no proof that it is gone, or that it wasn't ours: the delete itself shows it, by id (C21).
             unlisted = ended.error == Refusal.CHANGED_SINCE_PLAN and ended.topic in maybe_sent
             if ended.outcome is not Outcome.OK and not unlisted:
                 yield ended
@@ -232,7 +232,7 @@ class Executor:
         deletes = [target for target in targets if target.action is Action.DELETE]
         live = self.describe([target.topic for target in deletes])
         names_taken = self._names_taken(deletes)
-        # Another cluster's answers tell nothing, also where they yield nothing.
+        # Another cluster's answers mean nothing, even where they yield nothing.
         self._prepare()
         yield from self._recovered_creates(
             [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
@@ -626,7 +626,7 @@ def difference_from_validated(
     `configs` are all configs of the live topic. One that is set on it and isn't planned is a difference, too.
     """
     if validated is not None and target.assignments is None:
-        # validateOnly tells no counts where the broker is too old or the principal may not know them (C10, C11).
+        # validateOnly returns no counts where the broker is too old or the principal may not know them (C10, C11).
         target = replace(
             target,
             num_partitions=validated.num_partitions if target.num_partitions is None else target.num_partitions,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.cli.options import Options, common, interruptible, open_ledger, print_result, requested_by_option
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
@@ -37,7 +37,7 @@ def clusters_list(options: Options) -> int:
     """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
     settings, ledger = open_ledger(options, "clusters")
     names = list_names(ledger, settings, options.cluster)
-    tell(names.to_json(), lambda console: render_names(names, console), options)
+    print_result(names.to_json(), lambda console: render_names(names, console), options)
     return ExitCode.DONE
 
 
@@ -50,7 +50,7 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
     with interruptible():
         settings, ledger = open_ledger(options, "clusters")
         accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
-    tell(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
+    print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
     return ExitCode.DONE
 
 

@@ -46,7 +46,7 @@ class Verdict:
     verdict: str
     """fine, broken, unjudgeable, or `not asked` where the topic is none of its clusters, owners or labels."""
     inputs: str | None
-    """What was looked at."""
+    """The values that were judged."""
     message: str | None
 
 

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import click
 
-from topicledger.cli.options import Command, Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.cli.options import (
+    Command,
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    print_result,
+    requested_by_option,
+)
 from topicledger.ledger import maintain as maintenance
 
 
@@ -42,5 +50,5 @@ def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: s
             requested_by=requested_by,
         )
         maintained = maintenance.maintain(ledger, settings, request)
-    tell(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
+    print_result(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
     return maintained.exit_code

@@ -10,7 +10,15 @@ from typing import Any, Literal, cast
 
 import click
 
-from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell, write
+from topicledger.cli.options import (
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    print_result,
+    requested_by_option,
+    write,
+)
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.load import Foreign, Replace, leftovers, load, removals
@@ -102,5 +110,5 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         settings, ledger = open_ledger(options, "export", new=True)
         clusters = settings.select(options.cluster)
         exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
-    tell(exported.to_json(), lambda console: exporting.render(exported, console), options)
+    print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
     return exported.exit_code

@@ -144,7 +144,7 @@ def write(path: Path, text: str) -> None:
         click.echo(f"error: can't write the result to {path}: {error.strerror}", err=True)
 
 
-def tell(document: str, render: Callable[[Console], None], options: Options) -> None:
+def print_result(document: str, render: Callable[[Console], None], options: Options) -> None:
     """A result, on stdout as asked for, and in the result file."""
     if options.result_file is not None:
         write(options.result_file, document)
@@ -172,7 +172,7 @@ def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Sett
 def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
     """A new or a resumed run. When its commits are settled, the session's queries suit the number of manifests."""
     with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
-        # Asked first: a table that is being made can't be looked at.
+        # Asked first: a table that is being created can't be read.
         size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
         run = runs.start(ledger, settings, request)
         if size is not None:
@@ -182,7 +182,7 @@ def started(request: runs.Request, options: Options, settings: Settings, ledger:
 
 
 @contextmanager
-def taken_up_again(run: runs.Run) -> Iterator[None]:
+def with_resume_hint(run: runs.Run) -> Iterator[None]:
     """A context: whatever ends the run, a message says how to go on."""
     try:
         yield

@@ -13,7 +13,15 @@ from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.summary import Summary, render, summarise
-from topicledger.cli.options import Options, common, open_ledger, requested_by_option, started, taken_up_again, tell
+from topicledger.cli.options import (
+    Options,
+    common,
+    open_ledger,
+    print_result,
+    requested_by_option,
+    started,
+    with_resume_hint,
+)
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.model import RunState
@@ -120,7 +128,7 @@ def _provisioned(
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
         return dataclasses.replace(summarise(run, planning_only=False), exit_code=run.exit_code or 0)
-    with taken_up_again(run):
+    with with_resume_hint(run):
         return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
 
 
@@ -142,5 +150,5 @@ def _show(summary: Summary, options: Options) -> int:
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
     for decision, count in summary.decisions.items():
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
-    tell(summary.to_json(), lambda console: render(summary, console), options)
+    print_result(summary.to_json(), lambda console: render(summary, console), options)
     return summary.exit_code

@@ -64,7 +64,7 @@ def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None =
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(run_id) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
     if not verbose:
-        # Py4J tells of each exception that it passes on, with its stack, partly as root: who gets it tells the user.
+        # Py4J logs each exception that it passes on, with its stack, partly as root; who catches it shows it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_not_py4j)
     logger = logging.getLogger("topicledger")

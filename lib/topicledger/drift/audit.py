@@ -113,7 +113,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
         run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
-    _tell_unread(run, described.configs.where(of_audited))
+    _warn_of_unread(run, described.configs.where(of_audited))
     return Estate(
         cluster_ids=ids,
         topics=seen.topics,
@@ -123,7 +123,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     )
 
 
-def _tell_unread(run: Run, configs: DataFrame) -> None:
+def _warn_of_unread(run: Run, configs: DataFrame) -> None:
     """Topics whose configs couldn't be read, for another reason than rights: gone meanwhile, mostly."""
     unread = configs.where((F.col("config_error_code") != 0) & ~F.col("config_error_code").isin(*AUTHORIZATION_FAILED))
     for row in unread.groupBy("cluster", "config_error").count().collect():

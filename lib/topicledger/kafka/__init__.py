@@ -62,7 +62,7 @@ __all__ = [
 
 _ZERO_ID = uuid.UUID(int=0)
 _OPERATIONS_UNKNOWN = 31
-"""The bit that is set when the broker doesn't tell what a principal may do (the field's default, -2^31)."""
+"""The bit that is set when the broker doesn't return what a principal may do (the field's default, -2^31)."""
 _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
 _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
@@ -121,7 +121,7 @@ class ClusterAdmin(Connection):
         response = self._run(self._manager.send, request, self._admin._controller_id)
         results = response.topics if hasattr(response, "topics") else response.responses
         if NOT_CONTROLLER in {each.error_code for each in results}:
-            # The next request must find out anew who the controller is (C13).
+            # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
         return response
 

@@ -1,4 +1,4 @@
-"""How fast a cluster's quota lets us create and delete topics, learned from its answers (KIP-599, C17)."""
+"""How fast a cluster's quota lets us create and delete topics, measured by its answers (KIP-599, C17)."""
 
 from __future__ import annotations
 

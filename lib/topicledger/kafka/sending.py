@@ -222,7 +222,7 @@ class Sender:
         now = self.clock()
         seconds, count = self.limits.pace.plan(now, [self.limits.cost(target) for target in batch])
         if seconds > 0:
-            self._tell(seconds, left)
+            self._report_wait(seconds, left)
         pause = max(seconds, self._quiet_until - now)
         if pause > 0:
             self.wait(pause)
@@ -237,7 +237,7 @@ class Sender:
             count += 1
         return left[:count]
 
-    def _tell(self, seconds: float, left: Sequence[Target]) -> None:
+    def _report_wait(self, seconds: float, left: Sequence[Target]) -> None:
         tokens = sum(self.limits.cost(target) for target in left)
         topics = len(left) + self.later
         # What comes later is taken to cost as much as what is here.

@@ -76,7 +76,7 @@ class Holder:
     run_id: str
     host: str
     process: str
-    """Boot id, pid namespace, pid, start time, token: what tells one start in one process from every other one.
+    """Boot id, pid namespace, pid, start time, token: together they are different for every start.
 
     Older versions wrote no token.
     """
@@ -173,7 +173,7 @@ class Leases:
     def require(self) -> None:
         """Raises LeaseLost where this driver may do nothing more: its time ran out, or a later start took over."""
         with self._changed:
-            # A slow commit isn't a stop: whether anybody took the leases meanwhile is what it will tell.
+            # A slow commit isn't a stop: it will show whether another run took the leases meanwhile.
             while self._lost is None and self._left() <= 0 and self._renewing:
                 self._changed.wait(1.0)
             if self._lost is None and self._left() <= 0:

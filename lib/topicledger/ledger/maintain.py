@@ -32,7 +32,7 @@ VACUUM_HOURS = 168
 """Delta's own bound (delta.deletedFileRetentionDuration): a reader may be as far behind."""
 
 AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
-"""Tables that rows may be deleted from -> the column that tells a row's age."""
+"""Tables that rows may be deleted from -> the column that holds a row's age."""
 
 _PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
 """Tables that an open run goes on reading at the version that it began with."""

@@ -164,7 +164,7 @@ class Ledger:
             self._make_of_empty_log(table, properties)
 
     def _is_there_soon(self, table: Table) -> bool:
-        """Whether a table that another process has begun to make is there within three seconds."""
+        """Whether a table that another process has begun to create is there within three seconds."""
         for pause in (0.2, 0.4, 0.8, 1.6):
             time.sleep(pause)
             if self._is_there(table):
@@ -393,9 +393,9 @@ class Ledger:
     def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
         """Delete rows that meet `condition`, but for those of `kept`; returns their number.
 
-        Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
-        begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
-        property is lifted for that commit, and set again whatever becomes of it.
+        Columns of `kept`: some of the table's, none of them null, whose values identify a row. The rows go in one
+        commit, begun again where another writer's came in between. Delta has no way to delete from an append-only
+        table: the property is lifted for that commit, and set again whatever becomes of it.
         """
         append_only = table.properties.get(_APPEND_ONLY) == "true"
         rows = self.count(table, condition, kept)

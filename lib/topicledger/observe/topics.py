@@ -163,7 +163,7 @@ class ClusterStatus:
     error: str | None = None
     """Why it wasn't reached, for the user."""
     gives_topic_ids: bool = True
-    """False: its brokers are older than Kafka 2.8, and nothing tells a topic from one that was recreated (D7)."""
+    """False: its brokers are older than Kafka 2.8, so a recreated topic can't be recognised (D7)."""
     refused: Refused | None = None
     """Why it isn't the one meant, though it was reached."""
 

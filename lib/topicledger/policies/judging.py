@@ -89,7 +89,7 @@ def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
         action = F.col("decision").isin(*(each.value for each in Action))
         rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
         if any(policy.users_own for policy in policies):
-            # It is looked at more than once; nothing before it should be computed again each time.
+            # It is read more than once; nothing before it should be computed again each time.
             rows = rows.localCheckpoint()
         numbered = list(enumerate(policies))
         ours = [(n, policy, rule) for n, policy in numbered if (rule := _row_rule(policy)) and not policy.users_own]
