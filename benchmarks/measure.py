@@ -27,9 +27,6 @@ _KINDS = ("java", "python")
 """Of processes whose memory is noted."""
 
 
-# -- time -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """What is measured."""
@@ -98,9 +95,6 @@ def _busy_seconds() -> float:
 def _cpu_seconds(root: int) -> float:
     """What a process and its descendants worked, those that ended included."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(root)) / _TICKS
-
-
-# -- processes --------------------------------------------------------------------------------------------------------
 
 
 def family(root: int) -> list[int]:
@@ -182,9 +176,6 @@ class MemoryWatch:
 
 def _bytes(kilobytes: str) -> int:
     return int(kilobytes.split()[0]) * 1024
-
-
-# -- where it is measured ---------------------------------------------------------------------------------------------
 
 
 def machine() -> dict[str, object]:

@@ -28,7 +28,7 @@ class TopicLedgerError(Exception):
 
 
 class UsageError(TopicLedgerError):
-    """What was asked for makes no sense as asked: nothing was read or sent."""
+    """The command makes no sense as given: nothing was read or sent."""
 
     exit_code = ExitCode.USAGE
 
@@ -60,4 +60,4 @@ class ClusterError(TopicLedgerError):
 
 
 class SecretError(ClusterError):
-    """A cluster's client can't be made for want of a secret; names the reference, never the value."""
+    """A secret of a cluster's client is missing; names the reference, never the value."""

@@ -206,7 +206,7 @@ class TopicInfo:
     other_leaders: Mapping[int, int] = field(default_factory=dict)
     """Partitions that another broker than the preferred one leads -> its id, -1 where there is no leader (C3, M2)."""
     authorized_operations: tuple[str, ...] | None = None
-    """Kafka's operation names, None where the broker doesn't tell."""
+    """Kafka's operation names, None where the broker doesn't return them."""
 
     @property
     def leaderless(self) -> int:
@@ -279,7 +279,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult:
-    """A phase that ended for a topic: one row of `audit`, less what the whole run shares."""
+    """How a phase ended for a topic: a row of `audit`, without the columns that the whole run shares."""
 
     cluster: str
     cluster_id: str | None

@@ -3,7 +3,7 @@
     manifest -> observe -> decide -> policy, guard -> plan -> validate -> apply -> verify -> close
 
 Up to the plan all is DataFrames; from there on the driver acts and each outcome becomes a row of `audit`. Every phase
-reads what is open from the tables, so that a run taken up again goes the same way as one that was never stopped.
+reads what is open from the tables, so that a resumed run goes the same way as one that was never stopped.
 """
 
 from __future__ import annotations
@@ -66,9 +66,6 @@ log = logging.getLogger(__name__)
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
-# -- the pipeline -----------------------------------------------------------------------------------------------------
-
-
 def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
     with run:
@@ -110,7 +107,7 @@ def plan(run: Run, context: Context) -> Observation | None:
 
 
 def apply(run: Run, context: Context, seen: Observation | None) -> None:
-    """Send what passed, and look once at what it did. `seen`: what this start observed, where it did."""
+    """Send what passed, then verify it. `seen`: what this start observed, where it did."""
     if run.none_planned:
         return
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
@@ -188,11 +185,8 @@ def close(run: Run, *, planning_only: bool, detailed: bool) -> Summary:
     return replace(summary, state=run.state.value)
 
 
-# -- up to the plan ---------------------------------------------------------------------------------------------------
-
-
 def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
-    """The clusters still to be looked at and decided on, and whether an earlier start tried that in vain."""
+    """The clusters still to observe and decide on, and whether an earlier start tried that in vain."""
     if not run.resumed:
         return run.clusters, False
     rows = (
@@ -260,7 +254,7 @@ def _decisions(
     *,
     again: bool,
 ) -> tuple[DataFrame, Metrics]:
-    """Rows of `plans`, and how many of which kind they will have turned out to be."""
+    """Rows of `plans`, and the metrics that count them by kind once they are written."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
     decisions = judged.transform(decided(seen, rules, known, settings))
@@ -327,7 +321,7 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
 
 
 def _not_planned_before(run: Run) -> Transform:
-    """Drops what an earlier start's plan says already: refusals that deciding again comes to, too."""
+    """Drops refusals that an earlier start's plan has already."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         key = ("cluster", "topic", "phase", "error")
@@ -339,26 +333,26 @@ def _not_planned_before(run: Run) -> Transform:
 
 
 def _decided_again(decisions: DataFrame) -> DataFrame:
-    """Each declared topic of a cluster that was out of reach gets a row after the one that says so.
+    """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
 
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
     would be CLUSTER_UNREACHABLE for good.
     """
     left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
-    anew = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
     message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
     return decisions.withColumns(
         {
             "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
             "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
-            "phase": F.when(left_alone | anew, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+            "phase": F.when(left_alone | decided_now, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
         }
     )
 
 
 @contextmanager
 def _observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
-    """What clusters list, and `named` by name; `observed` and `brokers` have it when the context is left."""
+    """What clusters list, and `named` by name; both are in `observed` and `brokers` when the context is left."""
     # The run's row is the first that it writes; and the tables are there.
     run.commits.settle()
     seen = describe_unlisted(run.ledger, run.settings, listing, named, run_id=run.run_id)
@@ -391,9 +385,6 @@ def _record_refusals(run: Run) -> None:
     }
     rows = ended.withColumns(ours).select(*(F.col(c.name).cast(c.dataType) for c in AUDIT.schema))
     run.append_audit(rows)
-
-
-# -- validate, apply, verify ------------------------------------------------------------------------------------------
 
 
 def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:
@@ -473,7 +464,7 @@ def _refuse(run: Run, rows: DataFrame) -> None:
 
 
 def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None:
-    """Before a plan is applied since which clusters may have changed: what may not be sent, as things are now.
+    """Judge a plan again where clusters may have changed since: what may not be sent now is refused.
 
     Returns what was observed of the clusters on which something is open; None where nothing is.
     """
@@ -495,7 +486,7 @@ def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None
 
 
 def _observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
-    """What clusters look like now; `observed` and `brokers` have it, too."""
+    """Observe clusters now; `observed` and `brokers` are replaced, too."""
     with context.progress.phase("observe", len(clusters)):
         listing = list_clusters(run.spark, clusters, run.settings.kafka)
         with _observe_into_tables(run, listing, named) as seen:

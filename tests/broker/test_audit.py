@@ -69,7 +69,7 @@ EXPECTED: set[Found] = {
 """Beside these, what depends on ids and brokers."""
 
 INHERITING = ["fine", "partitions", "replicas", "assigned", "leader", "recreated", "differs", "undeclared"]
-"""Topics that have the default that changed, and had it at the audit before."""
+"""Topics that have the default that changed, and had it at the previous audit."""
 
 
 SOME = (DriftKind.MISSING, DriftKind.BROKER_DEFAULT_CHANGED)
@@ -232,7 +232,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
 
     for command in ("plan", "provision", "apply"):
         refused = invoke(command, "--config", config, "--run-id", "after")
-        assert (refused.exit_code, "is of the command audit" in refused.stderr) == (2, True), refused.stderr
+        assert (refused.exit_code, "was started by audit" in refused.stderr) == (2, True), refused.stderr
     config.write_text(config.read_text().replace('["tests"]', '["others"]'))
     assert invoke("audit", "--config", config, "--run-id", "after").exit_code == 2
 

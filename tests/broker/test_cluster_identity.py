@@ -36,9 +36,6 @@ def seen_by(estate: Estate) -> dict[str, set[tuple[str, str]]]:
     return found
 
 
-# -- another cluster behind a name ------------------------------------------------------------------------------------
-
-
 def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -112,9 +109,6 @@ def test_an_id_in_the_settings_decides_and_is_recorded(
     assert estate.run("plan", run_id="back").exit_code == 5, "what the settings stated stays when they no longer do"
 
 
-# -- two names for one cluster ----------------------------------------------------------------------------------------
-
-
 def test_two_names_of_one_cluster_are_refused_before_anything_is_decided_and_others_go_on(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -157,9 +151,6 @@ def test_a_second_name_of_a_known_cluster_is_refused_also_where_only_that_name_i
     assert set(live(kafka, "second.")) == {"second.main"}
     estate.settings = replace(estate.settings, clusters={"copy": estate.settings.clusters["copy"]})
     assert estate.run(run_id="renamed").outcomes() == {"ok": 1, "refused": 1}, "main isn't in the settings any more"
-
-
-# -- accepting another cluster ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -48,9 +48,6 @@ def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
     return invoke("load_manifests", file, "--config", config, *more)
 
 
-# -- the way through ---------------------------------------------------------------------------------------------------
-
-
 def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
     loaded = load(config)
     assert (loaded.exit_code, loaded.stdout) == (0, "3 added, 0 changed, 0 unchanged\n")
@@ -143,9 +140,6 @@ def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_dec
     assert "as declared" not in words
 
 
-# -- loads -------------------------------------------------------------------------------------------------------------
-
-
 def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound(config: Path, tmp_path: Path) -> None:
     both = "".join(
         f"  - {{topic: commands.{owner}-{number}, owner: {owner}}}\n" for owner in ("pay", "ship") for number in (1, 2)
@@ -187,10 +181,10 @@ def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound
 def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tmp_path: Path) -> None:
     load(config, MANIFEST, "--run-id", "load")
     taken = error_of(invoke("provision", "--config", config, "--run-id", "load"), 2)
-    assert "run load is of the command load_manifests, not provision" in taken
+    assert "run load was started by load_manifests, not provision" in taken
     page = tmp_path / "page.html"
     told = error_of(invoke("report", "--config", config, "--run-id", "load", "--out", page), 2)
-    assert "run load is of the command load_manifests, which no report is about" in told
+    assert "run load was started by load_manifests, which has no report" in told
     assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
 
 
@@ -241,9 +235,6 @@ def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(
     assert "\x1b" not in done.output
     assert "[red]x[/red]" in done.stdout
     assert [row["topic"] for row in estate.rows(AUDIT)] == [hostile]
-
-
-# -- bad input: one clear message, never a stack trace -----------------------------------------------------------------
 
 
 def error_of(result: Result, code: int) -> str:

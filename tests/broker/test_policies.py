@@ -39,9 +39,6 @@ def told(row: dict[str, Any]) -> list[str]:
     return [violation["policy"] for violation in row["violations"] or ()]
 
 
-# -- ours and the broker's, before and after validate -----------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def ruled(
     spark: SparkSession, kafka_policy: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory
@@ -152,9 +149,6 @@ def test_what_a_broker_does_not_tell_is_refused_as_unjudgeable(
     assert set(live(kafka, "untold.")) == {"untold.declared"}
 
 
-# -- budgets ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_budget_is_given_out_by_name_and_twice_in_a_row_the_same(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -222,9 +216,6 @@ def test_creates_whose_room_was_not_freed_fail_and_say_so(
     assert set(live(kafka_no_delete, "unfreed.")) == {"unfreed.old", "unfreed.a"}
 
 
-# -- judged again before apply ----------------------------------------------------------------------------------------
-
-
 def test_a_saved_plan_is_judged_on_what_is_true_when_it_is_applied(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -252,9 +243,6 @@ def test_a_saved_plan_is_judged_on_what_is_true_when_it_is_applied(
     estate.check_invariant("stale")
 
 
-# -- deletes ----------------------------------------------------------------------------------------------------------
-
-
 def test_topics_with_consumer_groups_or_recent_records_are_not_deleted(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -277,9 +265,6 @@ def test_topics_with_consumer_groups_or_recent_records_are_not_deleted(
     assert "readers-of-going" in audit["going.read", "policy"]["error_message"]
     assert told(audit["going.written", "policy"]) == ["no_recent_records"]
     assert set(live(kafka, "going.")) == {"going.read", "going.written"}
-
-
-# -- a user's own -----------------------------------------------------------------------------------------------------
 
 
 def test_a_broken_policy_of_the_users_sends_nothing_and_the_run_goes_on_when_it_is_mended(

@@ -236,9 +236,6 @@ def again(provisioned: Provisioned) -> Estate:
     return provisioned.estate
 
 
-# -- the run as a whole -----------------------------------------------------------------------------------------------
-
-
 def test_one_topics_failure_stops_no_other(provisioned: Provisioned) -> None:
     """C7: every good create and delete of every cluster is done, whatever became of its neighbours."""
     done = {topic for (topic, phase), row in provisioned.audit.items() if phase == "apply" and row["outcome"] == "ok"}
@@ -256,9 +253,6 @@ def test_what_was_created_and_may_be_seen_is_verified(provisioned: Provisioned) 
     """C21, M2: with `--wait-visible`, ok means that every partition has a leader."""
     seen = (GOOD_CREATES | GOOD_DELETES) - {"prov.sasl.mine"}
     assert {name: provisioned.last[name] for name in seen} == dict.fromkeys(seen, ("verify", "ok", None))
-
-
-# -- creating ---------------------------------------------------------------------------------------------------------
 
 
 def test_assignments_beside_counts_are_refused_and_never_sent(provisioned: Provisioned) -> None:
@@ -434,9 +428,6 @@ def test_what_only_the_cluster_can_judge_fails_by_kafkas_own_error(
     assert (topic, "apply") not in provisioned.audit
 
 
-# -- deleting ---------------------------------------------------------------------------------------------------------
-
-
 def test_two_identical_absent_rows_are_one_delete_by_id(provisioned: Provisioned, kafka: EmbeddedKafka) -> None:
     """D1, D7"""
     planned = [row for row in provisioned.estate.rows(PLANS, "prov") if row["topic"] == "prov.doomed" and row["action"]]
@@ -503,9 +494,6 @@ def test_an_internal_topic_is_never_deleted(provisioned: Provisioned, kafka: Emb
     assert live(kafka, "__consumer")["__consumer_offsets"].internal
 
 
-# -- metadata ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_brokers_are_kept_with_racks_and_the_controller(
     provisioned: Provisioned, kafka_three: EmbeddedKafka
 ) -> None:
@@ -550,9 +538,6 @@ def test_a_topic_that_may_not_be_described_is_kept_as_not_permitted(observed: Ca
     row = observed("creator", "prov.sasl.hidden")
     assert (row["permitted"], row["num_partitions"], row["assignments"]) == (False, None, None)
     assert observed("creator", "prov.sasl.unseen") is None
-
-
-# -- the same manifests again -----------------------------------------------------------------------------------------
 
 
 def test_the_same_manifests_again_change_nothing(again: Estate, provisioned: Provisioned) -> None:

@@ -21,9 +21,6 @@ def none_of_ours(topics: object) -> frozenset[str]:
     return frozenset()
 
 
-# -- C15: too large ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "targets",
     [
@@ -54,9 +51,6 @@ def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(k
     assert (ended["large.one"].outcome, ended["large.one"].error_code) == (Outcome.REFUSED, 44)
     assert "Excessively large number of partitions" in str(ended["large.one"].error_message)
     assert ended["large.neighbour"].outcome is Outcome.OK
-
-
-# -- creating ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_validates_can_still_fail_when_it_is_sent(kafka: EmbeddedKafka) -> None:
@@ -133,9 +127,6 @@ def test_whichever_broker_takes_the_request_passes_it_to_the_controller(
         assert admin.create_topics(targets, validate_only=False).results[f"forwarded.{broker}"].error_code == 0
 
 
-# -- deleting ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_planned_delete_that_finds_nothing_is_done(kafka: EmbeddedKafka) -> None:
     """D3, D2: ok, and RECOVERED only where an earlier request was maybe sent; the batch's other delete is done."""
     ids = make(kafka, "vanish.gone", "vanish.ours", "vanish.there")
@@ -177,9 +168,6 @@ def test_a_fresh_look_refuses_deletes_of_what_is_not_as_planned(kafka: EmbeddedK
     }
     assert all(row.error_message for row in ended.values() if row.outcome is Outcome.REFUSED)
     assert set(live(kafka, "look.")) == {"look.anew", "look.same"}
-
-
-# -- metadata ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_listed_without_a_leader_is_pending_until_it_has_one(kafka_three: EmbeddedKafka) -> None:

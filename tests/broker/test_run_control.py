@@ -23,8 +23,6 @@ from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 from topicledger.text import SHOWN_FAILURES
 
-# -- plan, then apply -------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Saved:
@@ -141,9 +139,6 @@ def test_a_saved_plan_is_not_applied_to_another_cluster(
     assert not live(kafka_policy, "moved.")
 
 
-# -- the same id ------------------------------------------------------------------------------------------------------
-
-
 def test_the_same_run_with_other_clusters_is_a_usage_error(saved: Saved) -> None:
     with pytest.raises(UsageError, match="begun with clusters: all, not main") as error:
         saved.estate.run(run_id="saved", clusters=("main",))
@@ -162,9 +157,6 @@ def test_the_same_run_with_other_settings_is_a_usage_error(
 def test_an_unknown_plan_cannot_be_applied(saved: Saved) -> None:
     with pytest.raises(UsageError, match="there is no run nowhere"):
         saved.estate.run("apply", run_id="nowhere")
-
-
-# -- guards -----------------------------------------------------------------------------------------------------------
 
 
 def test_too_many_deletes_stop_all_deletes_of_that_cluster_and_nothing_else(
@@ -224,9 +216,6 @@ def test_a_cluster_other_than_the_settings_say_is_not_touched(
         assert (row["outcome"], row["error"]) == ("refused", "CLUSTER_ID_MISMATCH")
         assert kafka.cluster_id in row["error_message"]
     assert set(live(kafka, "stranger.")) == {"stranger.right", "stranger.theirs"}
-
-
-# -- a cluster out of reach -------------------------------------------------------------------------------------------
 
 
 def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_address_is_right(
@@ -301,9 +290,6 @@ def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
         "away bad": ("manifest", "refused", "INVALID_TOPIC"),
     }
     assert [row["phase"] for row in back.rows(PLANS, "away")].count("manifest") == 1
-
-
-# -- what a start knows of itself -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["plan", "provision"])

@@ -32,9 +32,6 @@ def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
         yield made
 
 
-# -- manifests --------------------------------------------------------------------------------------------------------
-
-
 def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -97,9 +94,6 @@ def test_manifests_that_change_while_a_run_validates_count_for_it_too(
     assert estate.run(run_id="meanwhile", wait_visible=60.0).exit_code == 4
     assert estate.last("meanwhile") == {"meanwhile.there": CHANGED, "meanwhile.new": DONE}
     assert set(live(kafka, "meanwhile.")) == {"meanwhile.there", "meanwhile.new"}
-
-
-# -- what an earlier start did ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -230,9 +224,6 @@ def test_a_topic_that_a_stranger_made_is_not_recovered_where_the_broker_resolved
     assert row["error_message"] == "the topic exists and is not as planned: num_partitions is 7, planned 1"
 
 
-# -- another run's observation ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.thorough
 def test_a_run_judges_again_on_what_it_observed_itself(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,9 +243,6 @@ def test_a_run_judges_again_on_what_it_observed_itself(
     monkeypatch.setattr(pipeline, "_validate", crowd)
     assert estate.run(run_id="own", wait_visible=60.0).exit_code == 0
     assert estate.last("own")["own.look"] == DONE
-
-
-# -- brokers that give topics no ids ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -35,9 +35,6 @@ AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 QUICK = KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)
 
 
-# -- the other hand ---------------------------------------------------------------------------------------------------
-
-
 def client(kafka: EmbeddedKafka, **config: Any) -> dict[str, Any]:
     """librdkafka's settings, as the super user."""
     options = kafka.client_options()
@@ -115,9 +112,6 @@ def uses(kafka: EmbeddedKafka, *topics: str) -> list[tuple[str, str, int, bool]]
 
 def brief(found: Sequence[GroupUse]) -> list[tuple[str, str, int, bool]]:
     return [(use.topic, use.group, use.members, use.committed) for use in found]
-
-
-# -- groups -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_group_that_committed_and_left_uses_its_topic_and_nobody_uses_the_others(kafka: EmbeddedKafka) -> None:
@@ -274,10 +268,7 @@ def test_clients_that_speak_too_old_a_protocol_to_know_all_say_so(kafka: Embedde
             older.consumer_groups(["use.old"])
         empty, written = older.last_records(["use.old", "use.old.written"])
     assert (empty.end_offset, empty.last_record_at, empty.error) == (0, None, None)
-    assert "too old to tell the time" in str(written.error)
-
-
-# -- records ----------------------------------------------------------------------------------------------------------
+    assert "too old to return the time" in str(written.error)
 
 
 def test_the_last_record_is_the_newest_that_is_kept(kafka: EmbeddedKafka) -> None:
@@ -306,9 +297,6 @@ def test_partitions_on_three_brokers_are_added_up(kafka_three: EmbeddedKafka) ->
         assert admin.last_records(["rec.spread"]) == [
             LastRecord(topic="rec.spread", end_offset=6, last_record_at=AN_HOUR_AGO)
         ]
-
-
-# -- rights -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_principal_that_may_not_see_everything_is_told_which_acl_it_needs(kafka_sasl: EmbeddedKafka) -> None:
@@ -362,9 +350,6 @@ def answer(admin: ClusterAdmin, topic: str) -> str:
         return str(admin.consumer_groups([topic]))
     except ClusterError as error:
         return str(error)
-
-
-# -- on the executors -------------------------------------------------------------------------------------------------
 
 
 def test_a_cluster_out_of_reach_says_so_for_each_of_its_topics_and_the_others_are_read(

@@ -37,9 +37,6 @@ def colour(page: Page, selector: str, name: str) -> str:
     return str(page.run(f"return getComputedStyle(document.querySelector('{selector}'))['{name}']"))
 
 
-# -- alone ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_a_page_asks_for_nothing_and_complains_of_nothing(page: Page, sample: Callable[[], Report]) -> None:
     page.open(sample())
@@ -55,9 +52,6 @@ def test_the_browser_would_tell_of_a_request_and_of_a_refused_script(page: Page)
     page.open(reports.run())
     page.run("const i = new Image(); i.src = 'x.png'; document.body.append(i); i.setAttribute('onclick', '1')")
     eventually(lambda: any("Content Security Policy" in each for each in page.complaints()))
-
-
-# -- hostile words ----------------------------------------------------------------------------------------------------
 
 
 def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None:
@@ -83,9 +77,6 @@ def test_marks_that_turn_the_direction_of_text_turn_none(page: Page) -> None:
     body = page.run("return document.documentElement.textContent")
     assert not set(body) & set("\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200b\x00\x07\x1b")
     assert "orders.\\u202egpj.exe" in body
-
-
-# -- search and filters -----------------------------------------------------------------------------------------------
 
 
 def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -147,9 +138,6 @@ def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Calla
     assert shown_rows() == 230
 
 
-# -- light, dark, phone, paper ----------------------------------------------------------------------------------------
-
-
 def test_it_is_dark_where_that_is_preferred(page: Page) -> None:
     page.open(reports.run())
     light = colour(page, "body", "backgroundColor"), colour(page, "body", "color")
@@ -178,9 +166,6 @@ def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
     assert page.one(".listing table").is_displayed()
     printed = page.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
     assert len(printed["data"]) > 10_000
-
-
-# -- for everybody ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

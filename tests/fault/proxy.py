@@ -173,8 +173,6 @@ class FaultProxy:
         if self._errors and error is None:
             raise self._errors[0]
 
-    # -- what tests use ----------------------------------------------------------------------------------------------
-
     @property
     def bootstrap_servers(self) -> list[str]:
         """The `host:port` that stands for each broker."""
@@ -231,8 +229,6 @@ class FaultProxy:
         """How many such frames came so far."""
         with self._lock:
             return self._count(api_key, direction, validate_only)
-
-    # -- the loop's side ---------------------------------------------------------------------------------------------
 
     def _count(self, api_key: int, direction: Direction, validate_only: bool | None) -> int:
         kinds = (False, True) if validate_only is None else (validate_only,)

@@ -58,9 +58,6 @@ def seconds_of(action: Callable[[], object]) -> float:
     return time.monotonic() - start
 
 
-# -- passing on -------------------------------------------------------------------------------------------------------
-
-
 def test_everything_passes_and_the_client_stays_with_the_proxy(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     """Once more through `describe_cluster`, which tells addresses in a message of its own."""
     with admin_of(proxy) as admin:
@@ -126,9 +123,6 @@ def test_what_was_seen_is_counted_by_kind_and_direction(proxy: FaultProxy) -> No
     assert proxy.count(CREATE_TOPICS, "request") == 3
     assert proxy.count(CREATE_TOPICS, "request", validate_only=False) == 1
     assert proxy.count(DELETE_TOPICS, "request") == 0
-
-
-# -- faults -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_dropped_request_never_arrives_and_a_dropped_response_was_acted_on(
@@ -243,9 +237,6 @@ def test_after_clear_all_passes(proxy: FaultProxy) -> None:
         assert create(admin, "cleared") == 0
 
 
-# -- hooks ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_hook_is_called_before_the_frame_is_passed_on(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     """Of a request: nothing was done yet; it may ask the proxy what it saw."""
     told: list[tuple[Frame, bool, int]] = []
@@ -301,9 +292,6 @@ def test_a_hook_that_fails_fails_the_test(kafka: EmbeddedKafka) -> None:
 
     with pytest.raises(ZeroDivisionError):
         through_a_proxy()
-
-
-# -- around -----------------------------------------------------------------------------------------------------------
 
 
 def open_sockets() -> int:

@@ -105,9 +105,6 @@ def as_live(rows: Sequence[PhaseResult]) -> dict[str, Live]:
     return {row.topic: Live(row.num_partitions, row.replication_factor, row.topic_id) for row in rows}
 
 
-# -- one is lost ------------------------------------------------------------------------------------------------------
-
-
 @MATRIX
 def test_a_create_that_is_lost_is_sent_again_and_ends_once(
     kafka: EmbeddedKafka,
@@ -246,9 +243,6 @@ def test_a_topic_that_somebody_made_otherwise_before_the_repeat_is_not_taken_for
     assert told([rows["lost.race.theirs"]]) == {(Outcome.FAILED, 36, "TOPIC_ALREADY_EXISTS")}
     assert "num_partitions is 5, planned 2" in str(rows["lost.race.theirs"].error_message)
     cluster.await_topics("lost.race.", as_live(list(rows.values())))
-
-
-# -- all are lost -----------------------------------------------------------------------------------------------------
 
 
 def end_in_doubt(rows: Iterator[PhaseResult]) -> list[PhaseResult]:

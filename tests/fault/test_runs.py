@@ -170,7 +170,7 @@ def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedK
 
         somebody = threading.Thread(target=give_up)
         somebody.start()
-        with pytest.raises(UsageError, match=r"run given up was taken up by another start, or abandoned"):
+        with pytest.raises(UsageError, match=r"run given up was resumed by another start, or abandoned"):
             estate.run(run_id="given up", wait=True)
         somebody.join()
     assert {phase for _, phase in estate.audit("given up")} == {"validate"}
@@ -184,7 +184,7 @@ def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate)
     stop = Stop()
     with stop.after(0.001):
         assert stop.wait(10)
-        with pytest.raises(Stopped, match=r"came to its deadline of 0\.001 s; start it again with its id"):
+        with pytest.raises(Stopped, match=r"reached its deadline of 0\.001 s; start it again with its id"):
             estate.run(run_id="late", stop=stop)
     assert estate.audit("late") == {}
     assert estate.run(run_id="late").exit_code == 0

@@ -197,9 +197,6 @@ def test_on_stdout_is_the_result_and_nothing_of_sparks_and_a_folder_is_no_old_fi
     assert not left.exists()
 
 
-# -- beside runs ------------------------------------------------------------------------------------------------------
-
-
 def append_only(ledger: Ledger, table: Table) -> str:
     return ledger._properties(table)["delta.appendOnly"]
 
@@ -326,9 +323,6 @@ def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_
     assert caplog.text == ""
 
 
-# -- what is needed whatever its age ----------------------------------------------------------------------------------
-
-
 def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) -> None:
     """C21, M3, and drift kind `recreated`: they answer as before."""
     since = midnight() - timedelta(days=9)
@@ -381,9 +375,6 @@ def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) 
         ("deleted-lately", "delete", "apply"),
     }
     assert of(maintain(ledger, settings(ledger), request), AUDIT).rows_deleted == 0
-
-
-# -- plans that nobody applied ----------------------------------------------------------------------------------------
 
 
 def states(ledger: Ledger) -> dict[str, str]:

@@ -108,9 +108,6 @@ def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
     return result
 
 
-# -- what it is about -------------------------------------------------------------------------------------------------
-
-
 def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: Ledger) -> None:
     found = of(told, "tuesday")
     assert found.kind is ReportKind.RUN
@@ -197,9 +194,6 @@ def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path
     assert not Path(again.location(DRIFT)).exists()
 
 
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
 def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) -> None:
     out, result_file = tmp_path / "report.html", tmp_path / "result.json"
     done = report(told, tmp_path, "--run-id", "tuesday", "--out", str(out), "--result-file", str(result_file))
@@ -228,11 +222,11 @@ def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "report needs either --run-id, see `runs list`, or --since"),
+        ([], "report needs either --run-id (see `runs list`) or --since"),
         (["--run-id", "monday", "--since", "2026-11-16"], "report needs either --run-id"),
         (["--run-id", "monday", "--until", "2026-11-16"], "--until needs --since"),
         (["--run-id", "no-such"], "there is no run no-such in "),
-        (["--since", "soon"], "--since soon is no time"),
+        (["--since", "soon"], "--since soon is not a time"),
         (["--since", "2026-11-16", "--until", "2026-11-16"], "is not before --until"),
         (["--since", "2026-11-16", "--cluster", "other"], "other"),
     ],

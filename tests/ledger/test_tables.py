@@ -50,9 +50,6 @@ GOLDEN = Path(__file__).with_name("golden")
 ONCE: Any = {"app_id": "test", "version": 1}
 
 
-# -- creating and checking --------------------------------------------------------------------------------------------
-
-
 def described(ledger: Ledger, table: Table) -> str:
     """A table as it is on disk, one line per fact."""
     detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
@@ -101,8 +98,8 @@ def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
     with pytest.raises(TableError) as error:
         ledger.ensure(RUNS)
     message = str(error.value)
-    assert message.startswith(f"table {tmp_path}/runs is not as topicledger's schema 2 says: ")
-    problems = message.split(" says: ")[1].split(". Nothing was changed")[0].split("; ")
+    assert message.startswith(f"table {tmp_path}/runs doesn't match topicledger's schema 2: ")
+    problems = message.split(" schema 2: ")[1].split(". Nothing was changed")[0].split("; ")
     assert sorted(problems) == [
         "column exit_code is bigint, not int",
         "no column counts",
@@ -346,9 +343,6 @@ def test_reading_a_table_that_is_missing_or_was_never_that_old_is_an_error(ledge
         ledger.read(MANIFESTS, version=7)
 
 
-# -- appending --------------------------------------------------------------------------------------------------------
-
-
 def audit_rows(ledger: Ledger, *topics: str) -> Any:
     return frame(ledger.spark, AUDIT.schema, ({"run_id": "run-1", "topic": topic} for topic in topics))
 
@@ -389,9 +383,6 @@ def test_an_append_of_columns_in_another_order_and_more_of_them_keeps_the_table_
     ledger.append(AUDIT, rows, app_id="run-1", version=1)
     assert ledger.read(AUDIT).columns == AUDIT.schema.names
     assert topics_of(ledger, AUDIT) == ["a"]
-
-
-# -- replacing and merging --------------------------------------------------------------------------------------------
 
 
 def test_clusters_are_replaced_as_a_whole_whatever_their_names_and_others_stay(ledger: Ledger) -> None:
@@ -457,9 +448,6 @@ def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark:
     )
 
 
-# -- a catalog as root ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def in_catalog(spark: SparkSession) -> Iterator[Ledger]:
     with tempfile.TemporaryDirectory() as folder:
@@ -496,9 +484,6 @@ def test_of_a_catalog_it_counts_where_the_tables_are(in_catalog: Ledger, monkeyp
     monkeypatch.setattr(Ledger, "_addresses", lambda _: [f"{folder}/runs", "s3://bucket/manifests"])
     with pytest.raises(UsageError, match="tables in s3://bucket/manifests: "):
         in_catalog.require_atomic_commits(refuse=True)
-
-
-# -- several writers --------------------------------------------------------------------------------------------------
 
 
 def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> None:

@@ -57,9 +57,6 @@ UNANSWERED = frozenset({kafka.REQUEST_TIMED_OUT, kafka.UNKNOWN_SERVER_ERROR})
 """Answers that don't say whether the request was carried out."""
 
 
-# -- what is declared -------------------------------------------------------------------------------------------------
-
-
 def create(topic: str, batch: int, **fields: Any) -> Target:
     return Target(topic=topic, action=Action.CREATE, batch=batch, **fields)
 
@@ -87,9 +84,6 @@ class Estate:
     """Whether the first batch is marked before the run is `applying`: both commits go side by side."""
     deletes: bool
     """Whether there is anything to delete: deletes go first."""
-
-
-# -- the cluster ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +139,6 @@ class Stopped(Exception):
 class NotAllowed(ClusterError):
     """The lease is lost."""
 
-
-# -- moves ------------------------------------------------------------------------------------------------------------
 
 Move = tuple[str, str | None]
 
@@ -494,9 +486,6 @@ class Admin:
         return Response(results=results, throttle_time_ms=0)
 
 
-# -- the run ----------------------------------------------------------------------------------------------------------
-
-
 class Run:
     """A run's tables, and its starts: the order of `phases.py` and `dispatch.py` for one cluster."""
 
@@ -811,8 +800,6 @@ def batches(targets: Sequence[Target]) -> dict[tuple[Action, int], list[Target]]
         found.setdefault((target.action, target.batch), []).append(target)
     return found
 
-
-# -- the walks --------------------------------------------------------------------------------------------------------
 
 INTERESTING = (
     "apply create ok ok",

@@ -38,8 +38,6 @@ few = settings(
 """A Spark job takes seconds: few examples, each of many estates, and none sought that is smaller."""
 
 
-# -- estates ----------------------------------------------------------------------------------------------------------
-
 NAMES = (
     "a.b",
     "a_b",
@@ -186,9 +184,6 @@ def decisions(spark: SparkSession, estates: Iterable[Estate]) -> DataFrame:
     return decision_rows(spark, *rows)
 
 
-# -- the rules, one topic at a time -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a rule says of one topic."""
@@ -328,8 +323,6 @@ OF_ONE: Mapping[str, Callable[..., Answer]] = {
     )
 }
 
-
-# -- the rules, topics together ---------------------------------------------------------------------------------------
 
 Answers = dict[str, Answer]
 """By topic id; none is an answer of no objection."""
@@ -501,9 +494,6 @@ def test_every_built_in_policy_has_a_plain_statement() -> None:
     assert {*known} == {*OF_ONE, *TOGETHER}
 
 
-# -- judging ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Verdict:
     """What comes of one row."""
@@ -595,8 +585,6 @@ def judged(rows: DataFrame, rules: Sequence[Policy], known: Facts) -> dict[str, 
     return verdicts
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
-
 _names = st.lists(st.sampled_from(CONFIGS), min_size=1, max_size=3, unique=True)
 _patterns = st.sampled_from(["^[a-s]", r"\.", "^shop", "_", "b$", "^z?", "-"])
 _least = st.integers(1, 3)
@@ -677,9 +665,6 @@ def rule_settings(draw: st.DrawFn) -> Settings:
 def drawn_estates(seed: int) -> list[Estate]:
     rng = random.Random(seed)
     return [any_estate(rng, f"c{number}") for number in range(ESTATES)]
-
-
-# -- what must hold ---------------------------------------------------------------------------------------------------
 
 
 @settings(few, max_examples=4)

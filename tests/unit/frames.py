@@ -110,7 +110,7 @@ def policy_facts(
     last_records: Iterable[Mapping[str, Any]] = (),
     unseen: Mapping[str, int | str | None] | None = None,
 ) -> Facts:
-    """What policies may look at beside the topics: brokers of cluster main by id and rack, and what is given.
+    """What policies may read beside the topics: brokers of cluster main by id and rack, and what is given.
 
     `unseen` has the number of hidden topics by cluster, or why nobody can say it; None: none is hidden anywhere.
     """
@@ -145,7 +145,7 @@ def policy_facts(
 
 
 def estate_facts(spark: SparkSession, estates: Collection[Any]) -> Facts:
-    """What policies may look at beside topics. Each estate has a cluster, racks, usages, groups and last_records."""
+    """What policies may read beside topics. Each estate has a cluster, racks, usages, groups and last_records."""
 
     def of_all(name: str) -> list[dict[str, Any]]:
         return [{"cluster": estate.cluster, **row} for estate in estates for row in getattr(estate, name)]

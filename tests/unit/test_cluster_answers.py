@@ -44,9 +44,6 @@ def live(*topics: Any) -> Any:
     return SimpleNamespace(topics=topics, brokers=[SimpleNamespace(node_id=1)])
 
 
-# -- hidden topics ----------------------------------------------------------------------------------------------------
-
-
 def log_dirs(*topics: str, error_code: int = 0) -> Any:
     named = [SimpleNamespace(name=name, partitions=[]) for name in topics]
     return SimpleNamespace(error_code=0, results=[SimpleNamespace(error_code=error_code, topics=named)])
@@ -67,9 +64,6 @@ def test_a_log_directory_that_cannot_be_read_may_hold_hidden_topics() -> None:
     made = connection(lambda request, broker_id: log_dirs(error_code=56), lambda names: live())
     with pytest.raises(ClusterError, match=r"cluster main: .* from broker 1 \(KAFKA_STORAGE_ERROR\)"):
         unseen.unseen_topics(made)
-
-
-# -- groups -----------------------------------------------------------------------------------------------------------
 
 
 class Coordinator:
@@ -166,11 +160,8 @@ def test_a_group_that_its_coordinator_leaves_out_is_an_error(coordinator: Coordi
 
 def test_a_group_of_a_type_to_come_is_an_error(coordinator: Coordinator) -> None:
     coordinator.group.group_type = "quantum"
-    with pytest.raises(ClusterError, match="group g is of a type that this topicledger doesn't know, quantum"):
+    with pytest.raises(ClusterError, match="group g has a type that this topicledger doesn't know, quantum"):
         groups.consumer_groups(coordinator.connection, [TOPIC])
-
-
-# -- members ----------------------------------------------------------------------------------------------------------
 
 
 def subscription(*topics: str) -> bytes:
@@ -240,9 +231,6 @@ def test_a_streams_member_uses_what_its_tasks_read_and_write() -> None:
     assert "topology" in str(members.streams(group).unknown)
 
 
-# -- records ----------------------------------------------------------------------------------------------------------
-
-
 def records_of(answers: dict[int, Callable[[], tuple[int, int, int]]], *topics: Any) -> list[Any]:
     """What is told of topics whose every partition answers (error code, offset, timestamp) to ListOffsets."""
 
@@ -289,7 +277,7 @@ def test_a_partition_whose_leader_moved_is_asked_again() -> None:
     ("newest", "why"),
     [
         ((0, 4, 2**60), "is no date"),
-        ((43, -1, -1), "too old to tell the time"),
+        ((43, -1, -1), "too old to return the time"),
         ((56, -1, -1), "KAFKA_STORAGE_ERROR; it was asked for 0.5 s"),
         ((2, -1, -1), "CORRUPT_MESSAGE"),
     ],

@@ -282,9 +282,6 @@ def test_clusters_that_were_all_out_of_reach_have_no_drift(spark: SparkSession) 
     assert dicts(rows.transform(find_drift(estate(spark, [], cluster_ids={}), STRICT))) == []
 
 
-# -- what earlier runs knew -------------------------------------------------------------------------------------------
-
-
 def at(minutes: int) -> datetime:
     return NOW + timedelta(minutes=minutes)
 

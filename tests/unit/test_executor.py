@@ -131,9 +131,6 @@ def brief(ended: Sequence[PhaseResult]) -> list[tuple[str, str, int, str | None]
     return [(each.topic, each.outcome.value, each.error_code, each.error) for each in ended]
 
 
-# -- outcomes ---------------------------------------------------------------------------------------------------------
-
-
 def test_each_topic_of_a_request_has_an_outcome_of_its_own(admin: MagicMock, executor: Executor) -> None:
     """C7, C8, C14"""
     told = TopicResult(error_code=44, error_message="No topic may be called 'refused'.")
@@ -222,9 +219,6 @@ def test_waits_between_attempts_grow_and_are_bounded(admin: MagicMock) -> None:
     until_unknown(executor.apply([create("a")]))
     assert len(waits) == 7
     assert all(most / 2 <= wait <= most for wait, most in zip(waits, [1, 2, 4, 4, 4, 4, 4], strict=True))
-
-
-# -- quotas and sizes -------------------------------------------------------------------------------------------------
 
 
 def test_topics_over_the_quota_are_retried_for_as_long_as_it_takes(admin: MagicMock, clock: Clock) -> None:
@@ -388,9 +382,6 @@ def test_a_wait_for_the_quota_ends_when_asked_to_stop(admin: MagicMock) -> None:
     assert admin.create_topics.call_count == 1
 
 
-# -- whether sending is allowed ---------------------------------------------------------------------------------------
-
-
 class NotAllowedError(ClusterError):
     """Somebody else changes the cluster now."""
 
@@ -511,9 +502,6 @@ def test_a_policy_that_refuses_every_topic_is_not_taken_for_a_size(admin: MagicM
     admin.create_topics.return_value = answers({"a": refused, "b": refused})
     assert {each.outcome for each in executor.apply([create("a"), create("b")])} == {Outcome.REFUSED}
     assert (admin.create_topics.call_count, executor.limits.max_batch_records) == (1, 100)
-
-
-# -- creates that had happened, deletes that had happened -------------------------------------------------------------
 
 
 EXISTS = answers({"a": TopicResult(error_code=36, error_message="Topic 'a' already exists.")})
@@ -771,8 +759,6 @@ def test_a_saved_delete_without_an_id_is_refused(admin: MagicMock, executor: Exe
     assert "with `provision`" in str(ended.error_message)
 
 
-# -- what an earlier start may have sent ------------------------------------------------------------------------------
-
 FREE = answers({"a": 0})
 LEARNT: dict[str, tuple[Target, Response, list[TopicInfo], list[tuple[str, str, int, str | None]]]] = {
     "a create that was carried out": (create("a"), EXISTS, [live("a")], [("a", "ok", 0, "RECOVERED")]),
@@ -877,9 +863,6 @@ def test_deletes_that_the_brokers_have_turned_off_fail_each_and_are_warned_of_on
         ended = list(executor.apply([delete("a"), delete("b")]))
     assert brief(ended) == [(name, "failed", 73, "TOPIC_DELETION_DISABLED") for name in "ab"]
     assert len([record for record in caplog.records if "D8" in record.message]) == 1
-
-
-# -- validate ---------------------------------------------------------------------------------------------------------
 
 
 def test_creates_are_validated_by_the_broker_and_nothing_is_created(admin: MagicMock, executor: Executor) -> None:
@@ -991,9 +974,6 @@ def test_a_delete_that_may_have_been_sent_and_is_not_listed_is_left_to_the_same_
     assert brief(list(executor.apply([maybe_sent]))) == [("a", "ok", 0, "RECOVERED")]
 
 
-# -- verify -----------------------------------------------------------------------------------------------------------
-
-
 CREATE, DELETE = create("a", num_partitions=3), delete("a")
 ANSWER = TopicResult(topic_id="id-1", num_partitions=3)
 UNTOLD = TopicResult()
@@ -1055,9 +1035,6 @@ def test_verify_tells_what_it_saw(admin: MagicMock, executor: Executor) -> None:
     assert (late.outcome, late.topic_id, late.num_partitions) == ("pending", None, None)
     assert (old.outcome, old.error, old.topic_id) == ("ok", "RECREATED", "id-4")
     assert list(executor.verify([])) == []
-
-
-# -- pure judgements --------------------------------------------------------------------------------------------------
 
 
 REFUSALS: dict[str, tuple[TopicInfo | None, int | Refusal | None]] = {

@@ -76,8 +76,6 @@ def test_assignments_take_the_place_of_counts_where_asked_for(spark: SparkSessio
     assert [row["assignments"] for row in rows.orderBy("topic").collect()] == [{0: [1, 2], 1: [2, 1]}, None]
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
 SURPRISING = ["no", "1_000", "0777", "2026-11-21", "null", "~", "", " ", "1e3", "a: b", "# x", "'", '"', "\\", "{", "-"]
 
 

@@ -58,8 +58,6 @@ def said(row: ManifestRow) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-# -- every format ------------------------------------------------------------------------------------------------------
-
 SMALLEST = {
     "strimzi": "apiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic\nmetadata: {name: t}\nspec: {partitions: 2}\n",
     "topicctl": "meta: {name: t, cluster: c}\nspec: {partitions: 2, replicationFactor: 1}\n",
@@ -282,8 +280,6 @@ def test_control_characters_do_not_reach_a_message(read: Read, form: str) -> Non
     assert all(error.isprintable() for error in found)
 
 
-# -- strimzi -----------------------------------------------------------------------------------------------------------
-
 STRIMZI = """\
 apiVersion: kafka.strimzi.io/v1beta2
 kind: KafkaTopic
@@ -417,8 +413,6 @@ def test_an_unknown_key_is_listed(read: Read) -> None:
     assert leftovers(parsed) == {"spec.tieredStorage": 4}
 
 
-# -- topicctl ----------------------------------------------------------------------------------------------------------
-
 TOPICCTL = """\
 meta:
   name: clicks
@@ -510,8 +504,6 @@ def test_what_is_wrong_with_a_topicctl_file_is_told_with_its_line(read: Read, ol
     assert parsed.rows == []
 
 
-# -- jikkou ------------------------------------------------------------------------------------------------------------
-
 JIKKOU = """\
 apiVersion: kafka.jikkou.io/v1beta2
 kind: KafkaTopic
@@ -590,8 +582,6 @@ def test_what_is_wrong_with_a_jikkou_file_is_told_with_its_line(
     assert error.startswith(message)
 
 
-# -- kafka-gitops ------------------------------------------------------------------------------------------------------
-
 GITOPS = """\
 settings:
   confluent: {enabled: true}
@@ -655,8 +645,6 @@ def test_what_is_wrong_with_a_state_is_told_with_its_line(read: Read, text: str,
     (error,) = errors(read("kafka-gitops", text))
     assert error.startswith(message)
 
-
-# -- julie -------------------------------------------------------------------------------------------------------------
 
 JULIE = """\
 context: retail
@@ -763,8 +751,6 @@ def test_what_is_wrong_with_a_descriptor_is_told_with_its_line(read: Read, old: 
     (error,) = errors(read("julie", JULIE.replace(old, new), plans_yaml=PLANS))
     assert error.startswith(message)
 
-
-# -- kafka-topics ------------------------------------------------------------------------------------------------------
 
 DESCRIBED = (
     "Topic: clicks\tTopicId: 6rr8b3BBReqphM95p_-9Ig\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: "

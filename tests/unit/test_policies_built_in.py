@@ -103,9 +103,6 @@ def of_one(policy: str, title: str, *topics: Row, action: Action = Action.CREATE
     return Estate(policy=policy, action=action, settings=options, cluster=title, title=title, topics=topics)
 
 
-# -- creates, one topic at a time -------------------------------------------------------------------------------------
-
-
 def creates_one_by_one() -> Iterator[Estate]:
     pattern = r"^[a-z]+\.[a-z]+$"
     yield of_one(
@@ -378,9 +375,6 @@ def creates_one_by_one() -> Iterator[Estate]:
     )
 
 
-# -- creates, topics together -----------------------------------------------------------------------------------------
-
-
 def racks() -> Iterator[Estate]:
     def estate(title: str, given: Mapping[int, str | None], *topics: Row) -> Estate:
         return Estate(
@@ -457,7 +451,7 @@ def says_of(of: str, what: str, limit: int) -> Any:
     def says(exist: int, freed: int, before: int, asks: int, left: int) -> str:
         return (
             f"{of} may have {limit} {what}: {exist} exist, {freed} are freed by deletes, "
-            f"{before} are asked for by creates before it by name, it asks for {asks}; left are {left}"
+            f"{before} are taken by creates before it by name, it needs {asks}; left are {left}"
         )
 
     return says
@@ -610,7 +604,7 @@ def with_owners() -> Iterator[Estate]:
                 create(
                     "b",
                     f"owner SHOP\t on {policy} alike may have 2 {what}: 1 exist, 0 are freed by deletes, "
-                    "1 are asked for by creates before it by name, it asks for 1; left are 0",
+                    "1 are taken by creates before it by name, it needs 1; left are 0",
                     owner="SHOP\t",
                     **one,
                 ),
@@ -699,15 +693,12 @@ def owner_budgets() -> Iterator[Estate]:
         create(
             "c",
             "owner pay on po2 may have 5 partitions: 4 exist, 0 are freed by deletes, "
-            "1 are asked for by creates before it by name, it asks for 1; left are 0",
+            "1 are taken by creates before it by name, it needs 1; left are 0",
             num_partitions=1,
             **pay,
         ),
         most=5,
     )
-
-
-# -- deletes ----------------------------------------------------------------------------------------------------------
 
 
 def deletes() -> Iterator[Estate]:
@@ -896,9 +887,6 @@ ESTATES = [
     *deletes(),
     *with_owners(),
 ]
-
-
-# -- judging ----------------------------------------------------------------------------------------------------------
 
 
 def rules() -> list[Policy]:

@@ -41,9 +41,6 @@ def result(row: dict[str, Any]) -> tuple[str | None, ...]:
     return row["phase"], row["outcome"], row["error"], row["error_message"]
 
 
-# -- the rules that always hold ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def decisions(spark: SparkSession) -> DataFrame:
     return decision_rows(
@@ -150,9 +147,6 @@ def test_rows_that_ended_before_stay_as_they_were_and_none_is_dropped(decisions:
     for key in [("main", "__share_group_state"), ("main", "new.beside.refused"), (None, None)]:
         assert {name: judged[key][name] for name in ENDED} == ENDED
         assert judged[key]["violations"] is None
-
-
-# -- rules of single topics -------------------------------------------------------------------------------------------
 
 
 def rule(name: str, action: Action, condition: str, **more: Any) -> Policy:
@@ -338,8 +332,6 @@ def test_a_refusal_beside_what_cannot_be_judged_has_the_error_of_the_first(spark
     ]
 
 
-# -- what is hidden ---------------------------------------------------------------------------------------------------
-
 OR_ELSE = 'or set needs = "visible" to judge by what is seen'
 
 
@@ -400,9 +392,6 @@ def test_no_cluster_is_asked_what_is_hidden_where_no_rule_must_know(spark: Spark
     rows = decision_rows(spark, {"topic": "a", "validated": True, **CREATE})
     rules = [Policy(name="visible", action=Action.CREATE, rule=FullSight(nothing_wrong), needs="visible")]
     assert by_topic(rows.transform(policies.judge(rules, known)))["main", "a"]["error"] is None
-
-
-# -- rules of topics together -----------------------------------------------------------------------------------------
 
 
 def first_by_name(most: int, name: str = "", **more: Any) -> Policy:
@@ -493,9 +482,6 @@ def test_a_create_waits_for_room_unless_it_is_refused_or_only_warned_of(
     assert waiting(needing_room(users_own=users_own, mode="warn"), no_d) == {"a"}
 
 
-# -- what stays as it is ----------------------------------------------------------------------------------------------
-
-
 def test_policies_leave_columns_and_untouched_rows_as_they_are(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", **CREATE}, {"topic": "b", **DELETE}, {"topic": "c"})
     judged = rows.transform(policies.judge([*policies.always(), first_by_name(5), echo()], facts))
@@ -583,9 +569,6 @@ def test_nulls_are_judged_wherever_they_can_be(spark: SparkSession, facts: Facts
     }
 
 
-# -- verdicts ---------------------------------------------------------------------------------------------------------
-
-
 def test_verdicts_tell_of_each_policy_whether_it_was_asked_what_it_saw_and_what_it_says(
     spark: SparkSession, facts: Facts
 ) -> None:
@@ -638,9 +621,6 @@ def test_verdicts_tell_of_each_policy_whether_it_was_asked_what_it_saw_and_what_
     }
     assert [each["unjudgeable"] for each in verdicts["validated"]][2:] == ["nobody knows", "nobody knows"]
     assert [each["inputs"] for each in verdicts["validated"]] == [None, *["topic validated"] * 3]
-
-
-# -- a user's own policies --------------------------------------------------------------------------------------------
 
 
 def own(given: Rule, name: str = "house.rules:mine") -> Policy:
@@ -705,7 +685,7 @@ BROKEN: dict[str, tuple[Callable[[], Rule], str]] = {
     ),
     "adds a column": (
         lambda: adding(severity=F.lit(1)),
-        "what it returned has a column severity, which nobody knows",
+        "what it returned has an unknown column severity",
     ),
     "has reasons that are numbers": (
         lambda: lambda topics, facts: topics.withColumn("reason", F.lit(None).cast("int")),

@@ -58,9 +58,6 @@ def stands(found: DataFrame) -> dict[tuple[str, str | None], str]:
     return {(row["run_id"], row["topic"]): row["outcome"] for row in dicts(found)}
 
 
-# -- results ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_topic_stands_as_its_last_phase_ended_in_each_run(spark: SparkSession) -> None:
     audit = audit_rows(
         spark,
@@ -128,9 +125,6 @@ def test_problems_are_listed_first(spark: SparkSession) -> None:
     assert [row["topic"] for row in found.collect()] == ["e", "f", "d", "c", "b", "a"]
 
 
-# -- policies ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_topic_counts_once_for_each_policy_that_it_breaks(spark: SparkSession) -> None:
     broken = {"policy": "budget", "message": "4 of 3"}
     warned = {"policy": "owner", "message": "warning: nobody owns it"}
@@ -146,9 +140,6 @@ def test_a_topic_counts_once_for_each_policy_that_it_breaks(spark: SparkSession)
         "policy string, mode string, topics bigint, example string, message string",
     )
     assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True)
-
-
-# -- time -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_takes_from_its_first_request_to_its_last_answer(spark: SparkSession) -> None:
@@ -189,9 +180,6 @@ def test_what_lies_between_requests_is_waiting(spark: SparkSession) -> None:
         "longest_seconds": 4.0,
     }
     assert rows["other"]["between_seconds"] == 0.0
-
-
-# -- what changed -----------------------------------------------------------------------------------------------------
 
 
 def test_problems_come_stay_go_and_become_others(spark: SparkSession) -> None:
@@ -240,9 +228,6 @@ def test_of_several_runs_the_last_one_counts(spark: SparkSession) -> None:
     before, nothing = audit_rows(spark), plan_rows(spark)
     found = dicts(figures.changes(*(figures.results(rows, nothing, []) for rows in (before, now))))
     assert [(row["topic"], row["change"]) for row in found] == [("b", "new")]
-
-
-# -- drift ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

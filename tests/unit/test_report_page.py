@@ -74,9 +74,6 @@ def told(html: str) -> Told:
     return parser
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["run", "audit", "span"])
 def test_each_page_says_what_its_golden_file_says(name: str) -> None:
     report = SAMPLES[name]()
@@ -160,9 +157,6 @@ def test_it_is_made_from_the_zip_that_spark_submit_gets(tmp_path: Path, monkeypa
         monkeypatch.delitem(sys.modules, name)
 
 
-# -- the first sentence -----------------------------------------------------------------------------------------------
-
-
 def of(**topics: int) -> Report:
     usual = reports.run()
     return replace(usual, tallies=[replace(usual.tallies[0], outcome=name, topics=n) for name, n in topics.items()])
@@ -196,7 +190,7 @@ def test_the_advice_on_a_config_is_a_command_whose_words_are_what_was_declared(
     topic: str, what: str, declared: str, last: list[str]
 ) -> None:
     told = advice.of_drift("config_differs", [config_differs(topic, what, declared)])
-    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare what it is.")
+    command = told.removeprefix("Set the config as declared (").removesuffix("), or declare the live value.")
     name, config = last
     expected = ["kafka-configs.sh", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
     assert shlex.split(command) == [*expected, "--entity-name", name, "--add-config", config]
@@ -255,7 +249,7 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
         (replace(reports.audit(), drift=None), "No drift", "good"),
         (
             replace(reports.audit(), drift=None, tallies=of(failed=2).tallies),
-            "No drift; 2 topics could not be looked at",
+            "No drift; 2 topics could not be observed",
             "open",
         ),
     ],
@@ -291,9 +285,6 @@ def test_durations_are_written_for_people(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-# -- charts -----------------------------------------------------------------------------------------------------------
-
-
 def test_the_pieces_of_a_bar_lie_side_by_side() -> None:
     pieces = charts.bar({"ok": 3, "failed": 1}, list(Shown))
     assert [(each.name, each.start, each.size) for each in pieces] == [("failed", 0, 25), ("ok", 25, 75)]
@@ -308,9 +299,6 @@ def test_a_bar_is_as_long_as_its_share_and_shows_one_of_a_million() -> None:
 def test_of_nothing_there_is_no_bar() -> None:
     assert charts.bar({}, list(Shown)) == []
     assert charts.columns([], list(Shown)) == []
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_replaces_the_one_before(tmp_path: Path) -> None:
@@ -351,5 +339,5 @@ def test_times_are_utc_unless_they_say_otherwise(text: str, utc: str) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "0001-01-01T00:00+10:00"])
 def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--since .*is no time: give a date"):
+    with pytest.raises(UsageError, match=r"--since .*is not a time: give a date"):
         moment(text, "--since")

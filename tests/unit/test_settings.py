@@ -197,7 +197,7 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[clusters.b]\nbootstrap_servers = ['a:0']", '"a:0" is not "host:port"'),
         ("[clusters.b]\nbootstrap_servers = ['a:1,b:2']", '"a:1,b:2" is not "host:port"'),
         ("[clusters.b]\ncluster_id = 'x'", "`clusters.b.bootstrap_servers` is missing"),
-        ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is no name for a cluster"),
+        ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is not a valid name of a cluster"),
         ("[clusters.orders.client]\nselector = 'x'", "`clusters.orders.client.selector` can't be set here"),
         ("[clusters.orders.client]\nbootstrap_servers = 'x'", "it belongs one level up"),
         ("[clusters.orders.client]\nmetrics_num_samples = 1", "can't be set here"),

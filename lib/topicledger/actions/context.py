@@ -61,10 +61,10 @@ class ClusterContext:
     cluster_id: str
     admin: ClusterAdmin
     limits: ClusterLimits
-    """What is learnt of the cluster, shared by all that the run does there."""
+    """The limits of the cluster's requests, shared by all phases of the run."""
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     stop: threading.Event = field(default_factory=threading.Event)
-    """Set to give up what has no known outcome yet; ends every wait."""
+    """When it is set, every wait ends, and what has no known outcome stays open."""
     sleep: Callable[[float], object] | None = None
     """How to wait; None waits for `stop`."""
     clock: Callable[[], float] = time.monotonic
@@ -74,7 +74,7 @@ class ClusterContext:
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
     """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
-    """What validateOnly resolved of topics in this run, by topic; those whose row isn't there are left out."""
+    """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
 
     def __post_init__(self) -> None:
         self._sender = Sender(
@@ -90,9 +90,10 @@ class ClusterContext:
         )
 
     def require_planned_cluster(self) -> None:
-        """Connect to the controller; raises WrongCluster where it is no longer one of the planned cluster's.
+        """Connect to the controller; raises WrongCluster where another cluster than planned answers.
 
-        Before each request that changes something, and after what was read, before a row says what it means.
+        Called before each request that changes something, and between reading from the cluster and recording what was
+        read.
         """
         live_id = self._sender.ask(self.admin.connect_to_controller)
         if live_id != self.cluster_id:
@@ -106,7 +107,7 @@ class ClusterContext:
         )
 
     def expect(self, later: int) -> None:
-        """Say how many topics will come after the next batch: a wait for the quota tells how many are left."""
+        """Say how many topics will come after the next batch: a wait for the quota shows how many are left."""
         self._sender.later = later
 
     def send(
@@ -217,7 +218,7 @@ class ClusterContext:
         )
 
     def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
-        """A row that says that we, not the broker, refuse a target."""
+        """The row of a target that is refused by us, not by the broker."""
         now = datetime.now(UTC)
         answer = Answer(TopicResult(error_code=OURS), 1, now, now)
         return self.result(target, phase, Outcome.REFUSED, answer, note=refusal, message=message)

@@ -143,8 +143,8 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
         if not info.permitted or found is None:
             right = "DescribeConfigs" if info.permitted else "Describe"
             message = (
-                "the topic exists, and this principal may not describe it, so nobody can tell whether an earlier "
-                f"request of this run made it: grant it {right} on the topic, and plan again"
+                "the topic exists, and this principal may not describe it, so it isn't known whether an earlier "
+                f"request of this run created it: grant it {right} on the topic, and plan again"
             )
         elif difference is not None:
             message = f"the topic exists and is not as planned: {difference}"
@@ -170,12 +170,12 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
 def difference_from_validated(
     target: Target, validated: TopicResult | None, info: TopicInfo, configs: Sequence[ConfigEntry]
 ) -> str | None:
-    """What a live topic has otherwise than planned and as validateOnly resolved it, or None.
+    """How a live topic differs from the plan and from what validateOnly resolved, or None.
 
-    `configs` are all that the live topic has. One that is set on it and isn't planned is a difference, too.
+    `configs` are all configs of the live topic. One that is set on it and isn't planned is a difference, too.
     """
     if validated is not None and target.assignments is None:
-        # validateOnly tells no counts where the broker is too old or the principal may not know them (C10, C11).
+        # validateOnly returns no counts where the broker is too old or the principal may not know them (C10, C11).
         target = replace(
             target,
             num_partitions=validated.num_partitions if target.num_partitions is None else target.num_partitions,
@@ -193,9 +193,9 @@ def difference_from_validated(
 
 
 def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:
-    """What a live topic has otherwise than planned, or None; what the plan leaves to the broker always matches.
+    """How a live topic differs from the plan, or None; what the plan leaves to the broker always matches.
 
-    `configs` are the live values by name, None where they can't be read: then they don't count.
+    `configs` are the live values by name, None where they can't be read: then they aren't compared.
     """
     differences = []
     if target.assignments is not None and dict(info.assignments) != dict(target.assignments):
@@ -216,7 +216,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
     if info is None:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not listed yet"
     if result.topic_id is not None and info.topic_id is not None and info.topic_id != result.topic_id:
-        message = f"deleted and made anew by somebody, with id {info.topic_id}"
+        message = f"another client deleted and recreated it, with id {info.topic_id}"
         return Outcome.FAILED, OURS, Refusal.RECREATED, message
     if info.leaderless or (result.num_partitions is not None and info.num_partitions < result.num_partitions):
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"

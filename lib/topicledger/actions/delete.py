@@ -72,8 +72,8 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
                 target,
                 Phase.APPLY,
                 Refusal.CHANGED_SINCE_PLAN,
-                "this cluster gives topics no ids (brokers before 2.8), so nobody can tell whether it is still the "
-                "topic that was planned: plan and apply in one run, with `provision`",
+                "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still "
+                "the planned topic: plan and apply in one run, with `provision`",
             )
 
 
@@ -124,8 +124,8 @@ def _delete(
 class _DeleteByName:
     """DeleteTopics by name, of what was compared with the plan right before (D7).
 
-    By name a repeat could hit a topic that somebody created after the first request: where a topic has no id, and the
-    answer about it was lost, it isn't repeated.
+    A repeated delete by name could hit a topic that somebody created after the first request. So where a topic has no
+    id and the answer was lost, the request isn't repeated.
     """
 
     def __init__(self, context: ClusterContext) -> None:
@@ -218,7 +218,7 @@ def _which(info: TopicInfo) -> str:
 
 
 def _names_taken(context: ClusterContext, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
-    """Whether the controller has a topic of each target's name, by validateOnly; None where it doesn't tell."""
+    """Whether the controller has a topic of each target's name, by validateOnly; None where it isn't known."""
     # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
     probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
     validate = partial(context.admin.create_topics, validate_only=True)
@@ -248,7 +248,7 @@ def shape(info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> Mapp
 
 
 def shape_differs(target: Target, info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> str | None:
-    """What a topic without an id has otherwise than planned, or None; where `configs` is None they don't count."""
+    """How a topic without an id differs from the plan, or None; with `configs` None, configs aren't compared."""
     live, counted = shape(info, configs), ("num_partitions", "replication_factor", "assignments")
     names = {*live, *target.before} if configs is not None else counted
     differences = [
@@ -268,7 +268,7 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
     if info.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
     if target.topic_id is None and (difference := shape_differs(target, info)) is not None:
-        return Refusal.CHANGED_SINCE_PLAN, f"the topic is another than planned: {difference}; plan again"
+        return Refusal.CHANGED_SINCE_PLAN, f"the topic is not the planned one: {difference}; plan again"
     if info.internal:
         return Refusal.POLICY_VIOLATION, "internal to Kafka: never deleted"
     if info.authorized_operations is not None and "DELETE" not in info.authorized_operations:
@@ -282,7 +282,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
         return Outcome.OK, kafka.NONE, None, None
     if info.topic_id == target.topic_id:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, still listed"
-    return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; recreated by another client, with id {info.topic_id}"
+    return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; another client recreated it, with id {info.topic_id}"
 
 
 KIND = ActionKind(

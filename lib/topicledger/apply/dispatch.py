@@ -50,14 +50,14 @@ class Stop(threading.Event):
 
     @contextmanager
     def after(self, deadline: float | None) -> Iterator[None]:
-        """Within it, `deadline` seconds from now set it; None never does."""
+        """A context that sets it after `deadline` seconds; None: never."""
         if deadline is None:
             yield
             return
 
         def reached() -> None:
             if not self.is_set():
-                self.why = f"came to its deadline of {deadline:g} s"
+                self.why = f"reached its deadline of {deadline:g} s"
                 self.set()
 
         timer = threading.Timer(deadline, reached)
@@ -70,7 +70,7 @@ class Stop(threading.Event):
 
     @contextmanager
     def at_interrupt(self) -> Iterator[None]:
-        """Within it, a first Ctrl-C sets it, and the next one acts as before: Spark's cancels what is being written."""
+        """A context in which the first Ctrl-C sets it; the next one acts as before: Spark's stops the write."""
         before = signal.getsignal(signal.SIGINT)
 
         def first(*_: object) -> None:
@@ -98,7 +98,7 @@ class Context:
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
-    """By cluster, what its answers taught: kept from phase to phase."""
+    """By cluster: the limits of its requests, kept from phase to phase."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -152,7 +152,7 @@ def each_cluster(
 ) -> Collection[str]:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
-    A cluster that can't be reached, or whose outcomes can't be learnt, becomes one of the run's problems; the others
+    A cluster that can't be reached, or whose outcomes stay unknown, becomes one of the run's problems; the others
     finish. `before` is called with the cluster and the batch's place in `work`, from 0, before each step. Returns the
     clusters that have become problems. Raises Stopped when asked to stop, after appending what is known.
     """
@@ -261,9 +261,9 @@ def _one_cluster(
             validated=partial(_validated, run, settings.name),
         )
         live_id = executor.live_cluster_id()
-        unlearnt = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
-        if live_id != cluster_id and unlearnt:
-            # Only the planned cluster can tell what became of it.
+        unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)
+        if live_id != cluster_id and unknown:
+            # Only the planned cluster knows what became of it.
             raise executor.wrong_cluster(live_id)
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
@@ -275,7 +275,7 @@ def _one_cluster(
             executor.expect(left)
             if refused_as is not None:
                 refused = [executor.refused(each, phase, Refusal.CLUSTER_ID_MISMATCH, refused_as) for each in batch]
-                # What was applied stays applied: there is only nothing left to look at.
+                # What was applied stays applied: there is only nothing left to verify.
                 outcome = Outcome.SKIPPED if phase is Phase.VERIFY else Outcome.REFUSED
                 yield [replace(each, outcome=outcome) for each in refused]
                 continue

@@ -41,7 +41,7 @@ class Progress:
         self.took: dict[str, float] = {}
         """Phase -> seconds that it took so far, by `clock`."""
         self.waited: dict[str, float] = {}
-        """Cluster -> seconds that its quota had us wait."""
+        """Cluster -> seconds that were waited for its quota."""
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._every = every
         self._clock = clock
@@ -52,7 +52,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Within it, `name` is under way; yields a function that adds to what of `total` is done."""
+        """A context in which phase `name` is under way; yields a function that adds to the number done, of `total`."""
         log.info("phase %s%s", name, f": {total}" if total is not None else "")
         began = self._clock()
         try:
@@ -84,7 +84,7 @@ class Progress:
                     self._bar = None
 
     def quota(self, cluster: str, wait: QuotaWait | None) -> None:
-        """Say that a cluster's quota is waited for; None when it isn't any more (C17)."""
+        """Show a wait for a cluster's quota (C17); None when it is over."""
         with self._lock:
             if wait is None:
                 self._waits.pop(cluster, None)

@@ -284,7 +284,7 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
 
 
 def nothing_to_send(drifted: int) -> str:
-    """What to say where no topic is to be created or deleted, and so many are drifted: configs aren't compared."""
+    """The message of a run with nothing to create or delete, where `drifted` topics differ; configs aren't compared."""
     differ = ""
     if drifted:
         topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.cli.options import Options, common, interruptible, open_ledger, print_result, requested_by_option
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
@@ -37,7 +37,7 @@ def clusters_list(options: Options) -> int:
     """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
     settings, ledger = open_ledger(options, "clusters")
     names = list_names(ledger, settings, options.cluster)
-    tell(names.to_json(), lambda console: render_names(names, console), options)
+    print_result(names.to_json(), lambda console: render_names(names, console), options)
     return ExitCode.DONE
 
 
@@ -50,7 +50,7 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
     with interruptible():
         settings, ledger = open_ledger(options, "clusters")
         accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
-    tell(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
+    print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
     return ExitCode.DONE
 
 
@@ -73,7 +73,7 @@ class Named:
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What is known of the names of the settings, and of those recorded that the settings have no more."""
+    """The names of the settings, and the recorded names that the settings no longer have."""
 
     clusters: Sequence[Named]
 
@@ -132,9 +132,9 @@ class Acceptance:
     changed: bool
     """False where the id was the recorded one: nothing was written."""
     run_id: str | None
-    """Of the row in `runs` that says so; None where nothing was written."""
+    """The id of its row in `runs`; None where nothing was written."""
     open_runs: Sequence[str] = field(default_factory=list)
-    """Runs with actions planned for the earlier id: what is open of them is refused when they are taken up again."""
+    """Runs with actions planned for the earlier id: their open actions are refused when they resume."""
 
     def to_json(self) -> str:
         """The versioned result document."""
@@ -152,7 +152,7 @@ def accept(
     cluster = settings.cluster(name)
     ledger.ensure(CLUSTERS, RUNS, PLANS)
     if run_id is not None and runs.find(ledger, run_id) is not None:
-        raise UsageError(f"there is a run {run_id} already; accepting a cluster takes none up: name another")
+        raise UsageError(f"there is a run {run_id} already; accepting a cluster resumes no run: give another id")
     with ClusterAdmin(cluster, settings.kafka) as admin:
         live = admin.describe_cluster().cluster_id
     known = recorded(ledger)
@@ -184,7 +184,7 @@ def accept(
 
 
 def _planned_for_another(ledger: Ledger, name: str, cluster_id: str) -> list[str]:
-    """Runs that aren't over with actions on `name`, planned for another id."""
+    """Runs that aren't over and have actions on `name` that were planned for another id."""
     over = F.col("state").isin(RunState.FINISHED.value, RunState.ABANDONED.value)
     rows = (
         ledger.read(PLANS)
@@ -206,7 +206,7 @@ def render_acceptance(acceptance: Acceptance, console: Console) -> None:
     else:
         lines = [f"the id of cluster {acceptance.name} is {acceptance.cluster_id} already"]
     lines += [
-        f"run {each} was planned for another id: what is open of it on {acceptance.name} will be refused"
+        f"run {each} was planned for another id: its open actions on {acceptance.name} will be refused"
         for each in acceptance.open_runs
     ]
     for line in lines:

@@ -10,10 +10,10 @@ from topicledger.cli.options import (
     common,
     interruptible,
     open_ledger,
+    print_result,
     requested_by_option,
     started,
-    taken_up_again,
-    tell,
+    with_resume_hint,
 )
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.audit import audit as audit_drift
@@ -25,17 +25,17 @@ from topicledger.ledger import runs
 @requested_by_option
 @common
 def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -> int:
-    """Tell how the live clusters differ from the manifests, and keep it. Changes no cluster."""
+    """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
     request = runs.Request(
         command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
     )
     with interruptible():
         settings, ledger = open_ledger(options, request.command)
-        with started(request, options, settings, ledger) as run, taken_up_again(run):
+        with started(request, options, settings, ledger) as run, with_resume_hint(run):
             progress = options.metrics.progress = Progress()
             summary = audit_drift(run, progress, detailed=detailed_exitcode)
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)
-    tell(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
+    print_result(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
     return summary.exit_code

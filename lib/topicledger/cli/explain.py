@@ -46,11 +46,8 @@ class Verdict:
     verdict: str
     """fine, broken, unjudgeable, or `not asked` where the topic is none of its clusters, owners or labels."""
     inputs: str | None
-    """What was looked at."""
+    """The values that were judged."""
     message: str | None
-
-
-# -- list and check ---------------------------------------------------------------------------------------------------
 
 
 def list_policies(*, as_json: bool) -> None:
@@ -120,9 +117,6 @@ def _needs(policy: Policy) -> str:
 
 def _as_text(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {json.dumps(value, default=str)}" for name, value in settings.items())
-
-
-# -- explain ----------------------------------------------------------------------------------------------------------
 
 
 def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic: str, *, as_json: bool) -> ExitCode:

@@ -6,12 +6,20 @@ from collections.abc import Callable
 
 import click
 
-from topicledger.cli.options import Command, Options, common, interruptible, open_ledger, requested_by_option, tell
+from topicledger.cli.options import (
+    Command,
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    print_result,
+    requested_by_option,
+)
 from topicledger.ledger import maintain as maintenance
 
 
 def _days(option: str, rows: str) -> Callable[[Command], Command]:
-    text = f"Delete {rows} of days (UTC) before the last so many, of runs that are over. Default: none."
+    text = f"Delete {rows} older than the last DAYS days (UTC), except of open runs. Default: none."
     return click.option(option, type=click.IntRange(min=1), metavar="DAYS", help=text)
 
 
@@ -22,7 +30,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
     type=click.IntRange(min=maintenance.VACUUM_HOURS),
     default=maintenance.VACUUM_HOURS,
     metavar="HOURS",
-    help="Remove files that no version of the last so many hours has.",
+    help="Remove files that no table version of the last HOURS hours uses.",
 )
 @_days("--audit-retention-days", "rows of `audit`")
 @_days("--plans-retention-days", "rows of `plans`")
@@ -42,5 +50,5 @@ def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: s
             requested_by=requested_by,
         )
         maintained = maintenance.maintain(ledger, settings, request)
-    tell(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
+    print_result(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
     return maintained.exit_code

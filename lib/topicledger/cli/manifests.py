@@ -10,7 +10,15 @@ from typing import Any, Literal, cast
 
 import click
 
-from topicledger.cli.options import Options, common, interruptible, open_ledger, requested_by_option, tell, write
+from topicledger.cli.options import (
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    print_result,
+    requested_by_option,
+    write,
+)
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.load import Foreign, Replace, leftovers, load, removals
@@ -21,13 +29,17 @@ from topicledger.observe import export as exporting
 @click.command("load_manifests")
 @click.argument("files", nargs=-1, required=True)
 @click.option(
-    "--replace", is_flag=True, help="Remove rows that no file has from the clusters that the files name, of any owner."
+    "--replace",
+    is_flag=True,
+    help="Also remove, from the clusters that the files name, the rows that no file has, of any owner.",
 )
 @click.option(
     "--replace-owner", multiple=True, metavar="OWNER", help="As --replace, rows of this owner only; may be repeated."
 )
-@click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="What comes on stdin (FILE is -).")
-@click.option("--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are another tool's.")
+@click.option("--stdin-format", type=click.Choice(["yaml", "json", "csv"]), help="The format of stdin (FILE is -).")
+@click.option(
+    "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
+)
 @requested_by_option
 @common
 def load_manifests(
@@ -42,11 +54,11 @@ def load_manifests(
     """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` keeps who did.
 
     More removed rows than guards.max_removed_rows (default 0) are listed, and nothing is loaded: exit 5.
-    With --from, what can't be carried over is listed on stderr; --cluster says which cluster the topics are on, where
-    the files don't or say otherwise.
+    With --from, unsupported fields are listed on stderr, and --cluster gives the cluster of all topics, whatever the
+    files say.
     """
     if foreign is not None and len(options.cluster) > 1:
-        raise UsageError("load_manifests --from takes one --cluster, that of all its topics")
+        raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
     settings, ledger = open_ledger(options, "load_manifests", new=True)
     paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
     loaded = load(
@@ -78,14 +90,14 @@ def load_manifests(
 
 
 @click.command("export")
-@click.option("--pattern", metavar="REGEX", help="Only topics whose names have a match (RE2).")
-@click.option("--exclude", metavar="REGEX", help="No topics whose names have a match (RE2).")
+@click.option("--pattern", metavar="REGEX", help="Only topics whose names match (RE2).")
+@click.option("--exclude", metavar="REGEX", help="No topics whose names match (RE2).")
 @click.option(
     "--to", type=click.Path(path_type=Path), metavar="PATH", help="A file (.yaml, .json), or a folder for many."
 )
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
-@click.option("--with-assignments", is_flag=True, help="Which brokers have each partition, instead of counts.")
-@click.option("--owner", help="The owner of all of them; default: none.")
+@click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
+@click.option("--owner", help="The owner of all exported topics; default: none.")
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
@@ -98,5 +110,5 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         settings, ledger = open_ledger(options, "export", new=True)
         clusters = settings.select(options.cluster)
         exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
-    tell(exported.to_json(), lambda console: exporting.render(exported, console), options)
+    print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
     return exported.exit_code

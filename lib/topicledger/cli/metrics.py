@@ -35,7 +35,7 @@ SUCCESSES = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
 
 @dataclass
 class Metrics:
-    """Collects what one command has to tell."""
+    """Collects the metrics of one command."""
 
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
@@ -47,13 +47,13 @@ class Metrics:
         self._started = self.clock()
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Tell one value; `name` is one of those that are documented."""
+        """Set one value; `name` is one of the documented metrics."""
         if name not in _HELP:
             raise ValueError(f"no metric {name}")
         self._samples.setdefault(name, {})[tuple(labels.items())] = value
 
     def write(self, path: Path, command: str, exit_code: int) -> None:
-        """Replace the file; the last success is taken over from it where this is none. Raises OSError."""
+        """Replace the file; where this command failed, the time of the last success is kept. Raises OSError."""
         now = self.clock()
         self.set("topicledger_info", 1, version=__version__)
         self.set("topicledger_last_run_timestamp_seconds", now)

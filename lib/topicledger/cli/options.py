@@ -55,7 +55,7 @@ class Options:
     verbose: bool
     metrics_file: Path | None
     metrics: Metrics = dataclasses.field(default_factory=Metrics, init=False)
-    """What the command has to tell in `metrics_file`."""
+    """What the command writes to `metrics_file`."""
 
 
 def common(command: Command) -> Command:
@@ -76,7 +76,7 @@ def common(command: Command) -> Command:
 
     decorators = [
         click.option("--config", type=click.Path(path_type=Path), required=True, help="Run settings (TOML)."),
-        click.option("--run-id", help="Take this run up again, or name a new one; default: a new sortable id."),
+        click.option("--run-id", help="Resume this run, or give a new one this id; default: a new sortable id."),
         click.option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
         click.option("--format", type=click.Choice(["table", "json"]), default="table", help="On stdout."),
         click.option("--result-file", type=click.Path(path_type=Path), help="Write the result (JSON) here as well."),
@@ -144,7 +144,7 @@ def write(path: Path, text: str) -> None:
         click.echo(f"error: can't write the result to {path}: {error.strerror}", err=True)
 
 
-def tell(document: str, render: Callable[[Console], None], options: Options) -> None:
+def print_result(document: str, render: Callable[[Console], None], options: Options) -> None:
     """A result, on stdout as asked for, and in the result file."""
     if options.result_file is not None:
         write(options.result_file, document)
@@ -170,9 +170,9 @@ def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Sett
 
 @contextmanager
 def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
-    """A run begun or taken up. When its commits are settled, the session's queries suit the number of manifests."""
+    """A new or a resumed run. When its commits are settled, the session's queries suit the number of manifests."""
     with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
-        # Asked first: a table that is being made can't be looked at.
+        # Asked first: a table that is being created can't be read.
         size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
         run = runs.start(ledger, settings, request)
         if size is not None:
@@ -182,12 +182,12 @@ def started(request: runs.Request, options: Options, settings: Settings, ledger:
 
 
 @contextmanager
-def taken_up_again(run: runs.Run) -> Iterator[None]:
-    """Whatever ends the run within it, the user hears how to go on."""
+def with_resume_hint(run: runs.Run) -> Iterator[None]:
+    """A context: whatever ends the run, a message says how to go on."""
     try:
         yield
     except BaseException as error:
-        click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} takes it up again", err=True)
+        click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
         if isinstance(error, TopicLedgerError):
             error.run_id = run.run_id
         raise
@@ -195,7 +195,7 @@ def taken_up_again(run: runs.Run) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM is as Ctrl-C: what changes no cluster may end wherever it is, and be taken up again."""
+    """SIGTERM acts like Ctrl-C: what changes no cluster may end anywhere and be resumed."""
 
     asked = False
 

@@ -13,7 +13,7 @@ from topicledger.ledger.session import get_session
 
 @click.group("policies")
 def policies_group() -> None:
-    """Try rules out: what there are, whether the settings' are well-formed, what they say of a topic."""
+    """Try policies: list the built-in ones, check those of the settings, explain their verdicts on a topic."""
 
 
 @policies_group.command("list")
@@ -26,7 +26,7 @@ def policies_list(as_format: str) -> None:
 @policies_group.command("check")
 @common
 def policies_check(options: Options) -> int:
-    """Check the settings' policies; looks at no table and no cluster."""
+    """Check the settings' policies. Reads no table and no cluster."""
     settings = load_settings(options.config)
     get_session("policies", verbose=options.verbose)
     return explain.check_policies(settings, as_json=options.format == "json")
@@ -38,7 +38,7 @@ def policies_check(options: Options) -> int:
 def policies_explain(options: Options, topic: str) -> int:
     """Each rule, its inputs and its verdict for one topic of one --cluster. Asks the cluster; changes nothing."""
     if len(options.cluster) != 1:
-        raise UsageError("policies explain needs one --cluster, the topic's")
+        raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings, ledger = open_ledger(options, "policies")
     (cluster,) = settings.select(options.cluster)
     return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")

@@ -13,7 +13,15 @@ from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.summary import Summary, render, summarise
-from topicledger.cli.options import Options, common, open_ledger, requested_by_option, started, taken_up_again, tell
+from topicledger.cli.options import (
+    Options,
+    common,
+    open_ledger,
+    print_result,
+    requested_by_option,
+    started,
+    with_resume_hint,
+)
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.model import RunState
@@ -23,14 +31,14 @@ _wait_visible = click.option(
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Verify waits this long until every applied partition has a leader.",
+    help="How long verify waits until every applied partition has a leader.",
 )
 
 _deadline = click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop after so long, finishing the batches under way: exit 1, and --run-id goes on from there. Default: none.",
+    help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
 )
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
@@ -120,13 +128,13 @@ def _provisioned(
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
         return dataclasses.replace(summarise(run, planning_only=False), exit_code=run.exit_code or 0)
-    with taken_up_again(run):
+    with with_resume_hint(run):
         return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
 
 
 @contextmanager
 def _stoppable(deadline: float | None) -> Iterator[Stop]:
-    """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be taken up again."""
+    """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
     stop = Stop()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
@@ -142,5 +150,5 @@ def _show(summary: Summary, options: Options) -> int:
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
     for decision, count in summary.decisions.items():
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
-    tell(summary.to_json(), lambda console: render(summary, console), options)
+    print_result(summary.to_json(), lambda console: render(summary, console), options)
     return summary.exit_code

@@ -17,16 +17,18 @@ from topicledger.text import printable
 
 
 @click.command("report")
-@click.option("--since", metavar="TIME", help="All that ended from then on (ISO 8601, UTC), instead of one run.")
-@click.option("--until", metavar="TIME", help="With --since: and before then. Default: now.")
+@click.option(
+    "--since", metavar="TIME", help="Report on all that ended since then (ISO 8601, UTC), instead of on one run."
+)
+@click.option("--until", metavar="TIME", help="With --since: until then (exclusive). Default: now.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML file to write.")
 @common
 def report_command(options: Options, since: str | None, until: str | None, out: Path) -> int:
-    """Write one HTML file that tells what a run or an audit (--run-id), or a span of time (--since), came to."""
+    """Write one HTML file about a run or an audit (--run-id), or about a span of time (--since)."""
     if (options.run_id is None) == (since is None):
-        raise UsageError("report needs either --run-id, see `runs list`, or --since: what it is about")
+        raise UsageError("report needs either --run-id (see `runs list`) or --since")
     if until is not None and since is None:
-        raise UsageError("--until needs --since: a report about a run takes all of it")
+        raise UsageError("--until needs --since: a report about a run covers all of it")
     report.require_writable(out)
     now = datetime.now(UTC)
     start = None if since is None else report.moment(since, "--since")

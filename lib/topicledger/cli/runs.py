@@ -16,7 +16,7 @@ def runs_group() -> None:
 
 
 @runs_group.command("list")
-@click.option("--limit", type=click.IntRange(min=1), default=50, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, help="How many runs to list.")
 @common
 def runs_list(options: Options, limit: int) -> int:
     """The runs, newest first."""

@@ -1,4 +1,4 @@
-"""Logging to stderr, as text or as one JSON object a line; control characters from outside can't act."""
+"""Logging to stderr, as text or as one JSON object a line; control characters are escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_abo
 
 @contextmanager
 def about(*, cluster: str | None = None, batch: int | None = None, attempt: int | None = None) -> Iterator[None]:
-    """Within it, what this thread logs is about a cluster, a batch, an attempt; what isn't given stays as it is."""
+    """A context in which this thread's log lines name a cluster, a batch, an attempt; what isn't given stays."""
     before = _about.get()
     given = (cluster, batch, attempt)
     _about.set(tuple(new if new is not None else old for new, old in zip(given, before, strict=True)))  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None =
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(run_id) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
     if not verbose:
-        # Py4J tells of each exception that it passes on, with its stack, partly as root: who gets it tells the user.
+        # Py4J logs each exception that it passes on, with its stack, partly as root; who catches it shows it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_not_py4j)
     logger = logging.getLogger("topicledger")

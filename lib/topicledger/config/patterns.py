@@ -19,7 +19,7 @@ def check(pattern: str) -> None:
         pc.match_substring_regex(pa.array([""]), pattern=pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
-        raise ValueError(f"pattern {pattern!r} is not one that RE2 takes: {reason}") from None
+        raise ValueError(f"pattern {pattern!r} is not valid in RE2: {reason}") from None
 
 
 def matches(column: str, pattern: str) -> Column:

@@ -59,7 +59,7 @@ class TablesSettings:
     """A path (local, s3a:, abfss:, gs:) or `catalog.schema`, as written: a relative local path is relative to the
     current working directory, not to the settings file."""
     single_writer: bool = False
-    """Never more than one command runs at a time: then S3 needs no LogStore for several drivers."""
+    """Only one command runs at a time: then S3 needs no LogStore for several drivers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSettings:
-    """How patiently, and in what portions, clusters are talked to."""
+    """Timeouts and sizes of requests."""
 
     connect_timeout: float = 30.0
     """Seconds to reach a cluster."""
@@ -118,13 +118,13 @@ class GuardSettings:
     max_deletes: int = 0
     """Topics that one run may delete, per cluster."""
     max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent. It bears on no decision."""
+    """Seconds: nothing of an older plan is sent. It bears on no decision."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. It bears on no run."""
 
 
 IGNORE = "ignore"
-"""In place of a severity: such drift isn't looked for."""
+"""In place of a severity: this kind of drift is ignored."""
 
 SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.MISSING: Severity.ERROR,
@@ -166,7 +166,7 @@ class PolicySpec:
     mode: Mode = "refuse"
     """`refuse` ends the action, `warn` only notes the violation."""
     needs: Needs | None = None
-    """`full` judges only where all of a cluster is seen, `visible` by those that are; None is as the rule says."""
+    """`full`: judge only where all of a cluster is visible; `visible`: judge by what is; None: as the rule says."""
     clusters: tuple[str, ...] = ()
     """Judges topics of these only; empty takes all."""
     owners: tuple[str, ...] = ()
@@ -418,7 +418,7 @@ def _kafka(table: _Table) -> KafkaSettings:
         operation_timeout=table.seconds(
             "operation_timeout",
             KafkaSettings.operation_timeout,
-            ": otherwise the broker answers REQUEST_TIMED_OUT for every topic and nobody learns the outcome (C12)",
+            ": otherwise the broker answers REQUEST_TIMED_OUT for every topic, and the outcome stays unknown (C12)",
         ),
         max_batch_records=table.integer(
             "max_batch_records",
@@ -505,7 +505,10 @@ def _clusters(table: _Table, problems: list[str]) -> dict[str, ClusterSettings]:
     clusters = {}
     for name in table.values:
         if not name.strip() or name != name.strip() or not name.isprintable():
-            table.problem(name, "is no name for a cluster: empty, or with blanks around it or control characters in it")
+            table.problem(
+                name,
+                "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
+            )
         cluster = table.table(name)
         cluster.only("bootstrap_servers", "cluster_id", "client")
         clusters[name] = ClusterSettings(

@@ -30,7 +30,7 @@ from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSE
 log = logging.getLogger(__name__)
 
 _AUDITS_BEFORE = 100
-"""How many earlier audits are looked through for the last one of a cluster."""
+"""How many earlier audits are searched for the last one of a cluster."""
 
 
 def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
@@ -80,7 +80,7 @@ def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
 
 
 def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
-    """The clusters to look at: those that an earlier start found drift on have their rows already."""
+    """The clusters to observe: those that an earlier start found drift on have their rows already."""
     if not run.resumed:
         return run.clusters
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id).select("cluster").distinct().collect()
@@ -113,7 +113,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
         run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
-    _tell_unread(run, described.configs.where(of_audited))
+    _warn_of_unread(run, described.configs.where(of_audited))
     return Estate(
         cluster_ids=ids,
         topics=seen.topics,
@@ -123,7 +123,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     )
 
 
-def _tell_unread(run: Run, configs: DataFrame) -> None:
+def _warn_of_unread(run: Run, configs: DataFrame) -> None:
     """Topics whose configs couldn't be read, for another reason than rights: gone meanwhile, mostly."""
     unread = configs.where((F.col("config_error_code") != 0) & ~F.col("config_error_code").isin(*AUTHORIZATION_FAILED))
     for row in unread.groupBy("cluster", "config_error").count().collect():
@@ -133,7 +133,7 @@ def _tell_unread(run: Run, configs: DataFrame) -> None:
 
 
 def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
-    """Rows of `drift`: of each cluster those of the last audit that looked at it.
+    """Rows of `drift`: of each cluster those of the last audit that observed it.
 
     That is one that finished and was about the cluster, also where it found nothing, or any that found something there.
     """

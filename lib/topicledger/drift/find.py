@@ -23,7 +23,7 @@ COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severi
 
 @dataclass(frozen=True, kw_only=True)
 class Estate:
-    """What live clusters looked like; of each frame the rows of audited clusters count."""
+    """What was observed of live clusters; in each DataFrame only the rows of audited clusters count."""
 
     cluster_ids: Mapping[str, str]
     """Audited cluster -> Kafka's id of it."""
@@ -32,7 +32,7 @@ class Estate:
     configs: DataFrame
     """Columns of `observed_configs` less run_id."""
     earlier_configs: DataFrame
-    """Columns of `observed_configs`: what the audit before saw."""
+    """Columns of `observed_configs`: what the previous audit saw."""
     audit: DataFrame
     """Columns of `audit`: it knows the ids of topics that we created."""
 
@@ -59,7 +59,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
 
 
 def side_by_side(estate: Estate) -> Transform:
-    """One row for each (cluster, topic) of audited clusters, of either side, with all that checks look at.
+    """One row for each (cluster, topic) of audited clusters, of either side, with all that checks read.
 
     In: what `manifests.judge` returns. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`
     and `owner` as declared; `refused`, where the manifest's row counts for nothing; `topic_id`, `internal`,
@@ -99,7 +99,7 @@ def _by_name(configs: str) -> Column:
 
 
 def _earlier_defaults(configs: DataFrame) -> DataFrame:
-    """What each topic had by the broker's default when the audit before looked, name -> value."""
+    """The broker's defaults that each topic had at the previous audit, name -> value."""
     by_default = F.filter("configs", lambda each: (each["config_source"] != SET_ON_TOPIC) & ~each["is_sensitive"])
     return configs.select(
         "cluster", "topic", "cluster_id",
@@ -118,9 +118,6 @@ def _lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Colum
     if not values:
         return F.lit(None).cast("string")
     return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]
-
-
-# -- since when -------------------------------------------------------------------------------------------------------
 
 
 def with_since(earlier: DataFrame, now: datetime) -> Transform:

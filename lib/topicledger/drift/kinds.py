@@ -33,7 +33,7 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     of_topic = [
         F.when(present & ~listed, _one(DriftKind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
         F.when(
-            absent & lives, _one(DriftKind.SHOULD_BE_ABSENT, "declared absent, and it lives", declared=F.lit(ABSENT))
+            absent & lives, _one(DriftKind.SHOULD_BE_ABSENT, "declared absent, but it exists", declared=F.lit(ABSENT))
         ),
         F.when(
             F.col("state").isNull() & ~refused & lives & ~F.col("internal"),
@@ -59,7 +59,7 @@ def _partitions() -> Column:
     fewer = _one(DriftKind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
     more = _one(
         DriftKind.PARTITIONS_MORE,
-        "it has more partitions than declared, and Kafka takes none away",
+        "it has more partitions than declared, and Kafka can't remove partitions",
         declared=declared,
         live=live,
     )
@@ -74,12 +74,15 @@ def _replication_factor() -> Column:
     declared = F.col("replication_factor")
     differs = declared.isNotNull() & (sizes != F.array(declared))
     return F.when(
-        differs, _one(DriftKind.REPLICATION_FACTOR, "its partitions have other numbers of replicas", declared, live)
+        differs,
+        _one(
+            DriftKind.REPLICATION_FACTOR, "its partitions have another number of replicas than declared", declared, live
+        ),
     )
 
 
 def _assignment() -> Column:
-    """A partition whose replicas, or their order, are others; one that only one side has is listed by its number."""
+    """A partition whose replicas, or their order, differ; one that only one side has is listed by its number."""
     both = F.filter(
         F.map_keys("assignments"),
         lambda partition: F.coalesce(
@@ -90,7 +93,7 @@ def _assignment() -> Column:
         both,
         lambda partition: _finding(
             DriftKind.ASSIGNMENT,
-            F.lit("its replicas, the preferred leader first, are others than declared"),
+            F.lit("its replicas, the preferred leader first, differ from the declared ones"),
             what=partition,
             declared=_ids(F.col("assignments")[partition]),
             live=_ids(F.col("live_assignments")[partition]),
@@ -115,7 +118,7 @@ def _preferred_leader() -> Column:
 
 def _recreated() -> Column:
     known, live = F.col("known_id"), F.col("topic_id")
-    message = "somebody deleted the topic that we created, and made it anew"
+    message = "another client deleted the topic that we created, and recreated it"
     return F.when(
         known.isNotNull() & live.isNotNull() & (known != live), _one(DriftKind.RECREATED, message, known, live)
     )
@@ -125,10 +128,10 @@ def _owner(settings: AuditSettings) -> Column:
     owner = F.col("owner")
     found: Column = F.lit(None)
     if settings.owners:
-        message = "the settings' audit.owners has no such owner"
+        message = "audit.owners in the settings has no such owner"
         found = F.when(~is_one_of(owner, settings.owners), _one(DriftKind.OWNER_MISSING, message, declared=owner))
     if settings.require_owner:
-        found = F.when(owner_key(owner).isNull(), _one(DriftKind.OWNER_MISSING, "nobody owns it")).otherwise(found)
+        found = F.when(owner_key(owner).isNull(), _one(DriftKind.OWNER_MISSING, "it has no owner")).otherwise(found)
     return found.cast(_ARRAY)
 
 
@@ -156,7 +159,7 @@ def _config_differs() -> Column:
                 DriftKind.CONFIG_DIFFERS,
                 F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
                 .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
-                .otherwise(F.lit("nothing is set on the topic, and the broker's default is another value")),
+                .otherwise(F.lit("not set on the topic, and the broker's default is another value")),
                 what=entry["key"],
                 declared=entry["value"],
                 live=live[entry["key"]]["value"],
@@ -175,7 +178,7 @@ def _config_undeclared() -> Column:
         strangers,
         lambda each: _finding(
             DriftKind.CONFIG_UNDECLARED,
-            F.lit("set on the topic, and no manifest says so"),
+            F.lit("set on the topic, but not declared"),
             what=each["name"],
             live=each["value"],
         ),
@@ -183,7 +186,7 @@ def _config_undeclared() -> Column:
 
 
 def _broker_default_changed() -> Column:
-    """Not declared, by default at the audit before and now, and another value."""
+    """Not declared, by default at the previous audit and now, and another value."""
     earlier = F.col("earlier_defaults")
     changed = F.filter(
         "live_configs",
@@ -202,7 +205,7 @@ def _broker_default_changed() -> Column:
             F.concat(
                 F.lit("the broker's default was "),
                 F.coalesce(earlier[each["name"]], F.lit("no value")),
-                F.lit(" at the audit before"),
+                F.lit(" at the previous audit"),
             ),
             what=each["name"],
             live=each["value"],
@@ -212,9 +215,6 @@ def _broker_default_changed() -> Column:
 
 def _declares(name: Column) -> Column:
     return F.coalesce(F.array_contains(F.map_keys("configs"), name), F.lit(False))
-
-
-# -- findings ---------------------------------------------------------------------------------------------------------
 
 
 def _finding(

@@ -19,7 +19,7 @@ from topicledger.schemas import DRIFT
 from topicledger.text import SHOWN_FAILURES, cell
 
 REFUSED = "manifests_refused"
-"""Of a run's counts: manifest rows that are wrong in themselves and so were compared with nothing."""
+"""Of a run's counts: invalid manifest rows, which were not compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class DriftSummary:
     query: str
     """SQL for all of them."""
     manifests_refused: int
-    """Manifest rows that are wrong in themselves: they were compared with nothing."""
+    """Invalid manifest rows, which were not compared."""
     problems: Sequence[str] = field(default_factory=list)
     """Why the audit isn't finished."""
 
@@ -140,7 +140,7 @@ def render(summary: DriftSummary, console: Console) -> None:
         console.print("no drift", highlight=False)
     if summary.manifests_refused:
         console.print(
-            f"not compared: {summary.manifests_refused} manifest rows that are wrong in themselves; `plan` tells why",
+            f"not compared: {summary.manifests_refused} invalid manifest rows; `plan` says why",
             highlight=False,
         )
     for problem in summary.problems:

@@ -62,7 +62,7 @@ __all__ = [
 
 _ZERO_ID = uuid.UUID(int=0)
 _OPERATIONS_UNKNOWN = 31
-"""The bit that is set when the broker doesn't tell what a principal may do (the field's default, -2^31)."""
+"""The bit that is set when the broker doesn't return what a principal may do (the field's default, -2^31)."""
 _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
 _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
@@ -121,7 +121,7 @@ class ClusterAdmin(Connection):
         response = self._run(self._manager.send, request, self._admin._controller_id)
         results = response.topics if hasattr(response, "topics") else response.responses
         if NOT_CONTROLLER in {each.error_code for each in results}:
-            # The next request must find out anew who the controller is (C13).
+            # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
         return response
 
@@ -139,8 +139,6 @@ class ClusterAdmin(Connection):
     def deletes_by_id(self) -> bool:
         """Whether DeleteTopics takes topic ids (broker 2.8 and later; D7)."""
         return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
-
-    # -- metadata ---------------------------------------------------------------------------------------------------
 
     def describe_cluster(self) -> Cluster:
         """The cluster's id and its live brokers with their racks (M1)."""
@@ -184,8 +182,6 @@ class ClusterAdmin(Connection):
                     configs=_entries(result.configs) if described else None,
                 )
 
-    # -- use --------------------------------------------------------------------------------------------------------
-
     def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
         """Which groups use the named topics: see `groups.consumer_groups`."""
         return groups.consumer_groups(self, topics)
@@ -197,8 +193,6 @@ class ClusterAdmin(Connection):
     def unseen_topics(self) -> int:
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self)
-
-    # -- changes ----------------------------------------------------------------------------------------------------
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).

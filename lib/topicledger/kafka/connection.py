@@ -21,14 +21,14 @@ from topicledger.errors import ClusterError
 
 _DISCONNECTED = "socket disconnected"
 _TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", _DISCONNECTED)
-"""From the least on; all other words of kafka-python's tell more."""
+"""The least specific first; every other message of kafka-python says more."""
 
 
 class _LastWords(logging.Handler):
     """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped.
 
-    A broker that refuses a login says why and closes the connection; which of them kafka-python hears of first is up to
-    chance; and its last try may end for want of time. So no words take the place of others that tell more.
+    A broker that refuses a login says why and closes the connection; which of the two kafka-python sees first is up to
+    chance, and its last try may time out. So a message is never replaced by a less specific one.
     """
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ UNKNOWN_TOPIC_ID = 100
 
 _THROTTLE_MARGIN_SECONDS = 0.05
 _BROKERS_GONE = 3
-"""How often a request that any broker may answer finds the one asked gone before it is lost."""
+"""How often a request that any broker may answer goes to another one, because the broker asked is gone."""
 _ANSWER_SECONDS = 5.0
-"""What an answer may take beside the broker's work on it."""
+"""Seconds that an answer may take beside the broker's work on it."""
 
 # Where kafka-python's name for a code isn't Kafka's own (org.apache.kafka.common.protocol.Errors, 4.3.1).
 _KAFKA_NAMES = {
@@ -119,7 +119,7 @@ def error_name(error_code: int) -> str:
 
 
 def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
-    """Seconds after which an answer isn't waited for any more: the client option `request_timeout_ms` where it is set.
+    """How many seconds an answer is waited for: the client option `request_timeout_ms` where it is set.
 
     Else longer than the broker may take, so that the broker's own answer comes first.
     """
@@ -202,7 +202,7 @@ class Connection:
             raise (Disconnected if gone else RequestLost)(redact(words, self._secrets)) from None
 
     def _any_broker(self, request: Any) -> Any:
-        """What a broker answers that only reads. One that is gone is listed for a while: others are asked instead."""
+        """Any broker's answer to a request that only reads. If it is gone, another one is asked."""
         for _ in range(_BROKERS_GONE):
             with suppress(Disconnected):
                 return self._run(self._manager.send, request)
@@ -211,7 +211,7 @@ class Connection:
     def ask(self, request: Any, broker_id: int | None = None) -> Any:
         """What one broker answers, any broker where none is named; raises RequestLost when no answer came.
 
-        For requests that only read: after an answer that says so it waits out the throttle, as long as the broker asks.
+        For requests that only read. Where the answer asks to wait (throttle), it waits before it returns.
         """
         if broker_id is not None and self._manager.cluster.broker_metadata(broker_id) is None:
             # A broker that came after we connected; kafka-python looks around by itself every five minutes.

@@ -66,7 +66,7 @@ class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, m
 
 
 class _Header:
-    """A request's header that tells who decodes the response."""
+    """A request's header that says what decodes the response."""
 
     def __init__(self, header: Any) -> None:
         self._header = header

@@ -41,7 +41,7 @@ def consumer_groups(connection: Connection, topics: Collection[str]) -> list[Gro
     `operation_timeout`; then RequestLost says what isn't known. Raises ClusterError, naming the ACL that is
     missing, where the principal may not see everything: it needs Describe on the cluster, on every group, on
     __consumer_offsets, on the topics, and for groups of the newer protocols on every topic their members subscribe to.
-    Brokers older than Kafka 2.8 don't tell whether a listing is complete: a ClusterError too.
+    Brokers older than Kafka 2.8 don't say whether a listing is complete: a ClusterError too.
     """
     wanted = frozenset(topics)
     if not wanted:
@@ -80,9 +80,6 @@ def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
             yield groups[start : start + _GROUPS_BATCH]
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
     """How groups of one type are asked what they use."""
@@ -112,7 +109,7 @@ def _read(
     broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)
     if kind is None:
         raise ClusterError(
-            f"cluster {connection.name}: group {batch[0].group} is of a type that this topicledger doesn't know, "
+            f"cluster {connection.name}: group {batch[0].group} has a type that this topicledger doesn't know, "
             f"{batch[0].kind}: it isn't known which groups use its topics"
         )
     members = {each.group: Members() for each in batch if each.empty}

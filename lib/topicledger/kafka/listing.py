@@ -61,7 +61,7 @@ def denied(connection: Connection, error_code: int, what: str, acl: str) -> Clus
 
 
 def settled(connection: Connection, subject: str, error_code: int, later: Later) -> bool:
-    """Whether this is an answer; notes in `later` what is none yet, raises ClusterError for what never will be."""
+    """Whether the code means an answer; notes in `later` what may get one, raises ClusterError for what never will."""
     if error_code == NONE:
         return True
     if error_code in _IN_MOTION:
@@ -81,7 +81,7 @@ def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> Non
     """Raise ClusterError where the principal may not see every group, or what groups committed on `topics`."""
     if not connection.supports(DescribeClusterRequest):
         raise ClusterError(
-            f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't tell whether they list every "
+            f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't say whether they list every "
             "consumer group: it isn't known which groups use its topics"
         )
     cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))

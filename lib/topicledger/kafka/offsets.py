@@ -50,7 +50,7 @@ _IN_MOTION = frozenset(
 )
 _OLD = frozenset({UNSUPPORTED_VERSION, UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _TOO_OLD = (
-    "its brokers, or its records, are too old to tell the time (Kafka 3.0 and later do, of records of 0.10 and later)"
+    "its brokers, or its records, are too old to return the time (Kafka 3.0 and later do, of records of 0.10 and later)"
 )
 
 _Partition = tuple[str, int]
@@ -106,7 +106,7 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         else:
             leaders |= {(topic.name, each.partition_index): each.leader_id for each in topic.partitions}
 
-    # The time comes last: of a record that came meanwhile it tells, too.
+    # The time is asked last, so that it includes a record that came meanwhile.
     earliest = _offsets(connection, leaders, _EARLIEST)
     latest = _offsets(connection, leaders, _LATEST)
     if connection.version(ListOffsetsRequest) >= _MAX_TIMESTAMP_VERSION:

@@ -1,4 +1,4 @@
-"""How fast a cluster's quota lets us create and delete topics, learned from its answers (KIP-599, C17)."""
+"""How fast a cluster's quota lets us create and delete topics, measured by its answers (KIP-599, C17)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ INTERVAL = 2.0
 """Seconds of a quota's tokens that one request spends; a broker lets 11 s of them accumulate by default."""
 
 _IDLE_SECONDS = 5.0
-"""After this long a bucket may have been full, and no longer tells how fast it fills."""
+"""After this long a bucket may have been full: then it doesn't show how fast it fills."""
 _SHORTEST_SPAN = 0.5
 """Seconds: what comes in between two answers closer than this says more of the network than of the quota."""
 _DEEPEST_FALL = 0.5
 """A rate falls at most to this share of itself at a time: one too high costs an answer, one too low costs time."""
 _LONGEST_GUESS = 10.0
-"""Seconds to wait on our own reckoning; then the broker is asked, which tells how long it really takes."""
+"""The longest wait by our own estimate; then the broker is asked, and its answer says how long it really takes."""
 _FIRST_STEP = 0.02
 _HIGHEST_HOPE = 1e6
 
@@ -24,8 +24,8 @@ class Pace:
 
     A cluster keeps a bucket of tokens for a principal. It fills at the quota's rate, up to a burst. A topic costs one
     token per partition; it is accepted while the bucket isn't below 0, and may leave it below. What comes after that is
-    answered with 89, isn't charged, and the answer tells in how many seconds the bucket is back at 0. Two such answers
-    tell the rate: what was accepted between them, divided by how much later the second one's moment of 0 is. Where
+    answered with 89, isn't charged, and the answer says in how many seconds the bucket is back at 0. Two such answers
+    show the rate: what was accepted between them, divided by how much later the second one's moment of 0 is. Where
     others use the same quota, that is the share they leave us.
 
     While all is accepted the rate is believed to be higher than measured, more and more so, until an answer with 89

@@ -41,7 +41,7 @@ class RetryPolicy:
     """How often, and for how long, something is asked again."""
 
     attempts: int = 8
-    """Requests whose answer tells no outcome before giving up."""
+    """Requests in a row without an outcome before giving up."""
     first_backoff: float = 0.25
     """Seconds before the second attempt; doubles, with jitter."""
     longest_backoff: float = 10.0
@@ -51,7 +51,7 @@ class RetryPolicy:
 
 
 class OutcomeUnknown(ClusterError):
-    """What a request did can't be learnt now; the run stays open and can be started again."""
+    """What a request did isn't known now; the run stays open and can be started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Answer:
 
     result: TopicResult
     attempt: int
-    """The number of the request that it answers, from 1."""
+    """Attempt number, from 1."""
     requested_at: datetime
     completed_at: datetime
     maybe_done: bool = False
@@ -99,7 +99,7 @@ class _Outcomes:
 
 @dataclass(kw_only=True)
 class ClusterLimits:
-    """What requests taught about one cluster: kept while a run lasts, by whatever talks to the cluster in it."""
+    """What is known of one cluster's limits, by its answers; shared by all phases of a run."""
 
     max_batch_records: int
     """The size of a request; halved when the cluster refuses it (C15)."""
@@ -108,7 +108,7 @@ class ClusterLimits:
     partitions: dict[str, int] = field(default_factory=dict)
     """By topic, where the plan doesn't say: what validate or a describe returned."""
     warned: set[str] = field(default_factory=set)
-    """What the whole cluster shares and was warned of once (C11, D8)."""
+    """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
     def cost(self, target: Target) -> int:
         """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one."""
@@ -118,7 +118,7 @@ class ClusterLimits:
 
 @dataclass(kw_only=True)
 class Sender:
-    """Asks and tells one cluster, through one connection.
+    """Sends requests to one cluster, through one connection.
 
     A wait ends at once when `stop` is set, and then raises OutcomeUnknown, as does what has no answer in the end.
     """
@@ -222,7 +222,7 @@ class Sender:
         now = self.clock()
         seconds, count = self.limits.pace.plan(now, [self.limits.cost(target) for target in batch])
         if seconds > 0:
-            self._tell(seconds, left)
+            self._report_wait(seconds, left)
         pause = max(seconds, self._quiet_until - now)
         if pause > 0:
             self.wait(pause)
@@ -237,7 +237,7 @@ class Sender:
             count += 1
         return left[:count]
 
-    def _tell(self, seconds: float, left: Sequence[Target]) -> None:
+    def _report_wait(self, seconds: float, left: Sequence[Target]) -> None:
         tokens = sum(self.limits.cost(target) for target in left)
         topics = len(left) + self.later
         # What comes later is taken to cost as much as what is here.
@@ -245,7 +245,7 @@ class Sender:
         self.waiting(QuotaWait(seconds=seconds, rate=self.limits.pace.rate, left=topics, eta=eta))
 
     def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Outcomes:
-        """Send one request, and learn of the cluster what its answer shows."""
+        """Send one request, and update the cluster's limits from its answer."""
         sent, pace = self.clock(), self.limits.pace
         try:
             response = request(batch)
@@ -264,7 +264,7 @@ class Sender:
             pace.lost()
         spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
         pace.answered(sent, now, spent, throttled if over_quota else None)
-        again = {topic: each for topic, each in response.results.items() if _comes_to_nothing_yet(each)}
+        again = {topic: each for topic, each in response.results.items() if _has_no_outcome_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
         unanswered = [target.topic for target in batch if target.topic not in response.results]
         return _Outcomes(
@@ -275,7 +275,7 @@ class Sender:
         )
 
     def _spent(self, target: Target, result: TopicResult | None) -> int:
-        """The tokens that an answer cost: what isn't done isn't charged."""
+        """The tokens that a topic cost: what isn't done isn't charged."""
         if result is None or result.error_code != kafka.NONE:
             return 0
         if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
@@ -302,8 +302,8 @@ def _log_request(batch: Sequence[Target], outcomes: _Outcomes) -> None:
         )
 
 
-def _comes_to_nothing_yet(result: TopicResult) -> bool:
-    """Whether an answer tells no outcome that lasts (C12, C13, C17)."""
+def _has_no_outcome_yet(result: TopicResult) -> bool:
+    """Whether an answer has no final outcome (C12, C13, C17)."""
     fenced = result.error_code == kafka.INVALID_REPLICATION_FACTOR and _ALL_FENCED in (result.error_message or "")
     return result.error_code in _NO_OUTCOME or fenced
 

@@ -1,7 +1,7 @@
 """How many topics of a cluster this principal doesn't see (M3).
 
-A listing leaves out, without a word, what the principal may not describe. Brokers tell whoever has Describe on the
-cluster what is in their log directories, though, whatever the rights on topics (*measured*, 4.3.1).
+A listing leaves out, without a word, what the principal may not describe. But brokers list what is in their log
+directories to whoever has Describe on the cluster, whatever the rights on topics (*measured*, 4.3.1).
 """
 
 from __future__ import annotations

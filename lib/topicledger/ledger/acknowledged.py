@@ -1,4 +1,4 @@
-"""What `audit` says last of a topic: only the last acknowledged change tells whether the topic is ours."""
+"""What `audit` says last of a topic: only the last acknowledged change shows whether the topic is ours."""
 
 from __future__ import annotations
 

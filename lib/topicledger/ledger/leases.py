@@ -45,7 +45,7 @@ class LeaseHeld(TopicLedgerError):
 
 
 class LeaseLost(ClusterError):
-    """This driver's leases ran out, or a later start of its run took them: it sends and records nothing more."""
+    """This driver's leases expired, or a later start of its run took them: it sends and records nothing more."""
 
 
 def _elapsed() -> float:
@@ -57,12 +57,12 @@ def _elapsed() -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
-    """What tells a holder how long its lease still holds: whichever of the two says less."""
+    """The clocks that show a holder how long its lease still holds: the one that says less counts."""
 
     elapsed: Callable[[], float] = _elapsed
     """Seconds; nobody sets it."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """What other drivers go by; somebody may set it."""
+    """The clock that other drivers go by; it may be set."""
 
 
 CLOCKS = Clocks()
@@ -76,7 +76,7 @@ class Holder:
     run_id: str
     host: str
     process: str
-    """Boot id, pid namespace, pid, start time, token: what tells one start in one process from every other one.
+    """Boot id, pid namespace, pid, start time, token: together they are different for every start.
 
     Older versions wrote no token.
     """
@@ -114,9 +114,10 @@ def _process(pid: int) -> tuple[str, str]:
 
 
 class Leases:
-    """Leases that this run holds on clusters, renewed by a thread of its own until they are released or lost.
+    """Leases that this run holds on clusters; a thread renews them until they are released or lost.
 
-    Leaving it as a context releases them; what it lost, it leaves alone. One that nobody has any more is not renewed.
+    As a context it releases them at the end; a lost lease is left alone. When the object is gone, its leases are no
+    longer renewed: a dead driver's lease expires.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Leases:
         clocks: Clocks,
     ) -> None:
         self.contended = False
-        """Whether another run may have changed one of the clusters since this one looked at them."""
+        """Whether another run may have changed one of the clusters since this one observed them."""
         self.holder = holder
         self._ledger = ledger
         self._clusters = clusters
@@ -160,25 +161,24 @@ class Leases:
         self.release()
 
     def release(self) -> None:
-        """Let other runs have the clusters; returns when they can."""
+        """Release the leases; returns when other runs can take them."""
         self.release_soon()
         self._thread.join()
 
     def release_soon(self) -> None:
-        """Begin to let other runs have the clusters, beside what this one still does; `release` waits for it."""
+        """Begin to release the leases, beside what the run still does; `release` waits for it."""
         self._over = True
         self._wake.set()
 
     def require(self) -> None:
         """Raises LeaseLost where this driver may do nothing more: its time ran out, or a later start took over."""
         with self._changed:
-            # A slow commit isn't a stop: whether anybody took the leases meanwhile is what it will tell.
+            # A slow commit isn't a stop: it will show whether another run took the leases meanwhile.
             while self._lost is None and self._left() <= 0 and self._renewing:
                 self._changed.wait(1.0)
             if self._lost is None and self._left() <= 0:
                 self._lose(
-                    "its leases ran out while it did nothing: it was stopped, its clock was set, or it could not renew "
-                    "them in time"
+                    "its leases expired: it was suspended, its clock was set, or it could not renew them in time"
                 )
         if self._lost is not None:
             raise LeaseLost(f"run {self.holder.run_id}: {self._lost}; start it again with its id")
@@ -234,7 +234,7 @@ class Leases:
                 try:
                     self._write(self._rows, renewed=False)
                 except Exception as error:
-                    log.warning("leases could not be released, others have to wait until they end: %s", _said(error))
+                    log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
             return False
         try:
             with self._changed:
@@ -246,15 +246,13 @@ class Leases:
             pass
         except Exception as error:
             # Whatever it is: a thread that ended here would do so silently, and the leases with it.
-            log.warning("leases could not be renewed, and will be tried again: %s", _said(error))
+            log.warning("leases could not be renewed, trying again: %s", _said(error))
             self._renew_at = self._clocks.elapsed() + _ASK_AGAIN_SECONDS
         finally:
             with self._changed:
                 self._renewing = False
                 self._changed.notify_all()
         return self._lost is None
-
-    # -- taking them -------------------------------------------------------------------------------------------------
 
     def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
         """Take every cluster's lease as it was `seen`; whether all of them are held now."""
@@ -291,23 +289,23 @@ class Leases:
                 self._ledger.compare_and_set(LEASES, "cluster_id", given)
             self._tried = False
         except Exception as error:
-            log.warning("leases could not be released, others have to wait until they end: %s", _said(error))
+            log.warning("leases could not be released, other runs wait until they expire: %s", _said(error))
 
     def _make_last(self) -> None:
-        """A first commit is the slowest: renew what it left too little of."""
+        """A first commit is the slowest: renew leases that it left too little time."""
         for _ in range(_ATTEMPTS):
             if self._left() > self._request_timeout + self._seconds / 3:
                 return
             if not self._write(self._rows, renewed=True):
                 break
         raise LeaseLost(
-            f"run {self.holder.run_id}: leases of {self._seconds:g} s are over before they can be used: commits to "
+            f"run {self.holder.run_id}: leases of {self._seconds:g} s expire before they can be used: commits to "
             f"{self._ledger.location(LEASES)} take too long; start it again with its id"
         )
 
 
 def _keep_renewed(of: weakref.ref[Leases], wake: threading.Event) -> None:
-    """Renews leases until they are over, or nobody has them any more: then they expire."""
+    """Renews leases until they are released or lost, or their object is gone: then they expire."""
     while (leases := of()) is not None:
         pause = leases._pause()
         del leases

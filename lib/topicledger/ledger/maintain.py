@@ -1,7 +1,7 @@
 """Keeping the tables themselves in order: small files compacted, old files removed, old rows deleted where asked for.
 
-Nothing is done unless it is to be executed: the dry run tells what would be. Rows of runs that aren't over are never
-deleted, and what such a run may still read by its version stays. A plan too old to be applied is over.
+By default it is a dry run, which says what would be done. Rows of runs that aren't over are never deleted, and what
+such a run may still read by its version stays. A plan too old to be applied is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VACUUM_HOURS = 168
 """Delta's own bound (delta.deletedFileRetentionDuration): a reader may be as far behind."""
 
 AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
-"""Tables that rows may be deleted from -> the column that tells a row's age."""
+"""Tables that rows may be deleted from -> the column that holds a row's age."""
 
 _PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
 """Tables that an open run goes on reading at the version that it began with."""
@@ -46,7 +46,7 @@ class Request:
     execute: bool = False
     """Otherwise a dry run."""
     vacuum_hours: int = VACUUM_HOURS
-    """Files that no version of the last so many hours has are removed."""
+    """Files that no table version of this many last hours uses are removed."""
     retention_days: Mapping[str, int] = field(default_factory=dict)
     """Table -> days; rows of earlier days (UTC) are deleted. A table that isn't named loses none."""
     run_id: str | None = None
@@ -78,7 +78,7 @@ class Maintained:
 
     executed: bool
     run_id: str | None
-    """Of the row in `runs` that tells of it; None in a dry run."""
+    """The id of its row in `runs`; None in a dry run."""
     exit_code: int
     abandoned: Sequence[str]
     """Runs whose plans were past `guards.max_plan_age` and are abandoned now, or would be."""
@@ -97,7 +97,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     """
     ledger.ensure(RUNS)
     if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
-        raise UsageError(f"there is a run {request.run_id} already; a maintenance is not taken up again: start another")
+        raise UsageError(f"there is a run {request.run_id} already; a maintenance can't be resumed: give another id")
     run = _begin(ledger, settings, request) if request.execute else None
     abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, abandoned)
@@ -127,7 +127,7 @@ def _begin(ledger: Ledger, settings: Settings, request: Request) -> runs.Run:
 
 def _open_runs(ledger: Ledger, abandoned: Sequence[str]) -> Mapping[str, datetime]:
     """Runs that aren't over -> when they began; `abandoned` are, or would be."""
-    # A maintenance reads no old version, and is never taken up again.
+    # A maintenance reads no old version, and is never resumed.
     reads = ~F.col("arguments")["command"].eqNullSafe(F.lit(COMMAND)) & ~F.col("run_id").isin(*abandoned)
     rows = ledger.read(RUNS).where(F.col("state").isin(*(state.value for state in _OPEN)) & reads)
     # PySpark gives the moment in this process's own time zone, without saying so.
@@ -168,7 +168,7 @@ def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
 
 
 def _creates(ledger: Ledger) -> DataFrame:
-    """What tells the rows of `audit` that later runs and audits need, whatever their age: which topics are ours."""
+    """The rows of `audit` that later runs and audits need, whatever their age: they say which topics are ours."""
     return last_creates(ledger.read(AUDIT)).select(
         "run_id",
         "cluster",
@@ -192,7 +192,7 @@ def _pinned(table: Table, request: Request, open_runs: Mapping[str, datetime]) -
     late = sorted(run_id for run_id, started_at in open_runs.items() if started_at < since)
     if not late:
         return None
-    return f"not vacuumed: run {late[0]} isn't over and may go on reading an old version; finish or abandon it"
+    return f"not vacuumed: run {late[0]} is open and may still read an old version; finish or abandon it"
 
 
 def render(maintained: Maintained, console: Console) -> None:

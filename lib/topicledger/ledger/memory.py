@@ -1,7 +1,7 @@
 """What a start knows of its own run without reading it from the tables again: each planned action, and how it stands.
 
-The tables say the same, and are what a run that is taken up again goes by. A start keeps this up to `REMEMBERED`
-actions, of a plan that it made itself, and as long as every row of `audit` came from its own requests (`Run.memory`).
+The tables say the same, and a resumed run goes by them. A start keeps this up to `REMEMBERED` actions, of a plan that
+it made itself, and as long as every row of `audit` came from its own requests (`Run.memory`).
 """
 
 from __future__ import annotations

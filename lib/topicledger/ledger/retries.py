@@ -93,8 +93,8 @@ def _stack_trace(error: PySparkException | Py4JError) -> str:
 def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
     """What `write` returns, tried again, with pauses, for the trouble's `SECONDS` and five times at least.
 
-    A write that failed may have come through all the same, when only its answer was lost. So it must be one that does
-    nothing twice, or `done` finds out: it goes before each further try, and its result, unless None, counts.
+    A write that failed may have succeeded all the same, when only its answer was lost. So a second write must change
+    nothing, or `done` must find out: it is called before each further try, and its result counts unless it is None.
     Raises TableError, which begins with `what` and says for how long it was tried.
     """
     since: dict[Trouble, float] = {}

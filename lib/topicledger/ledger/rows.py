@@ -1,4 +1,4 @@
-"""Outcomes as Arrow: what the driver learnt, laid out as rows of `audit` without a Python object per config."""
+"""Outcomes as Arrow: what the driver got as answers, laid out as rows of `audit` without a Python object per config."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Run:
     epoch: int
     state: RunState
     resumed: bool
-    """Whether an earlier start of the same run got anywhere."""
+    """Whether an earlier start of the same run left anything."""
     selected: Sequence[str] | None
     """The clusters asked for by name, None for all."""
     exit_code: int | None = None
@@ -91,7 +91,7 @@ class Run:
     none_ended: bool = False
     """Whether it is known that nothing ended before validate."""
     none_planned: bool = False
-    """Whether it is known that nothing is to be sent: then nothing is looked for."""
+    """Whether it is known that nothing is to be sent: then nothing is read to find out."""
     problems: list[str] = field(default_factory=list)
     """Why something is still open: for the user, and for exit code 1."""
     waiting: DataFrame | None = None
@@ -108,9 +108,9 @@ class Run:
     """How its planned actions stand, where that is known without reading it."""
     _wave: int = 0
     _due: dict[str, object] = field(default_factory=dict, repr=False)
-    """What its row doesn't say yet."""
+    """Columns of its row that aren't committed yet."""
     ending: ExitStack = field(default_factory=ExitStack, repr=False)
-    """What is left when the run is, after its last commit."""
+    """What is closed when the run ends, after its last commit."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """What it writes beside something else, in order; whoever reads that settles them first."""
 
@@ -157,8 +157,8 @@ class Run:
     def append_outcomes(self, ended: Sequence[PhaseResult]) -> None:
         """Append what requests came to as rows of `audit`, in one commit beside what comes next.
 
-        Raises what the appends before it failed with; what this one does, `commits` tells: LeaseLost where this driver
-        was stopped past its leases.
+        Raises what the appends before it failed with; `commits` raises what this one fails with: LeaseLost where this
+        driver's leases expired.
         """
         if self.memory is not None:
             self.memory.keep(ended)
@@ -173,7 +173,7 @@ class Run:
         self.commits.add(append)
 
     def append_audit(self, rows: DataFrame) -> None:
-        """Append rows of `audit` in one commit. Raises LeaseLost where this driver was stopped past its leases."""
+        """Append rows of `audit` in one commit. Raises LeaseLost where this driver's leases expired."""
         self.memory = None
         self.commits.add(partial(self._append, rows, self.leases, self.next_version()))
         self.commits.settle()
@@ -219,7 +219,7 @@ class Run:
 
     def _not_ours(self) -> UsageError:
         return UsageError(
-            f"run {self.run_id} was taken up by another start, or abandoned, in the meantime; see `runs list`"
+            f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`"
         )
 
 
@@ -263,10 +263,10 @@ def find(ledger: Ledger, run_id: str) -> Row | None:
 
 
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
-    """Begin a run or take one up where it was left; the row of a new one is the first of its `commits`.
+    """Begin or resume a run; the row of a new one is the first of its `commits`.
 
     Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
-    find planned, that was abandoned, or that was begun with other settings or arguments.
+    find planned, that was abandoned, or that started with other settings or arguments.
     """
     ledger.ensure(RUNS)
     run_id = request.run_id or new_run_id()
@@ -345,7 +345,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
     began_as = (row["arguments"] or {}).get("command")
     alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else _PROVISIONING
     if began_as not in alike:
-        raise UsageError(f"run {run_id} is of the command {began_as}, not {request.command}: name another run")
+        raise UsageError(f"run {run_id} was started by {began_as}, not {request.command}: give another run id")
     asked = request.bearing()
     if request.command == "apply" and not request.clusters:
         names = tuple(filter(None, arguments.get("clusters", "").split(",")))
@@ -357,15 +357,14 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
         if arguments.get(name, "") != value:
             was = arguments.get(name) or "all"
             raise UsageError(
-                f"run {run_id} was begun with {name}: {was}, not {value or 'all'}; the same id needs the same"
+                f"run {run_id} started with {name}: {was}, not {value or 'all'}; the same id needs the same arguments"
             )
     if row["settings_digest"] != _digest(settings, request.command):
         raise UsageError(
-            f"{settings.path} says other things than when run {run_id} was begun: "
-            "use the settings of that time, or start a new run"
+            f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
         )
     if request.command == "plan" and state is RunState.APPLYING:
-        raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} takes it up")
+        raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
     if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
         _require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
@@ -421,7 +420,7 @@ def _raise_epoch(run: Run) -> None:
 
 
 def abandon(ledger: Ledger, run_id: str) -> None:
-    """Give a run up by hand: it can't be taken up any more. Raises UsageError where it is finished or unknown."""
+    """Abandon a run by hand: it can't be resumed any more. Raises UsageError where it is finished or unknown."""
     ledger.ensure(RUNS)
     row = find(ledger, run_id)
     if row is None:
@@ -445,9 +444,9 @@ def _row_of(run_id: str) -> str:
 
 
 def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Sequence[str]:
-    """Give up plans past `guards.max_plan_age`, which no start may apply any more; returns their ids.
+    """Abandon plans older than `guards.max_plan_age`, which may not be applied any more; returns their ids.
 
-    A run that is being applied stays. Without `execute` the ids are those that it would be.
+    A run that is being applied stays. Without `execute` nothing is changed.
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
     waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
@@ -458,7 +457,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Seq
     ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
     states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
-    # One of them may have been taken up, and be `applying`, in the meantime.
+    # One of them may have been resumed, and be `applying`, in the meantime.
     done = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id")
     return sorted(row["run_id"] for row in done.collect())
 

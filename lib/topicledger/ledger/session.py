@@ -39,7 +39,7 @@ FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.shuffle.partitions": (DEFAULTS["spark.sql.shuffle.partitions"], "1"),
     "spark.databricks.delta.snapshotPartitions": (DEFAULTS["spark.databricks.delta.snapshotPartitions"], "1"),
 }
-"""By setting: its default, and what is better where compiling a query, or planning it anew, outlasts its rows."""
+"""Setting -> its default, and the better value where compiling or replanning a query takes longer than its rows."""
 
 
 def get_session(name: str, *, verbose: bool = False) -> SparkSession:
@@ -59,9 +59,9 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
 
 @contextmanager
 def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
-    """Within it, queries are for few rows: `FEW_ROWS`. What it gives, called, has them for many again, from then on.
+    """A context in which queries are tuned for few rows (`FEW_ROWS`); yields a function that ends that early.
 
-    A setting that isn't at its default is somebody's choice, and stays.
+    A setting that isn't at its default was chosen by somebody, and stays.
     """
     ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
 
@@ -89,9 +89,10 @@ def _log_folder() -> Path:
 
 @contextmanager
 def _started_with_output_in(log: Path | None) -> Iterator[None]:
-    """What is started within it writes to `log`, or to stderr where that is None: stdout is for the command's data.
+    """A context in which new processes write to `log`, or to stderr where that is None.
 
-    This process has its own streams back afterwards, the JVM started there keeps those it got.
+    Stdout is for the command's data. Afterwards this process has its own streams again; a JVM that was
+    started keeps those it got.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -1,7 +1,7 @@
 """The one module that writes Delta: the ledger's tables, created when missing, checked when present.
 
 Every write is tried again where another writer was faster or the storage failed for once (`retries`). An append carries
-txnAppId and txnVersion; the others come to the same when they are done twice, or look whether they came through.
+txnAppId and txnVersion; the others come to the same when they are done twice, or check whether they succeeded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a table is."""
+    """The size of a table."""
 
     files: int
     bytes: int
@@ -62,8 +62,6 @@ class Ledger:
         relative = not self._in_catalog and ":" not in root
         self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
         self._ensured: set[str] = set()
-
-    # -- names -------------------------------------------------------------------------------------------------------
 
     def location(self, table: Table) -> str:
         """The table's path, or its name in the catalog."""
@@ -82,8 +80,6 @@ class Ledger:
         if not found:
             return Path(self.root)
         return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
-
-    # -- creating and checking ---------------------------------------------------------------------------------------
 
     def require_root(self) -> None:
         """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
@@ -168,7 +164,7 @@ class Ledger:
             self._make_of_empty_log(table, properties)
 
     def _is_there_soon(self, table: Table) -> bool:
-        """Whether a table that another process has begun to make is there within three seconds."""
+        """Whether a table that another process has begun to create is there within three seconds."""
         for pause in (0.2, 0.4, 0.8, 1.6):
             time.sleep(pause)
             if self._is_there(table):
@@ -223,8 +219,8 @@ class Ledger:
                 )
             problems = [*(f"no column {each.name}" for each in missing), *problems]
             raise TableError(
-                f"table {self.location(table)} is not as topicledger's schema {SCHEMA_VERSION} says: "
-                f"{'; '.join(problems)}. Nothing was changed; point tables.root elsewhere or mend the table"
+                f"table {self.location(table)} doesn't match topicledger's schema {SCHEMA_VERSION}: "
+                f"{'; '.join(problems)}. Nothing was changed; correct the table, or set another tables.root"
             )
 
     def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
@@ -269,8 +265,6 @@ class Ledger:
         rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
         return {row["key"]: row["value"] for row in rows}
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def read(self, table: Table, version: int | None = None) -> DataFrame:
         """The table, at `version` where one is given."""
         reader = self.spark.read.format("delta")
@@ -286,8 +280,6 @@ class Ledger:
         if self._in_catalog:
             return DeltaTable.forName(self.spark, self.location(table))
         return DeltaTable.forPath(self.spark, self.location(table))
-
-    # -- writing -----------------------------------------------------------------------------------------------------
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Rows of `table` from Python, without a Python worker; what isn't given is null."""
@@ -332,7 +324,7 @@ class Ledger:
             writer.save(self.location(table))
 
     def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
-        """Set columns of the rows that meet `condition`, all in SQL; returns how many rows it was.
+        """Set columns of the rows that meet `condition`, all in SQL; returns their number.
 
         It may be done twice, where the answer to the first commit was lost: the number is right where a row that was
         updated still meets `condition`.
@@ -344,7 +336,7 @@ class Ledger:
         return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
-        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many it was.
+        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many changed.
 
         `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
         and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
@@ -383,10 +375,8 @@ class Ledger:
             made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
         return _affected(made.execute())
 
-    # -- maintaining -------------------------------------------------------------------------------------------------
-
     def size(self, table: Table) -> Size:
-        """How large the latest version is."""
+        """The size of the latest version."""
 
         def read() -> Row:
             return self._delta(table).detail().select("numFiles", "sizeInBytes").collect()[0]
@@ -401,11 +391,11 @@ class Ledger:
         return self._retried(table, "read", counted.count)
 
     def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
-        """Delete rows that meet `condition`, but for those of `kept`; returns how many it was.
+        """Delete rows that meet `condition`, but for those of `kept`; returns their number.
 
-        Columns of `kept`: some of the table's, none of them null, whose values tell a row. The rows go in one commit,
-        begun again where another writer's came in between. Delta has no way to delete from an append-only table: the
-        property is lifted for that commit, and set again whatever becomes of it.
+        Columns of `kept`: some of the table's, none of them null, whose values identify a row. The rows go in one
+        commit, begun again where another writer's came in between. Delta has no way to delete from an append-only
+        table: the property is lifted for that commit, and set again whatever becomes of it.
         """
         append_only = table.properties.get(_APPEND_ONLY) == "true"
         rows = self.count(table, condition, kept)
@@ -450,7 +440,7 @@ class Ledger:
         return self.size(table).files
 
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
-        """Remove files that no version of the last `hours` has; returns how many it is."""
+        """Remove files that no version of the last `hours` has; returns their number."""
         vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
         # It lists folders, too: that of the change data feed every time.
         name = F.substring_index("path", "/", -1)
@@ -466,7 +456,7 @@ class Ledger:
 
     @contextmanager
     def _listing_in(self, tasks: int) -> Iterator[None]:
-        """Within it, folders are listed in so many tasks: VACUUM takes 10,000 by default, however few there are."""
+        """A context in which folders are listed in so many tasks; VACUUM takes 10,000 by default."""
         before = self.spark.conf.get(_LISTING_PARALLELISM)
         assert before is not None, "Spark has a default for it"
         self.spark.conf.set(_LISTING_PARALLELISM, tasks)

@@ -82,7 +82,7 @@ class Loaded:
     run_id: str | None = None
     """Of its row in `runs`; None where the rows come from no files."""
     not_carried_over: Sequence[NotCarriedOver] = ()
-    """With --from: each value that no row has, with its place."""
+    """With --from: each unsupported field, with its place."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: entries that are no topics to manage, counted by kind."""
 
@@ -103,7 +103,7 @@ class _Changes:
 
     rows: DataFrame
     loaded: Loaded
-    """Their numbers, as if they had been made."""
+    """Their numbers, as if the load had been made."""
     removed: DataFrame | None = None
     """(cluster, topic, owner); None where nothing is replaced."""
     removable: Column | None = None
@@ -142,7 +142,7 @@ def load(
         raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
     ledger.ensure(RUNS, MANIFESTS)
     if run_id is not None and runs.find(ledger, run_id) is not None:
-        raise UsageError(f"there is a run {run_id} already; a load is not taken up again: load with another id")
+        raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
     clusters = sorted({row.cluster for row in parsed.rows})
     arguments = _arguments(parsed.digests, clusters, replace, foreign)
     rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
@@ -332,7 +332,7 @@ def _lines(loaded: Loaded) -> list[str]:
 
 
 def leftovers(loaded: Loaded) -> list[str]:
-    """What was not carried over and what was skipped, in lines for the terminal: alike ones together."""
+    """The unsupported fields and what was skipped, in lines for the terminal; equal ones share a line."""
     alike: dict[str, list[NotCarriedOver]] = {}
     for each in loaded.not_carried_over:
         alike.setdefault(each.what, []).append(each)

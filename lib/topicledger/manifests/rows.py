@@ -206,7 +206,7 @@ def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transf
     `outcome`, null where the row is accepted. One row per (cluster, topic), refused where rows disagree (C2); identical
     copies become one accepted row beside one that notes them (skipped). A row without a topic stays a row of its own.
 
-    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are not looked at.
+    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out.
     """
 
     def transform(manifests: DataFrame) -> DataFrame:

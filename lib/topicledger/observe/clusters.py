@@ -191,7 +191,7 @@ def new_row(
 def disowned(ledger: Ledger, settings: Settings, planned: Mapping[str, str]) -> dict[str, str]:
     """Of `planned` (name -> the cluster id that its actions were planned for) those that mean another by now, and why.
 
-    The cluster behind a name may have been accepted, or stated, anew since the plan.
+    Since the plan, another cluster may have been accepted, or stated in the settings, for the name.
     """
     ledger.ensure(CLUSTERS)
     known = recorded(ledger)
@@ -237,7 +237,7 @@ def describe_unlisted(
 
 
 def _without(seen: Observation, refused: Mapping[str, Refused]) -> Observation:
-    """What a stranger has is nobody's business: not counted, not compared, not written down."""
+    """Clusters that aren't the ones meant are left out: not counted, not compared, not recorded."""
     if not refused:
         return seen
     meant = ~F.col("cluster").isin(*refused)

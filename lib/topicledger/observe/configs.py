@@ -1,7 +1,7 @@
 """The configs of live topics, described by their brokers: in batches, on the executors.
 
-Describing changes nothing, so a task that Spark runs twice does no harm. What a cluster doesn't tell is a row that says
-why, never an exception.
+Describing changes nothing, so a task that Spark runs twice does no harm. Where a cluster doesn't answer, a row says
+why; it is never an exception.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConfigObservation:
 def observe_configs(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
 ) -> ConfigObservation:
-    """Describe the configs of `topics` (columns of `observed`) once and now; a cluster tells of all its topics or none.
+    """Describe the configs of `topics` (columns of `observed`), once: of each cluster all of them or none.
 
     A topic whose configs may not be described has `config_error_code` and `config_error`, and configs null.
     """

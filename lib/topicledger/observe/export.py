@@ -123,7 +123,7 @@ def render(exported: Exported, console: Console) -> None:
 
 
 def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
-    """Look at clusters and write what they have: to files, or into `manifests`, in one commit.
+    """Observe clusters and write their topics: to files, or into `manifests`, in one commit.
 
     Raises UsageError for a bad pattern, and for files that are in the way.
     """
@@ -213,7 +213,7 @@ def _messages(rows: DataFrame, column: str) -> list[TopicMessage]:
 
 
 def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFrame:
-    """What a cluster can't tell stays as the table has it: labels, and owners where none is given."""
+    """What a cluster doesn't know stays as the table has it: labels, and owners where none is given."""
     ledger.ensure(MANIFESTS)
     known = (
         ledger.read(MANIFESTS)
@@ -223,9 +223,6 @@ def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFr
     owner = F.col("_owner") if request.owner is None else F.col("owner")
     kept = rows.join(known, on=["cluster", "topic"], how="left")
     return kept.withColumns({"owner": owner, "labels": F.col("_labels")}).select(*MANIFESTS.schema.names)
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
 
 
 def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
@@ -244,7 +241,7 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
         files = {cluster.name: to / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
     there = [str(file) for file in files.values() if file.exists()]
     if there and not request.overwrite:
-        raise UsageError(f"there is {', '.join(there)} already: name another, or say --overwrite")
+        raise UsageError(f"{', '.join(there)} already exists: name another file, or give --overwrite")
     try:
         for file in files.values():
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Who uses topics, when they were last written to, and how many are hidden: what policies ask clusters.
 
-Only the topics asked about are looked at, each cluster by an executor. A cluster that can't tell is a row that says why
-for each of its topics, never an exception and never silence: silence means that nobody uses a topic.
+Only the given topics are asked about, each cluster by an executor. A cluster that can't answer gives a row that says
+why for each of its topics, never an exception and never no row: no row means that nobody uses a topic.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ UNSEEN_TOPICS = StructType(
         StructField("error", StringType()),
     ]
 )
-"""What `read_unseen_topics` returns, and a topic that means nothing."""
+"""What `read_unseen_topics` returns, and an empty topic."""
 
 _Question: TypeAlias = Callable[
     [ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord] | Sequence[Unseen]
@@ -73,8 +73,8 @@ def read_consumer_groups(
 ) -> DataFrame:
     """Which consumer groups use `topics` (cluster, topic), asked once and now: columns of CONSUMER_GROUPS.
 
-    A row per topic and group that uses it, none for a topic that nobody uses. Where a cluster didn't tell, one row for
-    each of its topics with `error`, the rest null. Topics of clusters that are not among `clusters` give no rows.
+    A row per topic and group that uses it, none for a topic that nobody uses. Where a cluster didn't answer, one row
+    for each of its topics with `error`, the rest null. Topics of clusters that are not among `clusters` give no rows.
     """
     return _read(spark, clusters, kafka, topics, ClusterAdmin.consumer_groups, CONSUMER_GROUPS)
 
@@ -84,8 +84,8 @@ def read_last_records(
 ) -> DataFrame:
     """How far `topics` (cluster, topic) were written, and when last, asked once and now: columns of LAST_RECORDS.
 
-    One row per topic; `last_record_at` is null where no record is kept. Where a cluster didn't tell, `error` is set and
-    the rest null. Topics of clusters that are not among `clusters` give no rows.
+    One row per topic; `last_record_at` is null where no record is kept. Where a cluster didn't answer, `error` is set
+    and the rest null. Topics of clusters that are not among `clusters` give no rows.
     """
     return _read(spark, clusters, kafka, topics, ClusterAdmin.last_records, LAST_RECORDS)
 
@@ -95,7 +95,7 @@ def read_unseen_topics(
 ) -> DataFrame:
     """How many topics of the clusters `named` (cluster) this principal doesn't see, asked once and now (M3).
 
-    Columns cluster, unseen and error: one row per cluster. Where nobody can say, `error` has what to grant and `unseen`
+    Columns cluster, unseen and error: one row per cluster. Where it isn't known, `error` has what to grant and `unseen`
     is null. Clusters that are not among `clusters` give no rows.
     """
     one_each = named.select("cluster", F.lit("").alias("topic"))

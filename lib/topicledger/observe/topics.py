@@ -51,9 +51,6 @@ SCHEMA = StructType(
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 
 
-# -- looking at one cluster, on whatever host ------------------------------------------------------------------------
-
-
 def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
     """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
 
@@ -118,9 +115,6 @@ def _cluster_batch(
     return record_batch(SCHEMA, columns, 1)
 
 
-# -- on the executors ------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class _ClusterPartition(InputPartition):
     access: str
@@ -152,9 +146,6 @@ class KafkaTopics(DataSource):
         return _Reader(json.loads(self.options["clusters"]))
 
 
-# -- the phase -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Refused:
     """Why nothing may be decided on a cluster that was reached."""
@@ -172,7 +163,7 @@ class ClusterStatus:
     error: str | None = None
     """Why it wasn't reached, for the user."""
     gives_topic_ids: bool = True
-    """False: its brokers are older than Kafka 2.8, and nothing tells a topic from one that was recreated (D7)."""
+    """False: its brokers are older than Kafka 2.8, so a recreated topic can't be recognised (D7)."""
     refused: Refused | None = None
     """Why it isn't the one meant, though it was reached."""
 

@@ -79,7 +79,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
 
 
 def shape() -> Column:
-    """A live topic's counts and assignments as map<string,string>, written as `execute.shape` writes them."""
+    """A live topic's counts and assignments as map<string,string>, written as `executor.shape` writes them."""
     assignment = F.transform(
         F.array_sort(F.map_entries("live_assignments")),
         lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),

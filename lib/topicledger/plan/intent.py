@@ -1,4 +1,4 @@
-"""What of a plan may no longer be sent, whatever the cluster looks like: its manifests changed, or it is too old.
+"""Planned actions that may no longer be sent, whatever the cluster: the manifests changed, or the plan is too old.
 
 Both are transforms of planned actions (columns of `plans`) to rows of `REFUSED`: those that are refused.
 """

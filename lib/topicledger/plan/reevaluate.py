@@ -1,6 +1,6 @@
 """Policies asked again about a run's open actions, when more is known than at the plan.
 
-After validate: what the broker resolved. Before a taken up plan is applied: fresh metadata and usages. After its
+After validate: what the broker resolved. Before a resumed plan is applied: fresh metadata and usages. After its
 deletes: which of them made the room that other creates wait for.
 """
 
@@ -27,11 +27,11 @@ from topicledger.schemas import AUDIT, MANIFESTS, USAGES
 from topicledger.schemas.tables import VIOLATIONS
 
 NOTED = ("planned_violations", "noted_violations")
-"""Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, tells of already."""
+"""Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, has already."""
 
 
 def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], brokers: DataFrame) -> Facts:
-    """What policies may look at beside the topics."""
+    """What policies may read beside the topics."""
     return Facts(
         brokers=brokers,
         usages=ledger.read(USAGES),
@@ -168,7 +168,7 @@ def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
 
 
 def _ended(audit: DataFrame) -> DataFrame:
-    """What `audit` tells of each action: whether it passed validate and is open, was applied, and what it got."""
+    """What `audit` has of each action: whether it passed validate and is open, was applied, and what it got."""
     ok = F.col("outcome") == Outcome.OK.value
     validated = (F.col("phase") == Phase.VALIDATE.value) & ok
     applied = (F.col("phase") == Phase.APPLY.value) & ok

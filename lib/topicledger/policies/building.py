@@ -167,9 +167,6 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     )
 
 
-# -- finding a factory ------------------------------------------------------------------------------------------------
-
-
 def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory | None:
     if spec.use in BUILT_IN[action]:
         return BUILT_IN[action][spec.use]
@@ -227,9 +224,6 @@ def _callable(spec: PolicySpec, found: object, problems: list[str]) -> Factory |
 
 def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {show(str(error), _SHOWN_CHARACTERS)}"
-
-
-# -- checking settings ------------------------------------------------------------------------------------------------
 
 
 def _check_options(where: str, factory: Factory, given: Mapping[str, object], problems: list[str]) -> None:

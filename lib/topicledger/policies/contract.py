@@ -57,10 +57,10 @@ TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open"
 cluster, cluster_id, topic, topic_id (live); decision: create, delete, or what needs nothing. As declared:
 num_partitions, replication_factor, assignments, configs, owner, labels. As it lives: live, internal,
 live_num_partitions, live_replication_factor. As the broker resolved it by validateOnly: resolved_num_partitions,
-resolved_replication_factor, resolved_configs; null before that, and where it didn't tell (C10, C11); validated tells
-the two apart. asked: this policy judges the row: an action of its kind that nothing ended before, within its clusters,
-owners and labels. open: this create or delete is going to be sent, as far as was judged so far; an open delete is how a
-topic is marked for deletion (M1).
+resolved_replication_factor, resolved_configs; null before that, and where it didn't return them (C10, C11); `validated`
+tells the two apart. asked: this policy judges the row: an action of its kind that nothing ended before, within its
+clusters, owners and labels. open: this create or delete is going to be sent, as far as was judged so far; an open
+delete is how a topic is marked for deletion (M1).
 """
 
 ADDED = ("reason", "unjudgeable", "needs_freed", "inputs")
@@ -76,12 +76,12 @@ class RowRule:
     unjudgeable: Column | None = None
     """string: what would have to be known to judge. Of a create it only counts after validate, when it is final."""
     inputs: Column | None = None
-    """string: what was looked at, for `policies explain`."""
+    """string: the values that were judged, for `policies explain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a set rule may look at beside the topics. Nothing is read before a rule asks for it."""
+    """What a set rule may read beside the topics. Nothing is read before a rule asks for it."""
 
     brokers: DataFrame
     """cluster, cluster_id, broker_id, rack, host, port, controller, observed_at: the brokers that are up."""
@@ -91,13 +91,13 @@ class Facts:
     """The one time of day that all rules go by, in UTC."""
     consumer_groups: Callable[[DataFrame], DataFrame]
     """Asks the clusters who consumes these topics (cluster, topic). Returns cluster, topic, group, members, committed;
-    error is set, and the rest null, where a cluster didn't tell."""
+    error is set, and the rest null, where a cluster didn't answer."""
     last_records: Callable[[DataFrame], DataFrame]
     """Asks the clusters for the last record of these topics (cluster, topic). Returns cluster, topic, end_offset,
-    last_record_at, one row a topic; error is set, and the rest null, where a cluster didn't tell."""
+    last_record_at, one row a topic; error is set, and the rest null, where a cluster didn't answer."""
     unseen_topics: Callable[[DataFrame], DataFrame]
     """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
-    unseen, one row a cluster; error says what to grant, and unseen is null, where nobody can say."""
+    unseen, one row a cluster; error says what to grant, and unseen is null, where that isn't known."""
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
@@ -131,7 +131,7 @@ class Policy:
     """A rule as a run's settings want it."""
 
     name: str
-    """As `violations.policy` tells it: a built-in's name, or the user's `package.module:factory` or entry point."""
+    """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
     action: Action
     """What it judges."""
     rule: Rule
@@ -170,22 +170,19 @@ class Policy:
         return F.coalesce(asked, F.lit(False))
 
 
-# -- values of a create, as declared or else as resolved --------------------------------------------------------------
-
-
 def partitions() -> Column:
-    """Partitions of a create (int): as declared, else as the broker resolved them; null where neither tells."""
+    """Partitions of a create (int): as declared, else as the broker resolved them; null where neither is known."""
     return F.coalesce(_if_any(F.size("assignments")), F.col("num_partitions"), F.col("resolved_num_partitions"))
 
 
 def replicas() -> Column:
-    """Replication factor of a create (int): as declared, else as the broker resolved it; null where neither tells."""
+    """Replication factor of a create (int): as declared, else as the broker resolved it; else null."""
     assigned = _if_any(F.size(F.try_element_at(F.map_values("assignments"), F.lit(1))))
     return F.coalesce(assigned, F.col("replication_factor"), F.col("resolved_replication_factor"))
 
 
 def config(name: str) -> Column:
-    """A config of a create (string): as declared, else as the broker resolved it; null where neither tells."""
+    """A config of a create (string): as declared, else as the broker resolved it; null where neither is known."""
     return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
 
 

@@ -37,9 +37,6 @@ _MAX_COUNT = 2**31 - 1
 _MAX_CONFIG = 2**63 - 1
 
 
-# -- one topic at a time ----------------------------------------------------------------------------------------------
-
-
 def topic_name_pattern(*, pattern: str) -> RowRule:
     """The topic's name has a match of `pattern` (RE2; anywhere unless anchored)."""
     fits = re2.matches("topic", pattern)
@@ -250,9 +247,6 @@ def _some(names: Sequence[str]) -> None:
         raise ValueError("give at least one, none of them empty")
 
 
-# -- topics together --------------------------------------------------------------------------------------------------
-
-
 def distinct_racks() -> SetRule:
     """Where assignments are given, the replicas of one partition are in distinct racks."""
 
@@ -404,9 +398,9 @@ def _budget(
 ) -> SetRule:
     """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
 
-    Creates take what is left in the order of their names. From the first that doesn't fit on, all are refused, also a
-    smaller one that would: which topics are created must not depend on what else is asked for after them. Refused
-    topics use nothing. A need that isn't known yet uses nothing until validate tells.
+    Creates take what is left in the order of their names. The first create over the budget and all later ones are
+    refused, even smaller ones: which topics are created must not depend on what is asked for after them. Refused
+    topics use nothing. A need that isn't known yet uses nothing until validate returns it.
     """
     in_order = Window.partitionBy(*keys).orderBy("topic")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -440,7 +434,7 @@ def _budget(
             F.col("_freed"),
             " are freed by deletes, ",
             F.col("_before"),
-            " are asked for by creates before it by name, it asks for ",
+            " are taken by creates before it by name, it needs ",
             F.coalesce(F.col("_need").cast("string"), F.lit("an unknown number")),
             "; left are ",
             F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + F.col("_freed") - F.col("_before")),

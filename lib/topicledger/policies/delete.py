@@ -128,7 +128,7 @@ def no_recent_records(*, days: int) -> SetRule:
 
 
 def _asked(topics: DataFrame) -> DataFrame:
-    """What a policy has to ask clusters about: also what another one refused, to tell all that is wrong (P3)."""
+    """The deletes that a policy asks clusters about: refused ones too, to report all that is wrong (P3)."""
     return topics.where("asked").select("cluster", "topic")
 
 

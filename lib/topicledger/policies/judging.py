@@ -32,7 +32,7 @@ WARNING = "warning: "
 """How the message of a violation begins that refuses nothing."""
 
 _SHOWN_CHARACTERS = 400
-"""Of what a policy that isn't ours died of."""
+"""Of the error that a policy of the user's raised."""
 
 _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": BooleanType(), "inputs": StringType()}
 
@@ -57,7 +57,7 @@ def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
 
 
 def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
-    """What each policy says of each topic, in their order, and ends none.
+    """Adds the verdict of each policy, in their order; ends no row.
 
     In: `contract.COLUMNS`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
     """
@@ -82,9 +82,6 @@ def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
     return transform
 
 
-# -- asking -----------------------------------------------------------------------------------------------------------
-
-
 def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
     """Adds `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
 
@@ -92,7 +89,7 @@ def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
         action = F.col("decision").isin(*(each.value for each in Action))
         rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
         if any(policy.users_own for policy in policies):
-            # It is looked at more than once; nothing before it should be computed again each time.
+            # It is read more than once; nothing before it should be computed again each time.
             rows = rows.localCheckpoint()
         numbered = list(enumerate(policies))
         ours = [(n, policy, rule) for n, policy in numbered if (rule := _row_rule(policy)) and not policy.users_own]
@@ -191,11 +188,8 @@ def _unjudgeable(number: int) -> Column:
     return F.when(final, F.col(f"_unjudgeable_{number}"))
 
 
-# -- a user's own policy ----------------------------------------------------------------------------------------------
-
-
 def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
-    """A rule that isn't ours sees a copy; of its answer only what it may add is used, once it was found complete."""
+    """A rule of the user's gets a copy; of its answer only the columns that it may add are used, once it is checked."""
     noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
     keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull() & ~F.coalesce(noted, F.lit(False))
     shown = rows.where(keyed).withColumn("asked", policy.asked()).select(*TOPICS)
@@ -248,7 +242,7 @@ def _check_columns(policy: Policy, answer: DataFrame) -> None:
     missing = [name for name in (*TOPICS, "reason") if name not in answer.columns]
     unknown = [name for name in answer.columns if name not in (*TOPICS, *ADDED)]
     problems = [f"has no column {name}" for name in missing]
-    problems += [f"has a column {show(name)}, which nobody knows" for name in unknown]
+    problems += [f"has an unknown column {show(name)}" for name in unknown]
     for name in ADDED:
         if name in answer.columns and answer.schema[name].dataType != _TYPES[name]:
             is_type = answer.schema[name].dataType.simpleString()
@@ -267,9 +261,6 @@ def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame) -> None:
             for row in wrong
         )
         raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {wrong_rows}")
-
-
-# -- telling ----------------------------------------------------------------------------------------------------------
 
 
 def _with_violations(policies: Sequence[Policy]) -> Transform:

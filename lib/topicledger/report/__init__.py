@@ -1,4 +1,4 @@
-"""`report`: one HTML file that tells people what a run, an audit or a span of time came to."""
+"""`report`: one HTML file about a run, an audit or a span of time, for people."""
 
 from __future__ import annotations
 

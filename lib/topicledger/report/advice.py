@@ -31,45 +31,45 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.SAME_CLUSTER: "Correct the address of one of the two clusters, or remove it from the settings.",
     Refusal.MAX_DELETES_EXCEEDED: "If all these deletes are meant, raise guards.max_deletes; none was sent.",
     Refusal.CHANGED_SINCE_PLAN: "Look at what changed on the cluster, then plan again.",
-    Refusal.RECREATED: "Somebody made the topic anew: check that it may go, then plan again.",
+    Refusal.RECREATED: "Another client recreated the topic: check that it may be deleted, then plan again.",
     Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor: this broker has no defaults.",
     Refusal.DIFFERS_FROM_PLAN: "Compare the topic with its plan; somebody else may have created it.",
     "INVALID_PARTITIONS": "Declare another number of partitions.",
-    "INVALID_REPLICA_ASSIGNMENT": "Assign replicas to brokers that are there, each partition to as many.",
+    "INVALID_REPLICA_ASSIGNMENT": "Assign replicas to existing brokers, the same number for each partition.",
     "INVALID_CONFIG": "Correct the config that the message names.",
     "INVALID_TOPIC_EXCEPTION": "Choose a name that the cluster takes.",
     "INVALID_REQUEST": "Compare the broker's version and the manifest: the broker can't do this.",
     "TOPIC_ALREADY_EXISTS": "Plan again: the topic is there now.",
     "UNKNOWN_TOPIC_OR_PARTITION": "Plan again: the topic is gone.",
-    "UNKNOWN_TOPIC_ID": "Plan again: the topic is gone, or was made anew.",
+    "UNKNOWN_TOPIC_ID": "Plan again: the topic is gone, or was recreated.",
     "TOPIC_AUTHORIZATION_FAILED": "Allow the principal to create or delete the topic, then run again.",
     "CLUSTER_AUTHORIZATION_FAILED": "Allow the principal to create topics on the cluster, then run again.",
-    "TOPIC_DELETION_DISABLED": "The cluster deletes no topics (delete.topic.enable): it has to be allowed there.",
+    "TOPIC_DELETION_DISABLED": "The cluster deletes no topics: set delete.topic.enable on its brokers first.",
     "REASSIGNMENT_IN_PROGRESS": "Wait for the reassignment to end, then run again.",
     "REQUEST_TIMED_OUT": "Start the run again with the same run id.",
 }
 """By name of the error: Kafka's or ours."""
 
 OF_DRIFT: Mapping[str, str] = {
-    "missing": "Provision: the topic is declared and not there.",
+    "missing": "Provision: the topic is declared but doesn't exist.",
     "unmanaged": "Declare the topic, or delete it.",
-    "should_be_absent": "Provision: the topic is declared absent and lives.",
+    "should_be_absent": "Provision: the topic is declared absent but exists.",
     "partitions_fewer": "Add partitions, or declare as many as there are.",
     "partitions_more": "Declare as many as there are: partitions can't be taken away.",
-    "replication_factor": "Reassign replicas, or declare the factor that there is.",
-    "assignment": "Reassign replicas, or declare the assignment that there is.",
-    "config_differs": "Set the config as declared ({}), or declare what it is.",
+    "replication_factor": "Reassign replicas, or declare the live factor.",
+    "assignment": "Reassign replicas, or declare the live assignment.",
+    "config_differs": "Set the config as declared ({}), or declare the live value.",
     "config_undeclared": "Declare the config, or remove it from the topic.",
     "broker_default_changed": "Check that the broker's new default suits the topics that leave it to the broker.",
-    "recreated": "Find out who made the topic anew: its records are those since then.",
+    "recreated": "Find out who recreated the topic: it has only the records since then.",
     "preferred_leader": "Elect preferred leaders, or see why that broker doesn't lead.",
-    "owner_missing": "Give the topic an owner that there is.",
+    "owner_missing": "Give the topic a known owner.",
     "not_permitted": "Allow the principal to describe the topic: nothing is known of it.",
 }
 """By kind of a finding."""
 
 OPEN = "Start the run again with the same run id: it goes on from there."
-PENDING = "Acknowledged, and not seen yet when the run looked: the next run looks again."
+PENDING = "Acknowledged, but not visible yet when the run verified it: the next run observes it again."
 PLANNED = "Look through the plan, then apply it with the same run id."
 UNKNOWN = "See the message."
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 LISTED_WAITS = 50
-"""Clusters and phases whose waits a report tells of."""
+"""Clusters and phases whose waits a report shows."""
 
 
 class ReportKind(StrEnum):
@@ -25,7 +25,7 @@ class Shown(StrEnum):
     FAILED = "failed"
     REFUSED = "refused"
     OPEN = "open"
-    """Planned, and nothing tells what became of it."""
+    """Planned, and what became of it isn't known."""
     PENDING = "pending"
     PLANNED = "planned"
     """Validated, and not sent."""
@@ -225,7 +225,7 @@ class Report:
     clusters: Sequence[str]
     """The names asked for; empty for all."""
     span: tuple[datetime, datetime] | None = None
-    """From the first on, before the second; None for a run."""
+    """From the first (inclusive) to the second (exclusive); None for a run."""
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
     runs: Sequence[RunFacts] = ()

@@ -176,7 +176,7 @@ def worst_first(found: DataFrame) -> DataFrame:
 def changes(before: DataFrame, now: DataFrame) -> DataFrame:
     """Which topics' problems came, went, stayed or became others. In: `RESULTS` twice. Out: `facts.Change`.
 
-    Where several runs tell of a topic, the last of them counts. Rows without a topic can't be compared.
+    Where several runs have a topic, the last of them counts. Rows without a topic can't be compared.
     """
     problem = F.col("outcome").isin(*(each.value for each in PROBLEMS))
     stand = F.struct(
@@ -233,7 +233,7 @@ def drift_worst_first(drift: DataFrame) -> DataFrame:
 def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) -> DataFrame:
     """Which findings came, went, stayed or became others. In: rows of `drift` twice. Out: `facts.Change`.
 
-    What was found before on a cluster of `unseen`, which couldn't be looked at now, isn't gone: it is left out.
+    What was found before on a cluster of `unseen`, which couldn't be observed now, isn't gone: it is left out.
     """
     words = F.concat_ws(
         "",

@@ -107,9 +107,6 @@ def _query(ledger: Ledger, asked: Scope) -> str:
     )
 
 
-# -- a span's runs ----------------------------------------------------------------------------------------------------
-
-
 def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunFacts], int]:
     """The newest runs that began in the span or have results in it, and how many there are."""
     per_run = (
@@ -148,9 +145,6 @@ def _periods(asked: Scope, found: DataFrame) -> Sequence[tuple[datetime, Mapping
     return list(periods.items())
 
 
-# -- what changed -----------------------------------------------------------------------------------------------------
-
-
 def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None:
     """With the run before, or the time of the same length before; an audit is compared by its drift."""
     if asked.span is not None:
@@ -178,9 +172,6 @@ def _as_compared(changes: DataFrame, last: str) -> Compared:
         shown = kept.where(F.col("change") != Changed.STILL.value).orderBy(order, "cluster", "topic", "now", "before")
         rows = _all(Change, shown.limit(LISTED_CHANGES))
     return Compared(last=last, counts=counts, rows=rows)
-
-
-# -- drift ------------------------------------------------------------------------------------------------------------
 
 
 def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:

@@ -136,9 +136,6 @@ def _message(text: object) -> str:
     return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
 
 
-# -- by cluster, policy and kind --------------------------------------------------------------------------------------
-
-
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
     """Clusters with their phases, and how the topics that ended there stand; beyond the 40 largest, as one."""
     sizes: dict[str, int] = {}
@@ -209,9 +206,6 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
         row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))
-
-
-# -- listings ---------------------------------------------------------------------------------------------------------
 
 
 def _topics(report: Report) -> Listing:

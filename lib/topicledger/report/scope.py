@@ -30,7 +30,7 @@ class Scope:
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
     span: tuple[datetime, datetime] | None = None
-    """From the first on, before the second; None for a run."""
+    """From the first (inclusive) to the second (exclusive); None for a run."""
 
     @property
     def kind(self) -> ReportKind:
@@ -67,13 +67,13 @@ def moment(text: str, option: str) -> datetime:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{option} {text} is no time: give a date such as 2026-11-01, or 2026-11-01T08:00 (UTC) "
+            f"{option} {text} is not a time: give a date such as 2026-11-01, or 2026-11-01T08:00 (UTC) "
             "or 2026-11-01T08:00+01:00"
         ) from None
 
 
 def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
-    """From `since` on, before `until`. Raises UsageError where that is no time at all."""
+    """From `since` (inclusive) to `until` (exclusive). Raises UsageError where that span is empty."""
     if since >= until:
         raise UsageError(f"--since {since:%Y-%m-%d %H:%M:%S} UTC is not before --until {until:%Y-%m-%d %H:%M:%S} UTC")
     return Scope(span=(since, until), clusters=clusters)
@@ -86,12 +86,12 @@ def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     facts = run_facts(row)
     if facts.command not in (*_PROVISIONING, AUDIT_COMMAND):
-        raise UsageError(f"run {run_id} is of the command {facts.command}, which no report is about; see `runs list`")
+        raise UsageError(f"run {run_id} was started by {facts.command}, which has no report; see `runs list`")
     return Scope(run=facts, clusters=clusters)
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
-    """The run before this one that did alike for the same clusters, and got as far as a plan."""
+    """The previous run of the same kind for the same clusters that got as far as a plan."""
     alike = _PROVISIONING if run.command in _PROVISIONING else (run.command,)
     command = F.col("arguments")["command"].isin(*alike)
     same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters

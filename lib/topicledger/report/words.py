@@ -133,7 +133,7 @@ def _of_audit(report: Report) -> Headline:
     drift = report.drift
     findings = sum(each.findings for each in drift.tallies) if drift else 0
     unseen = sum(each.topics for each in report.tallies if each.outcome in PROBLEMS)
-    also = f"; {counted(unseen, 'topic')} could not be looked at" if unseen else ""
+    also = f"; {counted(unseen, 'topic')} could not be observed" if unseen else ""
     if report.run is not None and report.run.state != RunState.FINISHED:
         also += f"; the audit is {report.run.state}"
     if not findings:

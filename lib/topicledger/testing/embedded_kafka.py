@@ -56,7 +56,7 @@ class EmbeddedKafkaError(TopicLedgerError):
 
 
 class _PortTakenError(EmbeddedKafkaError):
-    """Another process took a port between our looking and the broker's binding."""
+    """Another process took a port after it was found free and before the broker bound it."""
 
 
 @dataclass(frozen=True, kw_only=True)

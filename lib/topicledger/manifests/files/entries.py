@@ -56,7 +56,7 @@ class Report:
         return len(self._reported)
 
     def leave_out(self, line: int, key: str, what: str) -> None:
-        """List a value of another tool's file that no row has."""
+        """List an unsupported field of another tool's file."""
         self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
 
     def skip(self, kind: str, count: int = 1) -> None:
@@ -92,10 +92,10 @@ class Reader:
     def __init__(self, report: Report, visits: int | None = None) -> None:
         self.report = report
         self.visits = visits
-        """How many values may still be looked at; None where a format has no aliases."""
+        """How many more values may be read; None where a format has no aliases."""
 
     def visit(self, count: int) -> None:
-        """Count values that are looked at; raises TooMuchError once they are more than may be."""
+        """Count values that are read; raises TooMuchError above the limit."""
         if self.visits is not None:
             self.visits -= count
             if self.visits < 0:

@@ -1,6 +1,6 @@
 """JSON manifests: a list of topics, or one topic a line.
 
-The list is decoded element by element, since the decoder itself doesn't tell on which line a topic begins.
+The list is decoded element by element, since the decoder itself doesn't say on which line a topic begins.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class FileError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotCarriedOver:
-    """What another tool's file says and a manifest has no place for."""
+    """A field of another tool's file that manifests don't support."""
 
     file: str
     """The file as it was named, `stdin` for `-`."""
@@ -82,7 +82,7 @@ class NotCarriedOver:
     key: str
     """Where it stands in the file, such as `spec.placement.picker`."""
     what: str
-    """What it is, or why it has no place."""
+    """What it is, or why it isn't supported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +94,7 @@ class ParsedManifests:
     errors: list[FileError]
     """Every error of every file, in the order they were met."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)
-    """Of other tools' files: each value that no row has."""
+    """Of other tools' files: each unsupported field."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Of other tools' files: entries that are no topics to manage, counted by kind."""
     digests: dict[str, str] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class Object:
     """A mapping; ``duplicates`` are keys that were written again."""
 
     pairs: list[tuple[Key, Value, int]] = field(default_factory=list)
-    """Key, value, line (0 where the format doesn't tell)."""
+    """Key, value, line (0 where the format doesn't say)."""
     duplicates: list[tuple[str, int]] = field(default_factory=list)
     """Key, line of the repetition."""
     line: int = 0

@@ -1,7 +1,7 @@
 """What people already have: topic files of other tools -> the rows, errors and places of native manifest files.
 
-One module a format, all of one contract (`contract`). What a file says and a row can't hold is listed; what would mean
-something else as a row is an error with its line.
+One module a format, all of one contract (`contract`). Unsupported fields are listed; a field that would mean something
+else in a row is an error with its line.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ class Source:
 
     text: str
     report: Report
-    """Takes the file's rows, errors, what isn't carried over, and what is skipped."""
+    """Takes the file's rows, errors, unsupported fields, and what is skipped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

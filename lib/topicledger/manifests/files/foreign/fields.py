@@ -42,7 +42,7 @@ class YamlFile:
 
 
 class Fields:
-    """The keys of a mapping: each is taken once, and `rest` tells what nobody took."""
+    """The keys of a mapping: each is taken once, and `rest` returns those not taken."""
 
     def __init__(self, value: Object, path: str, reader: Reader, line: int) -> None:
         self.path = path
@@ -149,18 +149,18 @@ class Fields:
         return list(zip(value, value.lines if isinstance(value, Lines) else [line] * len(value), strict=True))
 
     def others(self) -> list[tuple[str, int]]:
-        """The keys that nobody took, with their lines, in the order they are written."""
+        """The keys that were not taken, with their lines, in the order they are written."""
         return [(key, line) for key, (_, line) in self._pairs.items()]
 
     def leave_out(self, keys: Iterable[str], what: str) -> None:
-        """List these keys, where they are there, as not carried over."""
+        """List these keys, where present, as unsupported."""
         for key in keys:
             self._known.append(key)
             if key in self._pairs:
                 self._reader.report.leave_out(self._pairs.pop(key)[1], self.name(key), what)
 
     def rest(self) -> None:
-        """List what nobody took as not carried over; a slip of the pen is an error, for it meant something."""
+        """List the keys that were not taken as unsupported; a misspelt key is an error, since it meant something."""
         for key, line in self.others():
             near = difflib.get_close_matches(key, self._known, n=1, cutoff=_A_SLIP)
             if near:
@@ -171,7 +171,7 @@ class Fields:
 
     def _rendered(self, key: str, text: str | None, line: int) -> str | None:
         if text is not None and _PLACEHOLDER.search(text):
-            self.error(key, line, f'is the placeholder "{show(text)}"; let the tool that fills it in do so first')
+            self.error(key, line, f'is the placeholder "{show(text)}"; let its tool fill it in first')
             return None
         return text
 

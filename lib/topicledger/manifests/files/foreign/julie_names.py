@@ -1,7 +1,7 @@
 """How Julie names topics: by default all that stands above a topic with dots between, else as its properties file says.
 
 After its documentation (https://julieops.readthedocs.io, "Managing Topics and their Configuration" and "Important
-configuration values"). Of a properties file three keys are looked at: `topology.topic.prefix.separator`,
+configuration values"). Of a properties file three keys are read: `topology.topic.prefix.separator`,
 `topology.topic.prefix.format` and `topology.project.prefix.format`; a format is `default`, `name` (the topic's own), or
 a template of which plain names in `{{ }}` are understood.
 """

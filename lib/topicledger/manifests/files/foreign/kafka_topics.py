@@ -3,7 +3,7 @@
 After the tool itself (org.apache.kafka.tools.TopicCommand of Apache Kafka, https://github.com/apache/kafka): a line for
 each topic, then one for each of its partitions. Fields are set apart by tabs, which may have become blanks; Kafka 2.x
 wrote no blank after `Topic:` and no TopicId. `Configs` is everything that isn't Kafka's default, be it the topic's own
-or the brokers', and the line doesn't tell which: all of it becomes the topic's own.
+or the brokers', and the line doesn't say which: all of it becomes the topic's own.
 
 Partitions and replication factor are carried over, the replicas' places are not: assignments pin a topic to brokers.
 """
@@ -60,7 +60,7 @@ class _Description:
         self._topic: _Topic | None = None
         """The topic whose partitions are being read."""
         self._skipped: str | None = None
-        """A topic whose partitions are not looked at."""
+        """A topic whose partitions are not read."""
         self._strange = 0
         self._noted = False
 

@@ -32,7 +32,7 @@ class Api:
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One resource, its metadata and the rest not looked at yet."""
+    """One resource, its metadata and the rest not read yet."""
 
     kind: str
     fields: Fields
@@ -52,7 +52,7 @@ class Resources:
     others: Mapping[str, Api] = field(default_factory=dict)
 
     def document(self, value: Value, line: int, reader: Reader) -> None:
-        """Look at one document, or one item of kubectl's list."""
+        """Read one document, or one item of kubectl's list."""
         fields = document_fields(value, line, reader, "a resource with `apiVersion` and `kind`")
         if fields is None:
             return
@@ -108,7 +108,7 @@ def _is_ours(fields: Fields, api: Api) -> bool:
 
 
 def annotations_of(metadata: Fields, known: Iterable[str]) -> dict[str, bool]:
-    """Which of the annotations ``known``, booleans all of them, are there; the others are not carried over."""
+    """Which of the annotations ``known``, booleans all of them, are there; the others are listed as unsupported."""
     annotations = metadata.mapping("annotations")
     if annotations is None:
         return {}
