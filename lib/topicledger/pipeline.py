@@ -10,38 +10,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from topicledger import policies
 from topicledger.apply.dispatch import Context, batches, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.summary import Summary, summarise
-from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ExitCode
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
-from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.memory import REMEMBERED, Memory, Results, Work
+from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.runs import Run
 from topicledger.ledger.sent_batches import SentBatches
+from topicledger.ledger.standing import applied, passed, without
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.rows import Transform
 from topicledger.model import (
     OURS,
-    SET_ON_TOPIC,
     Action,
-    Decision,
     Outcome,
     Phase,
     PhaseResult,
@@ -50,20 +46,29 @@ from topicledger.model import (
     Target,
     TopicResult,
 )
-from topicledger.observe.clusters import describe_unlisted
-from topicledger.observe.configs import observe_configs
-from topicledger.observe.topics import Listing, Observation, list_clusters
-from topicledger.plan import guards
-from topicledger.plan.batches import planned
-from topicledger.plan.decide import decide
+from topicledger.observe.record import observe_into_tables
+from topicledger.observe.topics import Observation, list_clusters
+from topicledger.plan.decisions import plan_rows
 from topicledger.plan.intent import expired, no_longer_declared
-from topicledger.plan.reevaluate import facts, reevaluate
-from topicledger.policies import Facts, Policy
-from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES, Table
+from topicledger.plan.reevaluate import reevaluate
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 log = logging.getLogger(__name__)
 
-_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+_OF_REFUSALS = (
+    "cluster",
+    "cluster_id",
+    "topic",
+    "action",
+    "phase",
+    "outcome",
+    "error",
+    "error_message",
+    "topic_id",
+    "violations",
+    "batch",
+)
+"""What rows of `plans` and `audit` share of an action that ended before validate."""
 
 
 def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
@@ -111,7 +116,7 @@ def apply(run: Run, context: Context, seen: Observation | None) -> None:
     if run.none_planned:
         return
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
-    work = batches(_passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
+    work = batches(passed(run)) if run.memory is None else run.memory.ok(Phase.VALIDATE)
     if work:
         held = run.ending.enter_context(_leases(run, context, work))
         with SentBatches(run) as sent:
@@ -218,15 +223,15 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
         )
         accepted = judged.where(F.col("phase").isNull())
         # The plan is made, but not yet asked for, while what was seen is written down.
-        with _observe_into_tables(run, listing.result(), accepted) as seen:
-            rows, metrics = _decisions(run, context.policies, clusters, judged, seen, again=again)
+        with observe_into_tables(run, listing.result(), accepted) as seen:
+            rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, again=again)
     with context.progress.phase("plan"):
         tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
     run.require_ownership()
     if tries > 1:
         # Metrics are those of the first try, which failed somewhere on its way.
-        rows, metrics = _decisions(run, context.policies, clusters, judged, seen, again=again)
+        rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, again=again)
         rows.write.format("noop").mode("overwrite").save()
     found = dict(metrics.get)
     run.none_ended, run.none_planned = not found.pop("_ended"), not found.pop("_planned")
@@ -245,127 +250,6 @@ def _plan_clusters(run: Run, context: Context, clusters: Sequence[ClusterSetting
     return seen
 
 
-def _decisions(
-    run: Run,
-    rules: Sequence[Policy],
-    clusters: Sequence[ClusterSettings],
-    judged: DataFrame,
-    seen: Observation,
-    *,
-    again: bool,
-) -> tuple[DataFrame, Metrics]:
-    """Rows of `plans`, and the metrics that count them by kind once they are written."""
-    settings = run.settings
-    known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, rules, known, settings))
-    without_ids = [
-        each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
-    ]
-    if without_ids:
-        decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
-    metrics = Metrics("decisions")
-    ended = F.col("phase").isNotNull()
-    counted = [
-        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
-        F.count_if(ended).alias("_ended"),
-        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
-    ]
-    rows = decisions.observe(metrics, *counted)
-    if again:
-        rows = rows.transform(_decided_again).transform(_not_planned_before(run))
-    now, most = datetime.now(UTC), settings.kafka.max_batch_records
-    return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
-
-
-def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
-    """Adds to `before` of deletes the configs set on their topics: of clusters that give topics no ids (D7)."""
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        names = [cluster.name for cluster in clusters]
-        deletes = decisions.where(F.col("cluster").isin(*names) & F.col("before").isNotNull()).select(
-            "cluster", "topic"
-        )
-        topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
-        found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
-        set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
-        as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
-        rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
-        before = F.when(F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
-        return rows.withColumn("before", before).select(*decisions.columns)
-
-    return transform
-
-
-def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
-    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: `contract.COLUMNS`."""
-
-    def transform(judged: DataFrame) -> DataFrame:
-        return (
-            judged.transform(decide(seen.topics, seen.statuses))
-            .transform(deletes_judged(rules, known, settings))
-            .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
-        )
-
-    return transform
-
-
-def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
-    """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        return decisions.transform(
-            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
-        ).transform(guards.max_deletes(settings.guards.max_deletes))
-
-    return transform
-
-
-def _not_planned_before(run: Run) -> Transform:
-    """Drops refusals that an earlier start's plan has already."""
-
-    def transform(decisions: DataFrame) -> DataFrame:
-        key = ("cluster", "topic", "phase", "error")
-        known = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
-        same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
-        return decisions.join(known, on=same, how="left_anti")
-
-    return transform
-
-
-def _decided_again(decisions: DataFrame) -> DataFrame:
-    """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
-
-    What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
-    would be CLUSTER_UNREACHABLE for good.
-    """
-    left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
-    decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
-    message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
-    return decisions.withColumns(
-        {
-            "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
-            "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
-            "phase": F.when(left_alone | decided_now, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
-        }
-    )
-
-
-@contextmanager
-def _observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
-    """What clusters list, and `named` by name; both are in `observed` and `brokers` when the context is left."""
-    # The run's row is the first that it writes; and the tables are there.
-    run.commits.settle()
-    seen = describe_unlisted(run.ledger, run.settings, listing, named, run_id=run.run_id)
-
-    def keep(table: Table, rows: DataFrame) -> None:
-        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
-
-    with ThreadPoolExecutor(2) as pool:
-        kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
-        yield seen
-        list(kept)
-
-
 def _record_refusals(run: Run) -> None:
     """Rows of `audit` for what ended before validate; they follow from the plan, once."""
     ended = run.plans().where(F.col("phase").isNotNull())
@@ -373,55 +257,25 @@ def _record_refusals(run: Run) -> None:
         recorded = run.audit().select("cluster", "topic", "phase", "error")
         same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
         ended = ended.join(recorded, on=same, how="left_anti")
-    ours = {
-        "error_code": F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS),
-        "attempt": F.lit(None),
-        "requested_at": F.lit(None),
-        "completed_at": F.col("planned_at"),
-        "configs": F.lit(None),
-        "topic_config_error_code": F.lit(None),
-        "num_partitions": F.lit(None),
-        "replication_factor": F.lit(None),
-    }
-    rows = ended.withColumns(ours).select(*(F.col(c.name).cast(c.dataType) for c in AUDIT.schema))
-    run.append_audit(rows)
-
-
-def _without(rows: DataFrame, ended: DataFrame) -> DataFrame:
-    return rows.join(ended.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_anti")
-
-
-def _passed(run: Run) -> DataFrame:
-    """Planned actions that passed validate, and the policies after it, and have no apply row."""
-    audit = run.audit()
-    valid = audit.where((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value))
-    rows = run.open_actions().join(
-        valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
-    )
-    refused = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") != Outcome.OK.value)
-    return _without(rows, audit.where((F.col("phase") == Phase.APPLY.value) | refused))
+    own = ended.select(*_OF_REFUSALS, F.col("planned_at").alias("completed_at"))
+    code = F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS)
+    run.append_audit(own.transform(audit_rows(run.run_id, run.manifest_version, error_code=code)))
 
 
 def _validate(run: Run, context: Context) -> None:
     rows = run.open_actions()
     if run.resumed:
-        rows = _without(rows, run.audit().where(F.col("phase") == Phase.VALIDATE.value))
+        rows = without(rows, run.audit().where(F.col("phase") == Phase.VALIDATE.value))
     work = batches(rows)
     if not run.resumed and sum(len(batch) for _, targets in work.values() for batch in targets) <= REMEMBERED:
         run.memory = Memory(work)
 
     def validate(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
-        return executor.validate(batch, lambda topics: _created_by_us(run, executor, topics))
+        return executor.validate(
+            batch, lambda topics: created_by_us(run.ledger, executor.cluster, executor.cluster_id, topics)
+        )
 
     each_cluster(run, context, Phase.VALIDATE, work, validate)
-
-
-def _created_by_us(run: Run, executor: Executor, topics: Collection[str]) -> Collection[str]:
-    """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
-    wanted = run.spark.createDataFrame([(topic,) for topic in topics], "topic string")
-    of_cluster = (F.col("cluster") == executor.cluster) & (F.col("cluster_id") == executor.cluster_id)
-    rows = run.ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
-    return [row["topic"] for row in last_creates(rows).collect()]
 
 
 def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
@@ -429,7 +283,7 @@ def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
     planned too long ago. What earlier starts may have sent is found out first.
     """
     if run.state is RunState.APPLYING:
-        maybe_sent = batches(_passed(run).where("maybe_sent"))
+        maybe_sent = batches(passed(run).where("maybe_sent"))
         run.unjudged |= set(each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, "recover"))
         _refuse(run, _judgeable(run).transform(expired(run.settings.guards.max_plan_age, datetime.now(UTC))))
     if latest != run.manifest_version:
@@ -441,7 +295,7 @@ def _refuse_outdated(run: Run, context: Context, latest: int) -> None:
 
 def _judgeable(run: Run) -> DataFrame:
     """What passed, less that of clusters on which it isn't known what earlier starts did."""
-    return _passed(run).where(~F.col("cluster").isin(*run.unjudged))
+    return passed(run).where(~F.col("cluster").isin(*run.unjudged))
 
 
 def _refuse(run: Run, rows: DataFrame) -> None:
@@ -449,18 +303,8 @@ def _refuse(run: Run, rows: DataFrame) -> None:
     refused = rows.localCheckpoint()
     if refused.isEmpty():
         return
-    values = {
-        "run_id": F.lit(run.run_id),
-        "phase": F.lit(Phase.APPLY.value),
-        "outcome": F.lit(Outcome.REFUSED.value),
-        "error_code": F.lit(OURS),
-        "completed_at": F.lit(datetime.now(UTC)),
-        "manifest_version": F.lit(run.manifest_version),
-    }
-    known = {name: F.col(name) for name in refused.columns} | values
-    run.append_audit(
-        refused.select(*(known.get(c.name, F.lit(None)).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
-    )
+    values = {"phase": F.lit(Phase.APPLY.value), "outcome": F.lit(Outcome.REFUSED.value), "error_code": F.lit(OURS)}
+    run.append_audit(refused.transform(audit_rows(run.run_id, run.manifest_version, **values)))
 
 
 def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None:
@@ -474,7 +318,7 @@ def _judge_afresh(run: Run, context: Context, latest: int) -> Observation | None
     clusters = [cluster for cluster in run.clusters if cluster.name in names]
     if not clusters:
         return None
-    seen = _observe_again(run, context, clusters, _passed(run).where(F.col("action") == Action.DELETE.value))
+    seen = _observe_again(run, context, clusters, passed(run).where(F.col("action") == Action.DELETE.value))
     for name, status in seen.statuses.items():
         problem = status.error if status.refused is None else status.refused.message
         if problem is not None:
@@ -489,7 +333,7 @@ def _observe_again(run: Run, context: Context, clusters: Sequence[ClusterSetting
     """Observe clusters now; `observed` and `brokers` are replaced, too."""
     with context.progress.phase("observe", len(clusters)):
         listing = list_clusters(run.spark, clusters, run.settings.kafka)
-        with _observe_into_tables(run, listing, named) as seen:
+        with observe_into_tables(run, listing, named) as seen:
             pass
     return seen
 
@@ -542,19 +386,6 @@ def _verify(run: Run, context: Context) -> None:
 
 def _applied(run: Run) -> tuple[Work, Results]:
     """What was applied and not verified yet, by the tables."""
-    audit = run.audit()
-    applied = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    returned = applied.select(
-        "cluster",
-        "topic",
-        "action",
-        F.col("topic_id").alias("applied_id"),
-        F.col("num_partitions").alias("applied_num_partitions"),
-    )
-    rows = _without(
-        run.open_actions().join(returned, on=["cluster", "topic", "action"], how="inner"),
-        audit.where(F.col("phase") == Phase.VERIFY.value),
-    )
     results: Results = {}
 
     def remember(row: Mapping[str, Any]) -> None:
@@ -562,4 +393,4 @@ def _applied(run: Run) -> tuple[Work, Results]:
             topic_id=row["applied_id"], num_partitions=row["applied_num_partitions"]
         )
 
-    return batches(rows, "applied_id", "applied_num_partitions", each=remember), results
+    return batches(applied(run), "applied_id", "applied_num_partitions", each=remember), results

@@ -19,7 +19,7 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import GuardSettings, KafkaSettings, PolicySettings
 from topicledger.kafka.sending import RetryPolicy
 from topicledger.model import PhaseResult, Target
-from topicledger.schemas import OBSERVED, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGED = ("apply", "refused", "CHANGED_SINCE_PLAN")
@@ -68,7 +68,7 @@ def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
         "flip.other": "declare it with other num_partitions, configs",
         "flip.twice": "refuse its row: 2 rows for this topic differ in num_partitions; keep one of them",
     }
-    latest = estate.ledger.latest_version(pipeline.MANIFESTS)
+    latest = estate.ledger.latest_version(MANIFESTS)
     for name, reason in reasons.items():
         assert audit[name, "apply"]["error_message"] == (
             f"the manifests at version {latest} {reason}; it was planned from version {planned['manifest_version']}: "

@@ -16,20 +16,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import create_autospec
 
 import pytest
 from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests import commands
-from topicledger import pipeline
-from topicledger.apply.executor import Executor
 from topicledger.config.settings import GuardSettings, Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
+from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
-from topicledger.ledger.runs import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
 
@@ -352,10 +349,8 @@ def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) 
 
     def answers() -> tuple[set[tuple[Any, ...]], set[str]]:
         wanted = {row["topic"] for row in rows}
-        run, executor = create_autospec(Run, instance=True), create_autospec(Executor, instance=True)
-        run.ledger, run.spark, executor.cluster, executor.cluster_id = ledger, ledger.spark, "main", "K"
         known = {tuple(row) for row in drift._known_ids(ledger.read(AUDIT)).collect()}
-        return known, set(pipeline._created_by_us(run, executor, wanted))
+        return known, set(created_by_us(ledger, "main", "K", wanted))
 
     before = answers()
     assert before[0] == {

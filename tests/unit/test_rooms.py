@@ -22,7 +22,6 @@ LONGER = frozenset(
         "ledger.leases",
         "ledger.runs",
         "ledger.tables",
-        "pipeline",
         "policies.create",
         "testing.embedded_kafka",
     }

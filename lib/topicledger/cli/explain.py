@@ -24,8 +24,8 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult
 from topicledger.observe.clusters import observe
-from topicledger.pipeline import deletes_judged
 from topicledger.plan.decide import RESOLVED, decide
+from topicledger.plan.decisions import deletes_judged
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name

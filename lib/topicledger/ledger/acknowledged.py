@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.ledger.tables import Ledger
 from topicledger.model import Action, Outcome, Phase
+from topicledger.schemas import AUDIT
 
 
 def last_creates(audit: DataFrame) -> DataFrame:
@@ -21,3 +25,11 @@ def last_creates(audit: DataFrame) -> DataFrame:
         .where(F.col("last.action") == Action.CREATE.value)
         .select("cluster", "topic", "cluster_id", "last.topic_id", "last.run_id")
     )
+
+
+def created_by_us(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Collection[str]:
+    """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
+    wanted = ledger.spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    of_cluster = (F.col("cluster") == cluster) & (F.col("cluster_id") == cluster_id)
+    rows = ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
+    return [row["topic"] for row in last_creates(rows).collect()]

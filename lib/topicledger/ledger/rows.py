@@ -1,11 +1,14 @@
-"""Outcomes as Arrow: what the driver got as answers, laid out as rows of `audit` without a Python object per config."""
+"""Rows of `audit`: of brokers' answers, as Arrow without a Python object per config, and of what we decide."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from topicledger.model import ConfigEntry, PhaseResult
@@ -72,3 +75,22 @@ def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
     values = distinct.take(pa.array(indices, type=pa.int32()))
     missing = pa.array([configs is None for configs in lists], type=pa.bool_())
     return pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), values, type=list_type, mask=missing)
+
+
+def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable[[DataFrame], DataFrame]:
+    """Rows of `audit` for what we decide ourselves.
+
+    In: any columns of `audit`. Out: all of them; `values` win, `completed_at` is now unless given, the rest is null.
+    """
+
+    def transform(rows: DataFrame) -> DataFrame:
+        own = {
+            "completed_at": F.lit(datetime.now(UTC)),
+            **{name: F.col(name) for name in rows.columns},
+            "run_id": F.lit(run_id),
+            "manifest_version": F.lit(manifest_version),
+            **values,
+        }
+        return rows.select(*(own.get(c.name, F.lit(None)).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
+
+    return transform

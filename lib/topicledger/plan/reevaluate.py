@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.runs import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
@@ -23,7 +24,7 @@ from topicledger.observe.topic_use import read_consumer_groups, read_last_record
 from topicledger.observe.topics import Observation
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import COLUMNS, partitions, replicas
-from topicledger.schemas import AUDIT, MANIFESTS, USAGES
+from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.schemas.tables import VIOLATIONS
 
 NOTED = ("planned_violations", "noted_violations")
@@ -90,7 +91,6 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
     refused = F.coalesce(F.col("outcome") == Outcome.REFUSED.value, F.lit(False))
     unfreed = F.concat(F.lit("the deletes that were to make room did not: "), F.col("error_message"))
     values = {
-        "run_id": F.lit(run.run_id),
         "phase": F.when(refused, F.lit(phase.value)).otherwise(F.lit(Phase.POLICY.value)),
         "outcome": F.when(refused & F.col("in_vain"), F.lit(Outcome.FAILED.value))
         .when(refused, F.lit(Outcome.REFUSED.value))
@@ -99,12 +99,8 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
         "error": F.when(refused & F.col("in_vain"), F.lit(Refusal.BUDGET_NOT_FREED.value)).otherwise(F.col("error")),
         "error_message": F.when(refused & F.col("in_vain"), unfreed).otherwise(F.col("error_message")),
         "topic_id": F.when(F.col("action") == Action.DELETE.value, F.col("topic_id")),
-        "completed_at": F.lit(datetime.now(UTC)),
-        "manifest_version": F.lit(run.manifest_version),
     }
-    known_columns = {name: F.col(name) for name in rows.columns} | values
-    nothing = F.lit(None)
-    return rows.select(*(known_columns.get(c.name, nothing).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
+    return rows.transform(audit_rows(run.run_id, run.manifest_version, **values))
 
 
 def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:

@@ -1,0 +1,130 @@
+"""Phases decide, policy and guard as one transform, and the rows of `plans` that they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Observation as Metrics
+from pyspark.sql import functions as F
+
+from topicledger import policies
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.ledger.runs import Run
+from topicledger.manifests.rows import Transform
+from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topics import Observation
+from topicledger.plan import guards
+from topicledger.plan.batches import planned
+from topicledger.plan.decide import decide
+from topicledger.plan.reevaluate import facts
+from topicledger.policies import Facts, Policy
+
+_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+
+
+def plan_rows(
+    run: Run,
+    rules: Sequence[Policy],
+    clusters: Sequence[ClusterSettings],
+    judged: DataFrame,
+    seen: Observation,
+    *,
+    again: bool,
+) -> tuple[DataFrame, Metrics]:
+    """Rows of `plans`, and the metrics that count them by kind once they are written."""
+    settings = run.settings
+    known = facts(run.ledger, settings, clusters, seen.brokers)
+    decisions = judged.transform(decided(seen, rules, known, settings))
+    without_ids = [
+        each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
+    ]
+    if without_ids:
+        decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
+    metrics = Metrics("decisions")
+    ended = F.col("phase").isNotNull()
+    counted = [
+        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+        F.count_if(ended).alias("_ended"),
+        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+    ]
+    rows = decisions.observe(metrics, *counted)
+    if again:
+        rows = rows.transform(_decided_again).transform(_not_planned_before(run))
+    now, most = datetime.now(UTC), settings.kafka.max_batch_records
+    return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
+
+
+def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
+    """Adds to `before` of deletes the configs set on their topics: of clusters that give topics no ids (D7)."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        names = [cluster.name for cluster in clusters]
+        deletes = decisions.where(F.col("cluster").isin(*names) & F.col("before").isNotNull()).select(
+            "cluster", "topic"
+        )
+        topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
+        found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
+        set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
+        as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
+        rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
+        before = F.when(F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
+        return rows.withColumn("before", before).select(*decisions.columns)
+
+    return transform
+
+
+def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: `contract.COLUMNS`."""
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return (
+            judged.transform(decide(seen.topics, seen.statuses))
+            .transform(deletes_judged(rules, known, settings))
+            .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
+        )
+
+    return transform
+
+
+def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+    """Deletes come first, their guard included: only those that will be sent may free anything for a create."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        return decisions.transform(
+            policies.judge([rule for rule in rules if rule.action is Action.DELETE], known)
+        ).transform(guards.max_deletes(settings.guards.max_deletes))
+
+    return transform
+
+
+def _not_planned_before(run: Run) -> Transform:
+    """Drops refusals that an earlier start's plan has already."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        key = ("cluster", "topic", "phase", "error")
+        known = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
+        same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
+        return decisions.join(known, on=same, how="left_anti")
+
+    return transform
+
+
+def _decided_again(decisions: DataFrame) -> DataFrame:
+    """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
+
+    What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
+    would be CLUSTER_UNREACHABLE for good.
+    """
+    left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
+    decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
+    message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
+    return decisions.withColumns(
+        {
+            "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
+            "error_message": F.when(left_alone, message).otherwise(F.col("error_message")),
+            "phase": F.when(left_alone | decided_now, F.lit(Phase.POLICY.value)).otherwise(F.col("phase")),
+        }
+    )
