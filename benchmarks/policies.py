@@ -21,8 +21,8 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, Decision
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.pipeline import decided
 from topicledger.plan.batches import planned
+from topicledger.plan.decisions import decided
 from topicledger.policies import Facts, Policy, from_settings
 from topicledger.policies.contract import text
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES

@@ -31,7 +31,7 @@ from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.memory import REMEMBERED, Memory, Results, Work
 from topicledger.ledger.rows import audit_rows
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
 from topicledger.ledger.standing import applied, passed, without
 from topicledger.manifests import rows as manifests

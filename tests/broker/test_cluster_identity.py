@@ -15,7 +15,7 @@ from tests.broker.direct import live, make
 from tests.broker.test_commands import invoke, load
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.config.settings import ClusterSettings
-from topicledger.ledger import runs
+from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.observe import export as exporting
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, RUNS
@@ -203,7 +203,7 @@ def test_accepting_another_cluster_lets_runs_go_on_there_and_ends_plans_for_the_
         "open_runs": ["old"],
     }
     ledger = Ledger(spark, str(config.parent / "ledger"))
-    row = runs.find(ledger, "accepting")
+    row = find_run(ledger, "accepting")
     assert row is not None
     assert (row["state"], row["exit_code"], row["requested_by"]) == ("finished", 0, "ann")
     assert row["arguments"] == {

@@ -18,6 +18,7 @@ from topicledger.apply.summary import Summary, summarise
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.run import Run
 from topicledger.model import TopicInfo
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -299,7 +300,7 @@ def test_what_a_start_remembers_is_what_the_tables_say(
     """Its summary, made of either, is the same: outcomes, failures, what is pending, the exit code."""
     summaries: list[tuple[Summary, Summary]] = []
 
-    def both(run: runs.Run, **how: Any) -> Summary:
+    def both(run: Run, **how: Any) -> Summary:
         assert run.none_ended
         assert run.memory is not None
         remembered = summarise(run, **how)

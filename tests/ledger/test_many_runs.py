@@ -15,6 +15,7 @@ from tests.fault.effort import THOROUGH
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.run import row_of
 from topicledger.ledger.runs import Request
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -69,7 +70,7 @@ def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: Spark
         list(pool.map(lambda name: a_run(Ledger(spark, ledger.root), name, together), names))
 
     runs.abandon(ledger, "given up")
-    assert ledger.update(RUNS, runs._row_of("done"), {"state": "'finished'"}) == 1
+    assert ledger.update(RUNS, row_of("done"), {"state": "'finished'"}) == 1
     with pytest.raises(UsageError, match="run done is finished"):
         runs.abandon(ledger, "done")
     states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}

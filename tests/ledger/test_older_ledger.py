@@ -15,6 +15,7 @@ from tests import clusters
 from tests.harness import Estate
 from topicledger import report
 from topicledger.ledger import runs
+from topicledger.ledger.run import find_run
 from topicledger.schemas import PLANS, RUNS, TABLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -52,7 +53,7 @@ def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
 
 def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
     runs.abandon(estate.ledger, "planned")
-    row = runs.find(estate.ledger, "planned")
+    row = find_run(estate.ledger, "planned")
     assert row is not None
     assert row["state"] == "abandoned"
 

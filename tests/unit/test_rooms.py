@@ -20,7 +20,6 @@ LONGER = frozenset(
     {
         "config.settings",
         "ledger.leases",
-        "ledger.runs",
         "ledger.tables",
         "policies.create",
         "testing.embedded_kafka",

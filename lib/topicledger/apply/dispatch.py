@@ -26,7 +26,7 @@ from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.memory import Work
-from topicledger.ledger.runs import Run, Waves
+from topicledger.ledger.run import Run, Waves
 from topicledger.model import Action, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult, Violation
 from topicledger.observe.clusters import disowned
 from topicledger.policies import Policy

@@ -17,6 +17,7 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import runs
+from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
@@ -151,7 +152,7 @@ def accept(
     """
     cluster = settings.cluster(name)
     ledger.ensure(CLUSTERS, RUNS, PLANS)
-    if run_id is not None and runs.find(ledger, run_id) is not None:
+    if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; accepting a cluster resumes no run: give another id")
     with ClusterAdmin(cluster, settings.kafka) as admin:
         live = admin.describe_cluster().cluster_id

@@ -26,6 +26,7 @@ from topicledger.config.settings import Settings, load_settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.retries import first_sentence
+from topicledger.ledger.run import Run
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION
@@ -169,7 +170,7 @@ def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Sett
 
 
 @contextmanager
-def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[runs.Run]:
+def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[Run]:
     """A new or a resumed run. When its commits are settled, the session's queries suit the number of manifests."""
     with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
         # Asked first: a table that is being created can't be read.
@@ -182,7 +183,7 @@ def started(request: runs.Request, options: Options, settings: Settings, ledger:
 
 
 @contextmanager
-def with_resume_hint(run: runs.Run) -> Iterator[None]:
+def with_resume_hint(run: Run) -> Iterator[None]:
     """A context: whatever ends the run, a message says how to go on."""
     try:
         yield

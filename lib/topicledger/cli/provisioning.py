@@ -24,6 +24,7 @@ from topicledger.cli.options import (
 )
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.run import Run
 from topicledger.model import RunState
 
 _wait_visible = click.option(
@@ -119,7 +120,7 @@ def _run(request: runs.Request, options: Options, deadline: float | None = None)
 
 
 def _provisioned(
-    run: runs.Run, request: runs.Request, rules: Sequence[policies.Policy], options: Options, stop: Stop
+    run: Run, request: runs.Request, rules: Sequence[policies.Policy], options: Options, stop: Stop
 ) -> Summary:
     progress = options.metrics.progress = Progress()
     context = Context(

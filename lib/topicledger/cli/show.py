@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 from topicledger.apply.summary import phase_order
 from topicledger.errors import ExitCode, UsageError
-from topicledger.ledger.runs import find
+from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import SET_ON_TOPIC
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -52,7 +52,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
 def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
     """Print every decision of a run with how each phase ended and what validateOnly resolved (C5)."""
     ledger.ensure(RUNS, PLANS, AUDIT)
-    if find(ledger, run_id) is None:
+    if find_run(ledger, run_id) is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     actions = _actions(ledger, run_id)
     if as_json:

@@ -19,7 +19,8 @@ from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
-from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS, Run
+from topicledger.ledger.run import Run
+from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
 from topicledger.manifests import rows as manifests
 from topicledger.model import AUTHORIZATION_FAILED, RunState
 from topicledger.observe.clusters import observe

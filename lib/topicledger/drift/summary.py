@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.ledger.tables import sql_text
 from topicledger.model import FORMAT_VERSION, DriftKind, Severity
 from topicledger.schemas import DRIFT

@@ -22,6 +22,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.acknowledged import last_creates
+from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
@@ -96,7 +97,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     reported, and the others are maintained. Raises UsageError for a run id that there is already.
     """
     ledger.ensure(RUNS)
-    if request.run_id is not None and runs.find(ledger, request.run_id) is not None:
+    if request.run_id is not None and find_run(ledger, request.run_id) is not None:
         raise UsageError(f"there is a run {request.run_id} already; a maintenance can't be resumed: give another id")
     run = _begin(ledger, settings, request) if request.execute else None
     abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
@@ -118,7 +119,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     )
 
 
-def _begin(ledger: Ledger, settings: Settings, request: Request) -> runs.Run:
+def _begin(ledger: Ledger, settings: Settings, request: Request) -> Run:
     arguments = {f"{name}_retention_days": str(days) for name, days in request.retention_days.items()}
     arguments["vacuum_hours"] = str(request.vacuum_hours)
     asked = runs.Request(command=COMMAND, run_id=request.run_id, requested_by=request.requested_by)

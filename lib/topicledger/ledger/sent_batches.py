@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from topicledger.ledger.memory import Work
-from topicledger.ledger.runs import EPOCH_STEP, Run
+from topicledger.ledger.run import EPOCH_STEP, Run
 from topicledger.model import Target
 from topicledger.schemas import SENT_BATCHES
 

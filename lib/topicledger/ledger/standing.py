@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
 
 

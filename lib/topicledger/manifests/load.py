@@ -21,6 +21,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TopicLedgerError, UsageError
 from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
+from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, manifests_differ
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
@@ -141,7 +142,7 @@ def load(
         total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
         raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
     ledger.ensure(RUNS, MANIFESTS)
-    if run_id is not None and runs.find(ledger, run_id) is not None:
+    if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
     clusters = sorted({row.cluster for row in parsed.rows})
     arguments = _arguments(parsed.digests, clusters, replace, foreign)
@@ -180,7 +181,7 @@ def _make(ledger: Ledger, changes: _Changes) -> None:
         ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
 
 
-def _finish(run: runs.Run, counts: Mapping[str, int], code: ExitCode) -> None:
+def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
     run.move_to(
         RunState.FINISHED,
         finished_at=datetime.now(UTC),

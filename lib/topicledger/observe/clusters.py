@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.ledger import runs
+from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal
 from topicledger.observe import topics as observing
@@ -161,7 +161,7 @@ def identify(
 def _record(
     ledger: Ledger, settings: Settings, known: Mapping[str, Recorded], new: Mapping[str, str], run_id: str
 ) -> None:
-    run = runs.find(ledger, run_id)
+    run = find_run(ledger, run_id)
     requested_by = None if run is None else run["requested_by"]
     rows = [
         new_row(known.get(name), name, cluster_id, how, requested_by, run_id)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.observe.clusters import describe_unlisted
 from topicledger.observe.topics import Listing, Observation
 from topicledger.schemas import BROKERS, OBSERVED, Table

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.configs import observe_configs

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.ledger.rows import audit_rows
-from topicledger.ledger.runs import Run
+from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
-from topicledger.ledger.runs import find
+from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger, sql_text
 from topicledger.model import RunState
 from topicledger.report.facts import ReportKind, RunFacts
@@ -81,7 +81,7 @@ def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
 
 def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
     """One run. Raises UsageError where there is none of that id."""
-    row = find(ledger, run_id)
+    row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     facts = run_facts(row)
