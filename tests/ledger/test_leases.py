@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from tests.waiting import until
 from topicledger.errors import TableError
 from topicledger.ledger import leases
-from topicledger.ledger.leases import CLOCKS, Clocks, Holder, LeaseHeld, LeaseLost, Leases
+from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder, machine, process_of
+from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES, Table
 
@@ -64,7 +65,7 @@ def held_by(
 def dead() -> str:
     """A process of this host that has ended."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process = " ".join((*leases._machine(), *leases._process(child.pid)))
+    process = " ".join((*machine(), *process_of(child.pid)))
     child.communicate(b"\n")
     return process
 
@@ -190,7 +191,7 @@ def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_m
         process, host = {
             "another host": (dead, "elsewhere"),
             "another pid namespace": (f"{boot} pid:[1] {pid} {started}", here),
-            "alive": (" ".join((*leases._machine(), *leases._process(alive.pid))), here),
+            "alive": (" ".join((*machine(), *process_of(alive.pid))), here),
         }[where]
         expires_at = datetime.now(UTC) + timedelta(seconds=3)
         held_by(ledger, "one", process=process, host=host, expires_at=expires_at)

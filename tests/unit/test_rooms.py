@@ -19,7 +19,6 @@ MOST_LINES = 400
 LONGER = frozenset(
     {
         "config.settings",
-        "ledger.leases",
         "ledger.tables",
         "policies.create",
         "testing.embedded_kafka",

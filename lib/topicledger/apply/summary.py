@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from topicledger.errors import ExitCode
 from topicledger.ledger.memory import Memory
 from topicledger.ledger.run import Run
-from topicledger.ledger.tables import sql_text
+from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Outcome, Phase, Refusal, RunState
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import AUDIT

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode
 from topicledger.ledger.run import Run
-from topicledger.ledger.tables import sql_text
+from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, DriftKind, Severity
 from topicledger.schemas import DRIFT
 from topicledger.text import SHOWN_FAILURES, cell

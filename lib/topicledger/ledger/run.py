@@ -21,7 +21,8 @@ from topicledger.ledger.commits import Commits
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.memory import Memory
 from topicledger.ledger.rows import audit_table
-from topicledger.ledger.tables import Ledger, sql_value
+from topicledger.ledger.sql import sql_value
+from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
 from topicledger.schemas import AUDIT, PLANS, RUNS, SENT_BATCHES
 

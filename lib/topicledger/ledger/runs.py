@@ -20,7 +20,8 @@ from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import EPOCH_STEP, Run, app_id, find_run, row_of, shard_of
-from topicledger.ledger.tables import Ledger, sql_value
+from topicledger.ledger.sql import sql_value
+from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
 

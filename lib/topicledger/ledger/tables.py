@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial, reduce
 from operator import and_
 from pathlib import Path
@@ -24,10 +23,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField
 
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import retried
+from topicledger.ledger.sql import by_key, column_definition, definition, other_types, sql_text, sql_value
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
 
 _CATALOG_ROOT = re.compile(r"\w+\.\w+")
@@ -187,7 +187,7 @@ class Ledger:
     def _create(self, table: Table, properties: Mapping[str, str]) -> None:
         if self._in_catalog:
             # Delta's builder takes no name of three parts.
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {_definition(table, properties)}")
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {definition(table, properties)}")
             return
         builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
         builder = builder.location(self.location(table))
@@ -229,7 +229,7 @@ class Ledger:
         missing = [each for each in table.schema if each.name not in found.names]
         addable = [each for each in missing if each.nullable]
         problems = [f"no column {each.name}" for each in missing if each not in addable]
-        problems += _other_types(table.schema, found)
+        problems += other_types(table.schema, found)
         extra = [name for name in found.names if name not in table.schema.names]
         if extra and not table.shared:
             problems.append(f"unknown columns {', '.join(extra)}")
@@ -245,7 +245,7 @@ class Ledger:
             _, missing = self._compare(table)
             if not missing:
                 return
-            columns = ", ".join(map(_column, missing))
+            columns = ", ".join(map(column_definition, missing))
             try:
                 self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
             except PySparkException:
@@ -353,7 +353,7 @@ class Ledger:
                 return self._merge_changed(table, key, rows)
             # The states of runs go this way too: Java has run it before, and MERGE only for the first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
-            values = {name: _by_key(key, name, rows) for name in names if name != key}
+            values = {name: by_key(key, name, rows) for name in names if name != key}
             return self._update(table, f"{key} IN ({keys}) AND ({known})", values)
 
         def came_through() -> int | None:
@@ -518,66 +518,3 @@ def _same_value(left: str, right: str) -> Column:
 def all_tables(ledger: Ledger) -> None:
     """Create or check every table of the ledger."""
     ledger.ensure(*TABLES.values())
-
-
-def _definition(table: Table, properties: Mapping[str, str]) -> str:
-    """A table as CREATE TABLE describes it."""
-    columns = ", ".join(map(_column, table.schema))
-    partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
-    pairs = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
-    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({pairs})"
-
-
-def _column(field: StructField) -> str:
-    """A column as CREATE TABLE and ALTER TABLE describe it."""
-    comment = f" COMMENT {sql_text(field.metadata['comment'])}" if "comment" in field.metadata else ""
-    return f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}{comment}"
-
-
-def sql_text(text: str) -> str:
-    """A string literal of Spark SQL."""
-    # Spark puts variables and the environment in place of ${...}, in literals too.
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
-
-
-def sql_value(value: object) -> str:
-    """A text, a number, a moment, null, or a map of such as Spark SQL has it; an empty map is null."""
-    if isinstance(value, Mapping) and value:
-        return f"map({', '.join(sql_value(part) for item in value.items() for part in item)})"
-    if value is None or value == {}:
-        return "NULL"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
-    return str(value) if isinstance(value, int) else sql_text(str(value))
-
-
-def _by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """The value of a column by the row's key, in SQL; what isn't given is null."""
-    values = {sql_value(row[key]): sql_value(row.get(name)) for row in rows}
-    if len(set(values.values())) == 1:
-        return next(iter(values.values()))
-    return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"
-
-
-def _other_types(wanted: StructType, found: StructType) -> list[str]:
-    types = {each.name: each.dataType for each in found}
-    return [
-        f"column {each.name} is {types[each.name].simpleString()}, not {each.dataType.simpleString()}"
-        for each in wanted
-        if each.name in types and not _same_type(each.dataType, types[each.name])
-    ]
-
-
-def _same_type(wanted: DataType, found: DataType) -> bool:
-    """Whether types agree but for nullability, which other writers may see differently."""
-    return _without_nullability(wanted) == _without_nullability(found)
-
-
-def _without_nullability(data_type: DataType) -> DataType:
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_without_nullability(data_type.elementType))
-    if isinstance(data_type, MapType):
-        return MapType(_without_nullability(data_type.keyType), _without_nullability(data_type.valueType))
-    if isinstance(data_type, StructType):
-        return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
-    return data_type

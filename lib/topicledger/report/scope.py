@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from topicledger.errors import UsageError
 from topicledger.ledger.run import find_run
-from topicledger.ledger.tables import Ledger, sql_text
+from topicledger.ledger.sql import sql_text
+from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
 from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS

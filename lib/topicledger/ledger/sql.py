@@ -1,0 +1,73 @@
+"""SQL for what the DataFrame API does not have: definitions of tables, literals, conditions; and types compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from topicledger.schemas import Table
+
+
+def definition(table: Table, properties: Mapping[str, str]) -> str:
+    """A table as CREATE TABLE describes it."""
+    columns = ", ".join(map(column_definition, table.schema))
+    partitioned = f"PARTITIONED BY ({', '.join(table.partitioned_by)}) " if table.partitioned_by else ""
+    pairs = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    return f"({columns}) USING delta {partitioned}COMMENT {sql_text(table.comment)} TBLPROPERTIES ({pairs})"
+
+
+def column_definition(field: StructField) -> str:
+    """A column as CREATE TABLE and ALTER TABLE describe it."""
+    comment = f" COMMENT {sql_text(field.metadata['comment'])}" if "comment" in field.metadata else ""
+    return f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}{comment}"
+
+
+def sql_text(text: str) -> str:
+    """A string literal of Spark SQL."""
+    # Spark puts variables and the environment in place of ${...}, in literals too.
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024") + "'"
+
+
+def sql_value(value: object) -> str:
+    """A text, a number, a moment, null, or a map of such as Spark SQL has it; an empty map is null."""
+    if isinstance(value, Mapping) and value:
+        return f"map({', '.join(sql_value(part) for item in value.items() for part in item)})"
+    if value is None or value == {}:
+        return "NULL"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC'"
+    return str(value) if isinstance(value, int) else sql_text(str(value))
+
+
+def by_key(key: str, name: str, rows: Sequence[Mapping[str, object]]) -> str:
+    """The value of a column by the row's key, in SQL; what isn't given is null."""
+    values = {sql_value(row[key]): sql_value(row.get(name)) for row in rows}
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return f"CASE {key} {' '.join(f'WHEN {one} THEN {value}' for one, value in values.items())} END"
+
+
+def other_types(wanted: StructType, found: StructType) -> list[str]:
+    types = {each.name: each.dataType for each in found}
+    return [
+        f"column {each.name} is {types[each.name].simpleString()}, not {each.dataType.simpleString()}"
+        for each in wanted
+        if each.name in types and not _same_type(each.dataType, types[each.name])
+    ]
+
+
+def _same_type(wanted: DataType, found: DataType) -> bool:
+    """Whether types agree but for nullability, which other writers may see differently."""
+    return _without_nullability(wanted) == _without_nullability(found)
+
+
+def _without_nullability(data_type: DataType) -> DataType:
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_without_nullability(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(_without_nullability(data_type.keyType), _without_nullability(data_type.valueType))
+    if isinstance(data_type, StructType):
+        return StructType([StructField(each.name, _without_nullability(each.dataType)) for each in data_type])
+    return data_type
