@@ -53,7 +53,7 @@ def test_topics_that_the_tool_describes_are_loaded_as_they_are(
 
     assert "--from kafka-topics needs --cluster NAME" in error_of(invoke("load_manifests", *options), 2)
     twice = ("--cluster", "main", "--cluster", "main")
-    assert "takes one --cluster" in error_of(invoke("load_manifests", *options, *twice), 2)
+    assert "takes only one --cluster" in error_of(invoke("load_manifests", *options, *twice), 2)
 
     result_file = tmp_path / "result.json"
     loaded = invoke("load_manifests", *options, "--cluster", "main", "--result-file", result_file)

@@ -141,7 +141,7 @@ def test_a_saved_plan_is_not_applied_to_another_cluster(
 
 
 def test_the_same_run_with_other_clusters_is_a_usage_error(saved: Saved) -> None:
-    with pytest.raises(UsageError, match="begun with clusters: all, not main") as error:
+    with pytest.raises(UsageError, match="started with clusters: all, not main") as error:
         saved.estate.run(run_id="saved", clusters=("main",))
     assert error.value.exit_code == 2
 

@@ -152,7 +152,7 @@ def test_files_that_no_late_version_has_are_removed(ledger: Ledger) -> None:
 def test_what_an_open_run_reads_by_its_version_is_not_vacuumed(ledger: Ledger) -> None:
     write(ledger, RUNS, run_row("slow", "planned", midnight() - timedelta(days=30)))
     told = maintain(ledger, settings(ledger), Request())
-    assert "run slow isn't over" in str(of(told, MANIFESTS).note)
+    assert "run slow is open" in str(of(told, MANIFESTS).note)
     assert of(told, AUDIT).note is None
     assert of(maintain(ledger, settings(ledger), Request(vacuum_hours=24 * 60)), MANIFESTS).note is None
 
@@ -400,7 +400,7 @@ def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the
     done = maintain(ledger, settings(ledger), Request(execute=True))
     assert done.abandoned == ["saved", "stopped"]
     assert states(ledger) == {**before, "saved": "abandoned", "stopped": "abandoned"}
-    assert "run applied isn't over" in str(of(done, MANIFESTS).note)
+    assert "run applied is open" in str(of(done, MANIFESTS).note)
     (row,) = ledger.read(RUNS).where(F.col("run_id") == done.run_id).collect()
     assert row["counts"] == {"runs_abandoned": 2}
     assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
@@ -416,4 +416,4 @@ def test_how_old_a_plan_may_be_is_as_the_settings_say(ledger: Ledger) -> None:
     patient = replace(settings(ledger), guards=GuardSettings(max_plan_age=timedelta(days=31).total_seconds()))
     kept = maintain(ledger, patient, Request(execute=True))
     assert (kept.abandoned, states(ledger)) == ([], {"saved": "planned"})
-    assert "run saved isn't over" in str(of(kept, MANIFESTS).note)
+    assert "run saved is open" in str(of(kept, MANIFESTS).note)
