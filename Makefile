@@ -64,7 +64,7 @@ bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=sma
 
 docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anchor is an error
 	@.venv/bin/python scripts/generate_docs.py --site build/docs-source
-	build/docs-venv/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet
 
 check: setup  ## lint, formatting, types
 	.venv/bin/ruff check .
@@ -78,7 +78,7 @@ format: setup  ## format, and fix what the linter can
 package: setup  ## make dist/topicledger.zip for --py-files
 	@.venv/bin/python scripts/package.py
 
-lock:  ## write requirements.lock anew from pyproject.toml
+lock:  ## write the lock files anew, requirements.lock from pyproject.toml
 	@scripts/lock.sh
 
 clean:  ## remove what was built and the demo's data; keep .venv and the jars
