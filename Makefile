@@ -64,7 +64,7 @@ bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=sma
 
 docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anchor is an error
 	@.venv/bin/python scripts/generate_docs.py --site build/docs-source
-	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict
 
 check: setup  ## lint, formatting, types
 	.venv/bin/ruff check .

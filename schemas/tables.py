@@ -168,7 +168,7 @@ SENT_BATCHES = Table(
 
 OBSERVED = Table(
     name="observed",
-    comment="What each cluster looked like when it was last looked at; history by time travel",
+    comment="The topics of each cluster when it was last observed; history by time travel",
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings"),
@@ -195,7 +195,7 @@ OBSERVED = Table(
 
 BROKERS = Table(
     name="brokers",
-    comment="The brokers of each cluster when it was last looked at",
+    comment="The brokers of each cluster when it was last observed",
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings"),
@@ -214,7 +214,7 @@ BROKERS = Table(
 
 OBSERVED_CONFIGS = Table(
     name="observed_configs",
-    comment="The configs of each topic when an audit last looked at its cluster; history by time travel",
+    comment="The configs of each topic when an audit last described them; history by time travel",
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings"),
