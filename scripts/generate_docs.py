@@ -207,7 +207,7 @@ def _for_site(text: str, folder: Path) -> str:
         if found.is_relative_to(DOCS):
             return f"[{shown}]({found.name}{sharp}{anchor})"
         name = str(found.relative_to(REPOSITORY))
-        return shown if name in shown else f"{shown} (`{name}`)"
+        return f"`{name}`" if name.endswith(shown.replace("\\", "")) else f"{shown} (`{name}`)"
 
     return _LINK.sub(link, text)
 
