@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser demo broker test test-all test-unit test-faults test-airflow test-browser bench check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-docs demo broker test test-all test-unit test-faults test-airflow test-browser bench docs check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -36,6 +36,9 @@ setup-browser: setup  ## install Chromium with its driver (Debian's packages) an
 setup-airflow: setup  ## install Airflow with its Spark provider into build/airflow, for the tests of the example DAG
 	@scripts/setup_airflow.sh
 
+setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make docs`
+	@scripts/setup_docs.sh
+
 demo: setup  ## start a broker, load manifests, provision their topics, look at the result
 	@scripts/demo.sh
 
@@ -64,6 +67,10 @@ test-airflow: setup-airflow  ## run the example DAG in Airflow against a real br
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)
 
+docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anchor is an error
+	@.venv/bin/python scripts/generate_docs.py --site build/docs-source
+	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict
+
 check: setup  ## lint, formatting, types
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -76,11 +83,11 @@ format: setup  ## format, and fix what the linter can
 package: setup  ## make dist/topicledger.zip for --py-files
 	@.venv/bin/python scripts/package.py
 
-lock:  ## write requirements.lock anew from pyproject.toml
+lock:  ## write the lock files anew, requirements.lock from pyproject.toml
 	@scripts/lock.sh
 
 clean:  ## remove what was built and the demo's data; keep .venv and the jars
-	rm -rf dist data/demo build/demo build/logs build/bench build/fetching-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf dist data/demo build/demo build/logs build/bench build/docs build/docs-source build/fetching-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find lib schemas jobs tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## also remove .venv and everything downloaded

@@ -1,4 +1,4 @@
-"""Policies of one's own: the house rules of an imaginary company. The README walks through them.
+"""Policies of one's own: the house rules of an imaginary company. docs/policies.md shows how to use them.
 
 In the settings each is `house_rules:` and the function's name; the function's parameters are its settings, checked
 against their annotations. The job must find the module: install it, or pass it to spark-submit with --py-files.

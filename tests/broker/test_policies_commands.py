@@ -17,7 +17,7 @@ from topicledger.policies.building import BUILT_IN, options
 from topicledger.schemas import MANIFESTS, TABLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-README = (commands.REPOSITORY / "README.md").read_text(encoding="utf-8")
+PAGE = (commands.REPOSITORY / "docs" / "policies.md").read_text(encoding="utf-8")
 
 POLICIES = """
 [guards]
@@ -82,8 +82,8 @@ def test_list_names_every_built_in_policy_with_its_settings() -> None:
     assert "partition_budget" in table
 
 
-def test_the_readme_names_every_built_in_policy_with_its_settings() -> None:
-    rows = [line for line in README.splitlines() if line.startswith("| `")]
+def test_the_docs_name_every_built_in_policy_with_its_settings() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     for named in BUILT_IN.values():
         for name, factory in named.items():
             # owner_required is in both tables; the second refers to the first.
@@ -147,7 +147,7 @@ def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config
 
 
 def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
-    """P4: the README's walk-through, through Spark."""
+    """P4: the docs' walk-through, through Spark."""
     own = config.with_name("own.toml")
     use = '[[policies.create]]\nuse = "house_rules:new_topics_per_owner"\nmax = 0\n'
     own.write_text(config.read_text() + use)

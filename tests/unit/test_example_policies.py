@@ -1,4 +1,4 @@
-"""examples/policies: what the README shows works, as a user's own."""
+"""examples/policies: what docs/policies.md shows works, as a user's own."""
 
 from __future__ import annotations
 

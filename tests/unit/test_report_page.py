@@ -21,8 +21,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from scripts.package import archive
 
+from scripts.package import archive
 from tests import reports
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write

@@ -56,24 +56,30 @@ class TablesSettings:
     """Where the Delta tables are."""
 
     root: str
-    """A path (local, s3a:, abfss:, gs:) or `catalog.schema`, as written: a relative local path is relative to the
-    current working directory, not to the settings file."""
+    """A path (local, `s3a:`, `abfss:`, `gs:`) with a folder per table, or `catalog.schema`. A relative local path is
+    relative to the current working directory, not to the settings file."""
     single_writer: bool = False
-    """Only one command runs at a time: then S3 needs no LogStore for several drivers."""
+    """Set it only where never more than one command runs at a time: then `apply` and `provision` accept tables on S3
+    without a LogStore for several drivers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """How to reach one cluster; goes to Spark executors as JSON, references unresolved."""
+    """How to reach one cluster.
+
+    Goes to Spark executors as JSON, references unresolved.
+    """
 
     name: str
     """The name that manifests use."""
     bootstrap_servers: tuple[str, ...]
-    """host:port of at least one broker."""
+    """`host:port` of at least one broker; `[address]:port` for IPv6."""
     cluster_id: str | None = None
-    """The only Kafka cluster id this may be; None takes any."""
+    """The only Kafka cluster id that this name may stand for. By default the recorded one: the id that the name had
+    when it was first used, or that was accepted since."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
-    """kafka-python's options by its own names; strings may be `env:NAME` or `file:PATH`."""
+    """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
+    is read when a client is made; passwords must be."""
 
     def to_json(self) -> str:
         """One line of JSON that `from_json` reads back to an equal object."""
@@ -106,25 +112,27 @@ class KafkaSettings:
     connect_timeout: float = 30.0
     """Seconds to reach a cluster."""
     operation_timeout: float = 10.0
-    """Seconds the broker may take over a request; above 0 (C12)."""
+    """Seconds that a broker may take over a request; above 0 (C12)."""
     max_batch_records: int = 8_000
-    """Metadata records of one request, 1 + partitions + configs per topic (C15)."""
+    """Size of one request in metadata records, 1 + partitions + configs for each topic; at most 10000, since a broker
+    refuses a larger request whole (C15)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardSettings:
-    """Limits on a run as a whole."""
+    """Limits on a run or a load as a whole."""
 
     max_deletes: int = 0
-    """Topics that one run may delete, per cluster."""
+    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
     max_plan_age: float = 86_400.0
-    """Seconds: nothing of an older plan is sent. It bears on no decision."""
+    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
+    a run is open."""
     max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. It bears on no run."""
+    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
 
 
 IGNORE = "ignore"
-"""In place of a severity: this kind of drift is ignored."""
+"""In place of a severity: no check for such drift."""
 
 SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.MISSING: Severity.ERROR,
@@ -150,31 +158,35 @@ class AuditSettings:
     """What an audit calls drift, and how much each kind matters."""
 
     require_owner: bool = False
-    """A manifest without an owner is drift."""
+    """A manifest without an owner is drift (`owner_missing`)."""
     owners: tuple[str, ...] = ()
-    """A manifest with an owner that isn't one of these is drift; empty takes any."""
+    """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
-    """Kinds that are ignored are left out."""
+    """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySpec:
-    """One policy as the settings name it; whether it exists and takes these options is checked where it is made."""
+    """A rule that every create, or every delete, must keep.
+
+    Whether it exists and takes these options is checked where it is made.
+    """
 
     use: str
-    """A built-in's name, or `package.module:factory`."""
+    """A built-in policy's name, or `package.module:factory`."""
     mode: Mode = "refuse"
-    """`refuse` ends the action, `warn` only notes the violation."""
+    """`refuse` refuses the action, `warn` only reports the violation."""
     needs: Needs | None = None
-    """`full`: judge only where all of a cluster is visible; `visible`: judge by what is; None: as the rule says."""
+    """`full`: judge only where every topic of the cluster is visible. `visible`: judge by the visible topics. By
+    default the policy's own choice; only for policies about topics together."""
     clusters: tuple[str, ...] = ()
-    """Judges topics of these only; empty takes all."""
+    """Judge topics on these clusters only. By default on all."""
     owners: tuple[str, ...] = ()
-    """Judges topics of these only; empty takes all."""
+    """Judge topics of these owners only. By default of all."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Judges topics that have all of these only."""
+    """Judge only topics that have all of these labels. By default every topic."""
     options: Mapping[str, object] = field(default_factory=dict)
-    """Every other key of the table."""
+    """Every other key of the table: the policy's own settings."""
     where: str = ""
     """Its place in the file for messages, e.g. `policies.create[2]`, counted from 1."""
 

@@ -1,4 +1,4 @@
-"""The README's audit queries, each run as it is written on a ledger with real rows."""
+"""The queries of docs/, each run as it is written on a ledger with real rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.commands import REPOSITORY
 from tests.harness import Estate
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
 QUERIES = {
     question.strip().splitlines()[-1]: query
-    for question, query in re.findall(r"([^\n]+\?)\n\n```sql\n(.*?)```", README, flags=re.DOTALL)
+    for question, query in re.findall(r"([^\n]+\?)\n\n```sql\n(.*?)```", PAGES, flags=re.DOTALL)
 }
 
 
@@ -46,7 +46,7 @@ def ask(estate: Estate, question: str) -> list[Row]:
     return estate.spark.sql(QUERIES[question].replace("/data/ledger", str(Path(estate.settings.tables.root)))).collect()
 
 
-def test_the_readme_has_at_least_ten() -> None:
+def test_there_are_at_least_ten() -> None:
     assert len(QUERIES) >= 10
 
 

@@ -1,0 +1,96 @@
+"""The docs: links lead somewhere, names of the code exist, and what is generated is up to date."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts import generate_docs
+from tests.commands import REPOSITORY
+from topicledger.config.settings import SEVERITIES
+from topicledger.model import DriftKind
+
+DOCS = sorted((REPOSITORY / "docs").glob("*.md"))
+PAGES = [REPOSITORY / "README.md", *DOCS]
+WRITE = ".venv/bin/python scripts/generate_docs.py"
+LINK = re.compile(r"\[(?P<shown>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+
+
+def text(path: Path) -> str:
+    """A page without its code blocks, which have neither links nor headings."""
+    return re.sub(r"^( *)```.*?^\1```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a page's headings: lower case, blanks as hyphens, no other signs."""
+    headings = re.findall(r"^#+ (.+)$", text(path), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(path: Path) -> Iterator[tuple[str, Path, str]]:
+    """What is shown, the file and the anchor of each relative link."""
+    for match in LINK.finditer(text(path)):
+        if not re.match("[a-z]+:", match["target"]):
+            name, _, anchor = match["target"].partition("#")
+            yield match["shown"], path.parent / name if name else path, anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None:
+    dead = [
+        f"{target}#{anchor}"
+        for _, target, anchor in links(page)
+        if not target.exists() or (anchor and anchor not in anchors(target))
+    ]
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_to_code_shows_a_name_that_is_defined_there(page: Path) -> None:
+    missing = [
+        f"{shown} in {target}"
+        for shown, target, _ in links(page)
+        if target.suffix == ".py" and (name := re.fullmatch(r"`(\w+)`", shown))
+        and not re.search(rf"^ *(?:def |class )?{name[1]}\b[(:\[ ]", target.read_text(encoding="utf-8"), re.MULTILINE)
+    ]  # fmt: skip
+    assert missing == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert {page.resolve() for page in DOCS} <= {target.resolve() for _, target, _ in links(PAGES[0])}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_list_or_a_table_has_an_empty_line_before_it(page: Path) -> None:
+    """Without it some renderers take it for the paragraph's text."""
+    lines = text(page).splitlines()
+    starts = [
+        after
+        for before, after in itertools.pairwise(lines)
+        if re.match(r"(- |\d+\. |\|)", after) and before and not re.match(r"(- |\d+\. |\|| )", before)
+    ]
+    assert starts == []
+
+
+@pytest.mark.parametrize("name", generate_docs.GENERATED)
+def test_what_is_generated_is_as_the_script_makes_it(name: str) -> None:
+    committed = (REPOSITORY / "docs" / name).read_text(encoding="utf-8")
+    assert committed == generate_docs.page(name), f"docs/{name} is out of date; write it with: {WRITE}"
+
+
+def test_the_example_settings_have_every_key() -> None:
+    example = (REPOSITORY / "conf" / "topicledger.toml").read_text(encoding="utf-8")
+    documented = {key.name for _, keys in generate_docs.sections().values() for key in keys}
+    assert {name for name in documented if not re.search(rf"\b{name}\b", example)} == set()
+
+
+def test_every_kind_of_drift_is_documented_with_its_severity() -> None:
+    page = (REPOSITORY / "docs" / "audit-and-drift.md").read_text(encoding="utf-8")
+    found = {}
+    for kinds, severities in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([a-z, ]+) \|", page, flags=re.MULTILINE):
+        found |= dict(zip(re.findall(r"\w+", kinds), severities.split(", "), strict=True))
+    assert found == {kind.value: SEVERITIES[kind].value for kind in DriftKind}
