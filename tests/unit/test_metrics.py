@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from topicledger import cli
 from topicledger.apply.progress import Progress
+from topicledger.cli import provisioning
+from topicledger.cli import runs as runs_commands
 from topicledger.cli.metrics import _HELP, Metrics
 from topicledger.kafka.sending import QuotaWait
 from topicledger.model import Note, Refusal
@@ -101,3 +107,22 @@ def test_every_metric_is_documented() -> None:
 def test_every_error_and_note_of_ours_is_in_the_runbook() -> None:
     runbook = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
     assert [name for name in (*Refusal, *Note) if not re.search(rf"\b{name}\b", runbook)] == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "arguments", "command"),
+    [
+        (cli.main, ["plan"], "plan"),
+        (cli.main, ["runs", "show"], "runs show"),
+        (provisioning.plan, [], "plan"),
+        (runs_commands.runs_group, ["show"], "runs show"),
+    ],
+    ids=["console plan", "console runs show", "job plan", "job runs show"],
+)
+def test_a_command_has_the_same_label_as_a_job_and_from_the_console(
+    entry: click.Command, arguments: Sequence[str], command: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "out.prom"
+    options = ["--config", str(tmp_path / "missing.toml"), "--run-id", "any", "--metrics-file", str(file)]
+    assert CliRunner().invoke(entry, [*arguments, *options]).exit_code == 2
+    assert f'topicledger_exit_code{{command="{command}"}} 2\n' in file.read_text(encoding="utf-8")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import click
-
-from topicledger import __version__
 from topicledger.cli.clusters import clusters_group
 from topicledger.cli.drift import audit
 from topicledger.cli.maintenance import maintain
 from topicledger.cli.manifests import export, load_manifests
+from topicledger.cli.options import main
 from topicledger.cli.policies import policies_group
 from topicledger.cli.provisioning import apply, plan, provision
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
 
-
-@click.group()
-@click.version_option(__version__)
-def main() -> None:
-    """Provision and audit Kafka topics in bulk."""
-
+__all__ = ["main"]
 
 for _command in (
     load_manifests,

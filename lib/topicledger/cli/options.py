@@ -40,6 +40,13 @@ Command = Callable[..., Any]
 FEW_BYTES = 1_000_000
 """Up to this size of `manifests`, some 50,000 rows, a run's queries are interpreted instead of compiled."""
 
+
+@click.group()
+@click.version_option(__version__)
+def main() -> None:
+    """Provision and audit Kafka topics in bulk."""
+
+
 requested_by_option = click.option("--requested-by", help="Who asked for the run; default: the OS user.")
 
 
@@ -105,7 +112,7 @@ def _carried_out(command: Command, options: Options, arguments: Mapping[str, Any
 def _write_metrics(path: Path, metrics: Metrics, code: ExitCode) -> None:
     names = []
     context: click.Context | None = click.get_current_context()
-    while context is not None and context.parent is not None:
+    while context is not None and context.command is not main:
         names.append(str(context.command.name))
         context = context.parent
     try:
@@ -132,11 +139,11 @@ def _failed(
             "error": message,
             **(details or {}),
         }
-        write(options.result_file, json.dumps(document))
+        _write(options.result_file, json.dumps(document))
     return code
 
 
-def write(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> None:
     try:
         temporary = path.with_name(path.name + ".part")
         temporary.write_text(text + "\n", encoding="utf-8")
@@ -148,7 +155,7 @@ def write(path: Path, text: str) -> None:
 def print_result(document: str, render: Callable[[Console], None], options: Options) -> None:
     """A result, on stdout as asked for, and in the result file."""
     if options.result_file is not None:
-        write(options.result_file, document)
+        _write(options.result_file, document)
     if options.format == "json":
         click.echo(document)
     else:
@@ -156,6 +163,7 @@ def print_result(document: str, render: Callable[[Console], None], options: Opti
 
 
 def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Settings, Ledger]:
+    """The settings, and the tables that they name; `new` ones may not be there yet. `name` is the command's."""
     for option, path in (("--result-file", options.result_file), ("--metrics-file", options.metrics_file)):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"there is no folder for {option} {path}")
