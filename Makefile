@@ -34,10 +34,10 @@ setup-browser: setup  ## install Chromium with its driver (Debian's packages) an
 	@scripts/setup_browser.sh
 
 setup-airflow: setup  ## install Airflow with its Spark provider into build/airflow, for the tests of the example DAG
-	@scripts/setup_airflow.sh
+	@scripts/setup_environment.sh airflow build/airflow
 
 setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make docs`
-	@scripts/setup_docs.sh
+	@scripts/setup_environment.sh docs build/docs-venv
 
 demo: setup  ## start a broker, load manifests, provision their topics, look at the result
 	@scripts/demo.sh
@@ -48,7 +48,7 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow  ## run every test there is, faults in all their forms (KILLS=20, hours)
+test-all: setup-browser setup-airflow  ## run every test there is, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 

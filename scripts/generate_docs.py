@@ -32,10 +32,7 @@ NOT_KEYS = {"clusters.NAME": ("name",), "policies.create": ("options", "where")}
 """Fields that hold something else than the value of a key of that name."""
 
 _RULE_IDS = re.compile(r" \([A-Z]\d+(?:, [A-Z]\d+)*\)")
-_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
+LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def tables() -> str:
@@ -54,9 +51,6 @@ def tables() -> str:
 
 def _keys(partitioned_by: tuple[str, ...]) -> str:
     return f" Partitioned by `{'`, `'.join(partitioned_by)}`." if partitioned_by else ""
-
-
-# -- settings ---------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,9 +153,6 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else format(field.default, 'g')}`"
 
 
-# -- pages ------------------------------------------------------------------------------------------------------------
-
-
 GENERATED: Mapping[str, Callable[[], str]] = {"tables.md": tables, "settings.md": keys}
 """What makes the generated part of each page."""
 
@@ -209,7 +200,7 @@ def _for_site(text: str, folder: Path) -> str:
         name = str(found.relative_to(REPOSITORY))
         return f"`{name}`" if name.endswith(shown.replace("\\", "")) else f"{shown} (`{name}`)"
 
-    return _LINK.sub(link, text)
+    return LINK.sub(link, text)
 
 
 def main() -> None:

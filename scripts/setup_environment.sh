@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Makes build/airflow: an environment of its own with Airflow and its Spark provider, for the tests of examples/airflow.
+# setup_environment.sh NAME FOLDER: makes an environment of its own in FOLDER, with what requirements-NAME.lock says.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-wanted=requirements-airflow.lock
-made=build/airflow/.made-from
+wanted=requirements-$1.lock
+folder=$2
+made=$folder/.made-from
 if ! cmp --quiet "$wanted" "$made"; then
-    rm -rf build/airflow
+    rm -rf "$folder"
     mkdir -p build
-    "$(.venv/bin/python -c 'import sys; print(sys._base_executable)')" -m venv build/airflow
-    build/airflow/bin/python -m pip install --disable-pip-version-check --quiet --retries 2 --require-hashes \
+    "$(.venv/bin/python -c 'import sys; print(sys._base_executable)')" -m venv "$folder"
+    "$folder/bin/python" -m pip install --disable-pip-version-check --quiet --retries 2 --require-hashes \
         --requirement "$wanted"
     cp "$wanted" "$made"
 fi

@@ -55,21 +55,6 @@ from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, P
 
 log = logging.getLogger(__name__)
 
-_OF_REFUSALS = (
-    "cluster",
-    "cluster_id",
-    "topic",
-    "action",
-    "phase",
-    "outcome",
-    "error",
-    "error_message",
-    "topic_id",
-    "violations",
-    "batch",
-)
-"""What rows of `plans` and `audit` share of an action that ended before validate."""
-
 
 def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
@@ -90,7 +75,7 @@ def plan(run: Run, context: Context) -> Observation | None:
 
     Returns what this start observed of the run's clusters; None where it didn't have to.
     """
-    # Beside observing the clusters: `_observe_into_tables` and whoever reads the run's rows wait for it.
+    # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen = _plan_clusters(run, context, clusters, again=again) if clusters else None
@@ -257,7 +242,8 @@ def _record_refusals(run: Run) -> None:
         recorded = run.audit().select("cluster", "topic", "phase", "error")
         same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
         ended = ended.join(recorded, on=same, how="left_anti")
-    own = ended.select(*_OF_REFUSALS, F.col("planned_at").alias("completed_at"))
+    # Counts and configs of `audit` are what a broker returned: here it was not asked.
+    own = ended.drop("num_partitions", "replication_factor", "configs").withColumnRenamed("planned_at", "completed_at")
     code = F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS)
     run.append_audit(own.transform(audit_rows(run.run_id, run.manifest_version, error_code=code)))
 

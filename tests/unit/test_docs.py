@@ -17,7 +17,6 @@ from topicledger.model import DriftKind
 DOCS = sorted((REPOSITORY / "docs").glob("*.md"))
 PAGES = [REPOSITORY / "README.md", *DOCS]
 WRITE = ".venv/bin/python scripts/generate_docs.py"
-LINK = re.compile(r"\[(?P<shown>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def text(path: Path) -> str:
@@ -33,10 +32,10 @@ def anchors(path: Path) -> set[str]:
 
 def links(path: Path) -> Iterator[tuple[str, Path, str]]:
     """What is shown, the file and the anchor of each relative link."""
-    for match in LINK.finditer(text(path)):
+    for match in generate_docs.LINK.finditer(text(path)):
         if not re.match("[a-z]+:", match["target"]):
             name, _, anchor = match["target"].partition("#")
-            yield match["shown"], path.parent / name if name else path, anchor
+            yield match["text"], path.parent / name if name else path, anchor
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,4 +1,4 @@
-"""The kinds of actions. To add one: a module like `create`, its name in `model.Action`, and its place in `KINDS`."""
+"""The kinds of actions. To add one: a module like `create`, its place in `model.Action`, and a row in `KINDS`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from topicledger.actions.kind import ActionKind, Verdict
 from topicledger.model import Action, Outcome, Target, TopicInfo, TopicResult
 
 KINDS: Mapping[Action, ActionKind] = {kind.action: kind for kind in (delete.KIND, create.KIND)}
-"""In the order of `model.Action`."""
 
 
 def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Target]]]:
-    """Targets by their kind, in the order in which kinds are done; kinds without targets are left out."""
-    for action, kind in KINDS.items():
+    """Targets by their kind, in the order of `model.Action`; kinds without targets are left out."""
+    for action in Action:
         of_kind = [target for target in targets if target.action is action]
         if of_kind:
-            yield kind, of_kind
+            yield KINDS[action], of_kind
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:

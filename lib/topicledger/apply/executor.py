@@ -45,8 +45,8 @@ class Executor(ClusterContext):
         requested_at = datetime.now(UTC)
         live = self.describe([target.topic for target, _ in applied])
         for target, result in applied:
-            outcome, error_code, note, message = verdict(target, result, live.get(target.topic))
             info = live.get(target.topic)
+            outcome, error_code, note, message = verdict(target, result, info)
             seen = info if info is not None and info.permitted and KINDS[target.action].leaves_topic else None
             answer = Answer(
                 TopicResult(

@@ -17,7 +17,6 @@ from topicledger.cli.options import (
     open_ledger,
     print_result,
     requested_by_option,
-    write,
 )
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
@@ -77,15 +76,9 @@ def load_manifests(
     for line in leftovers(loaded):
         click.echo(line, err=True)
     document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, **dataclasses.asdict(loaded)})
-    if options.result_file is not None:
-        write(options.result_file, document)
-    if options.format == "json":
-        click.echo(document)
-    else:
-        removed = f", {loaded.removed} removed" if replace or replace_owner else ""
-        click.echo(f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}")
-        for line in removals(loaded):
-            click.echo(line)
+    removed = f", {loaded.removed} removed" if replace or replace_owner else ""
+    counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
+    print_result(document, lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
     return ExitCode.DONE
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger import report
-from topicledger.cli.options import Options, common, open_ledger, write
+from topicledger.cli.options import Options, common, open_ledger, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -51,7 +51,5 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
             "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
         }
     )
-    if options.result_file is not None:
-        write(options.result_file, document)
-    click.echo(document if options.format == "json" else f"wrote {printable(str(out))}")
+    print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
     return ExitCode.DONE

@@ -80,7 +80,8 @@ def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
 def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable[[DataFrame], DataFrame]:
     """Rows of `audit` for what we decide ourselves.
 
-    In: any columns of `audit`. Out: all of them; `values` win, `completed_at` is now unless given, the rest is null.
+    In: any columns; those of `audit` count. Out: all of `audit`; `values` win, `completed_at` is now unless given, the
+    rest is null.
     """
 
     def transform(rows: DataFrame) -> DataFrame:
