@@ -17,6 +17,14 @@ class ExitCode(IntEnum):
     GUARD_STOPPED = 5
 
 
+_STRONGEST_FIRST = (ExitCode.ERROR, ExitCode.GUARD_STOPPED, ExitCode.TOPICS_FAILED, ExitCode.CHANGES_PENDING)
+
+
+def exit_code(holds: Mapping[ExitCode, bool]) -> ExitCode:
+    """Of the exit codes that hold the strongest: an error, a guard, failed topics, pending changes; else done."""
+    return next((code for code in _STRONGEST_FIRST if holds.get(code, False)), ExitCode.DONE)
+
+
 class TopicLedgerError(Exception):
     """Something that ends a run; its text is shown to the user as it is, without a stack trace."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import live, make, remove
 from tests.harness import UNREACHABLE, Estate, cluster_settings, policy, topics
 from topicledger import pipeline
-from topicledger.apply.summary import Summary, summarise
+from topicledger.apply import stages
+from topicledger.apply.dispatch import Context
+from topicledger.apply.stages import Applied, Validated
+from topicledger.apply.summary import Summary
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
+from topicledger.ledger.standing import applied, in_batches, validated
 from topicledger.model import TopicInfo
+from topicledger.pipeline import Planned
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 from topicledger.text import SHOWN_FAILURES
@@ -293,38 +299,42 @@ def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
     assert [row["phase"] for row in back.rows(PLANS, "away")].count("manifest") == 1
 
 
-@pytest.mark.parametrize("command", ["plan", "provision"])
-def test_what_a_start_remembers_is_what_the_tables_say(
-    estate: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, command: str
+def test_what_phases_hand_on_is_what_the_tables_say(
+    estate: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its summary, made of either, is the same: outcomes, failures, what is pending, the exit code."""
-    summaries: list[tuple[Summary, Summary]] = []
+    """A run that is taken up again makes the same values from the tables."""
+    handed, read = list[Any](), list[Any]()
+    validate, apply = pipeline.validate, stages.apply
 
-    def both(run: Run, **how: Any) -> Summary:
-        assert run.none_ended
-        assert run.memory is not None
-        remembered = summarise(run, **how)
-        run.memory = None
-        summaries.append((remembered, summarise(run, **how)))
-        return remembered
+    def after_validate(run: Run, context: Context, planned: Planned) -> Validated:
+        ready = validate(run, context, planned)
+        handed.append(ready.actions)
+        read.append(in_batches(validated(run)))
+        return ready
 
-    monkeypatch.setattr(pipeline, "summarise", both)
-    name = f"remembered.{command}"
-    make(kafka, f"{name}.there")
-    estate.declare({"topic": f"{name}.there"})
-    assert estate.run(command).outcomes() == {}
+    def after_apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:
+        done = apply(run, context, ready, closing)
+        actions, answers = applied(run)
+        handed.append((done.actions, {key: done.answers[key] for key in answers}))
+        read.append((actions, answers))
+        return done
+
+    monkeypatch.setattr(pipeline, "validate", after_validate)
+    monkeypatch.setattr(stages, "apply", after_apply)
+    make(kafka, "handed.there")
     estate.declare(
-        *topics([f"{name}.{n}" for n in range(3)], configs={"retention.ms": "1"}),
-        *topics([f"{name}.bad-{n}" for n in range(25)], configs={"retention.ms": "never"}),
-        {"topic": f"{name}.wide", "replication_factor": 3},
+        {"topic": "handed.there"},
+        *topics([f"handed.{n}" for n in range(3)], configs={"retention.ms": "1"}),
+        *topics([f"handed.bad-{n}" for n in range(25)], configs={"retention.ms": "never"}),
+        {"topic": "handed.wide", "replication_factor": 3},
     )
-    done = estate.run(command)
+    done = estate.run(wait_visible=60.0)
     assert done.failure_count == 26
     assert len(done.failures) == SHOWN_FAILURES
-    assert done.outcomes() == {"planned" if command == "plan" else "ok": 3, "failed": 26}
-    assert len(summaries) == 2
-    for remembered, read in summaries:
-        assert remembered == read
+    assert done.outcomes() == {"ok": 3, "failed": 26}
+    assert len(handed) == 2
+    assert handed == read
+    assert [len(batch) for batch in handed[0]["main"][1]] == [3]
 
 
 def test_what_a_policy_refuses_after_validate_is_read_from_the_tables(

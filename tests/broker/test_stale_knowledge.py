@@ -16,6 +16,7 @@ from tests.fault.proxy import CREATE_TOPICS, CUT, FaultProxy, Frame
 from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
 from topicledger.apply.executor import Executor
+from topicledger.apply.stages import Validated
 from topicledger.config.settings import GuardSettings, KafkaSettings, PolicySettings
 from topicledger.kafka.sending import RetryPolicy
 from topicledger.model import PhaseResult, Target
@@ -84,13 +85,14 @@ def test_manifests_that_change_while_a_run_validates_count_for_it_too(
     make(kafka, "meanwhile.there")
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare({"topic": "meanwhile.there", "state": "absent"}, {"topic": "meanwhile.new"})
-    validate = pipeline._validate
+    validate = pipeline.validate
 
-    def flip(*arguments: Any) -> None:
-        validate(*arguments)
+    def flip(*arguments: Any) -> Validated:
+        ready = validate(*arguments)
         estate.declare_anew({"topic": "meanwhile.there"}, {"topic": "meanwhile.new"})
+        return ready
 
-    monkeypatch.setattr(pipeline, "_validate", flip)
+    monkeypatch.setattr(pipeline, "validate", flip)
     assert estate.run(run_id="meanwhile", wait_visible=60.0).exit_code == 4
     assert estate.last("meanwhile") == {"meanwhile.there": CHANGED, "meanwhile.new": DONE}
     assert set(live(kafka, "meanwhile.")) == {"meanwhile.there", "meanwhile.new"}
@@ -232,15 +234,15 @@ def test_a_run_judges_again_on_what_it_observed_itself(
     rules = PolicySettings(create=(policy("partition_budget", max=10_000),))
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, policies=rules)
     estate.declare({"topic": "own.look"})
-    validate = pipeline._validate
+    judge = pipeline._judged_on_resolved
 
-    def crowd(*arguments: Any) -> None:
-        validate(*arguments)
+    def crowd(*arguments: Any) -> Validated:
         (row, *_) = estate.rows(OBSERVED)
         crowded = estate.ledger.rows(OBSERVED, [{**row, "topic": "huge", "num_partitions": 10_000}])
         estate.ledger.replace_clusters(OBSERVED, crowded, ["main"])
+        return judge(*arguments)
 
-    monkeypatch.setattr(pipeline, "_validate", crowd)
+    monkeypatch.setattr(pipeline, "_judged_on_resolved", crowd)
     assert estate.run(run_id="own", wait_visible=60.0).exit_code == 0
     assert estate.last("own")["own.look"] == DONE
 

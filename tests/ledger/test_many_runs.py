@@ -34,7 +34,7 @@ def a_run(ledger: Ledger, run_id: str, together: Barrier) -> None:
     together.wait()
     run = runs.begin(ledger, settings, Request(command="maintain", run_id=run_id), {"about": run_id})
     for state in STATES:
-        run.move_to(state, counts={"of": len(run_id)})
+        run.commit_state(state, counts={"of": len(run_id)})
 
 
 def check(ledger: Ledger, names: list[str], table: Table = RUNS) -> None:

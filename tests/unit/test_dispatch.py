@@ -57,9 +57,8 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
     run: Any = SimpleNamespace(
         clusters=[SimpleNamespace(name="main")],
         commits=commits,
-        problems=[],
         run_id="run",
-        append_outcomes=ended.extend,
+        append_outcomes=lambda some, held: ended.extend(some),
     )
     work = {"main": ("id", [[Target(topic=name, action=Action.CREATE)] for name in ("first", "second")])}
     with pytest.raises(TableError, match="no space left"):
@@ -82,21 +81,17 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
         clusters=[SimpleNamespace(name="main")],
         settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100)),
         commits=Commits(),
-        leases=None,
-        problems=[],
         run_id="run",
-        append_outcomes=ended.extend,
+        append_outcomes=lambda some, held: ended.extend(some),
     )
     work = {"main": ("id", [[Target(topic="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}
     context = Context(progress=Progress(), stop=Stop())
-    failed = each_cluster(run, context, Phase.APPLY, work, Executor.recover)
+    failed = each_cluster(run, context, Phase.APPLY, work, Executor.recover).problems
     assert [(each.outcome, each.error) for each in ended] == (
         [] if maybe_sent else [(Outcome.REFUSED, "CLUSTER_ID_MISMATCH")]
     )
     assert list(failed) == (["main"] if maybe_sent else [])
-    assert ["planned for cluster id id, its brokers now say another" in each for each in run.problems] == (
-        [True] if maybe_sent else []
-    )
+    assert all("planned for cluster id id, its brokers now say another" in each for each in failed.values())
 
 
 def test_a_first_interrupt_asks_to_stop_and_the_next_one_ends_everything(caplog: pytest.LogCaptureFixture) -> None:

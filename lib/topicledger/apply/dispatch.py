@@ -12,10 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
-from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply.executor import Executor
@@ -25,9 +22,10 @@ from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
-from topicledger.ledger.memory import Work
+from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
-from topicledger.model import Action, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult, Violation
+from topicledger.ledger.standing import Key, Results, Work, only
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.observe.clusters import disowned
 from topicledger.policies import Policy
 
@@ -104,41 +102,29 @@ class Context:
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
 
 
-def batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
-    """Bring planned actions to the driver as batches: kinds in the order of `Action`, each in the plan's order."""
-    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
-    columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
-    place = F.array_position(F.array(*(F.lit(action.value) for action in Action)), F.col("action")).alias("place")
-    order = [(name, "ascending") for name in ("cluster", "place", "batch", "topic")]
-    table = rows.select(*columns, place).toArrow().sort_by(order)
-    work: dict[str, tuple[str, list[list[Target]]]] = {}
-    records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
-    for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
-        targets = []
-        for row in group:
-            if each is not None:
-                each(row)
-            work.setdefault(cluster, (row["cluster_id"], []))
-            targets.append(target(row))
-        work[cluster][1].append(targets)
-    return work
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What a step came to, over all clusters."""
 
+    results: Mapping[Key, PhaseResult]
+    """By action, the last that ended for it; without configs, which are most of what it weighs."""
+    problems: Mapping[str, str]
+    """By cluster, why something is still open on it: it can't be reached, or an outcome stays unknown."""
 
-def target(row: Mapping[str, Any]) -> Target:
-    assignments = row["assignments"]
-    return Target(
-        topic=row["topic"],
-        action=Action(row["action"]),
-        topic_id=row["topic_id"],
-        num_partitions=row["num_partitions"],
-        replication_factor=row["replication_factor"],
-        assignments=None if assignments is None else {partition: tuple(ids) for partition, ids in assignments},
-        configs=dict(row["configs"] or ()),
-        violations=tuple(Violation(**each) for each in row["violations"] or ()),
-        batch=row["batch"],
-        before=dict(row["before"] or ()),
-        maybe_sent=row["maybe_sent"],
-    )
+    def ok(self, work: Work) -> Work:
+        """Of `work`, what was ok."""
+        return only(work, lambda name, target: self._is_ok(self.results.get((name, target.topic, target.action))))
+
+    def answers(self) -> Results:
+        """What was answered to each action."""
+        return {
+            key: TopicResult(topic_id=ended.topic_id, num_partitions=ended.num_partitions)
+            for key, ended in self.results.items()
+        }
+
+    @staticmethod
+    def _is_ok(ended: PhaseResult | None) -> bool:
+        return ended is not None and ended.outcome is Outcome.OK
 
 
 def each_cluster(
@@ -147,18 +133,20 @@ def each_cluster(
     phase: Phase,
     work: Work,
     step: Step,
+    *,
+    held: Leases | None = None,
     title: str | None = None,
     before: Callable[[str, int], None] = lambda _, __: None,
-) -> Collection[str]:
+) -> StepResult:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
-    A cluster that can't be reached, or whose outcomes stay unknown, becomes one of the run's problems; the others
-    finish. `before` is called with the cluster and the batch's place in `work`, from 0, before each step. Returns the
-    clusters that have become problems. Raises Stopped when asked to stop, after appending what is known.
+    `held` allows the step to change clusters. A cluster that can't be reached, or whose outcomes stay unknown, is one
+    of the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
+    from 0, before each step. Raises Stopped when asked to stop, after appending what is known.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
     if not total:
-        return ()
+        return StepResult(results={}, problems={})
     others: Mapping[str, str] = {}
     if phase is Phase.APPLY and step is not Executor.recover:
         # What a name means may have changed since the plan: asked again before anything is changed.
@@ -171,12 +159,13 @@ def each_cluster(
         try:
             with logs.about(cluster=name):
                 refused_as = others.get(name)
-                for ended in _one_cluster(run, context, settings[name], *work[name], phase, step, before, refused_as):
+                one = _one_cluster(run, context, settings[name], *work[name], phase, step, held, before, refused_as)
+                for ended in one:
                     results.put(ended)
         finally:
             results.put(None)
 
-    waves = Waves(run)
+    waves, found = Waves(run, held), dict[Key, PhaseResult]()
     at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
     with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
         running = {name: pool.submit(one_cluster, name) for name in work}
@@ -195,6 +184,7 @@ def each_cluster(
                 else:
                     waves.add(ended)
                     waves.flush_if_due()
+                    found |= {(each.cluster, each.topic, each.action): replace(each, configs=None) for each in ended}
                     bar(len(ended))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.
@@ -206,18 +196,16 @@ def each_cluster(
             raise
         finally:
             waves.flush()
-    failed = []
+    problems = {}
     for name, future in running.items():
         try:
             future.result()
         except ClusterError as error:
-            failed.append(name)
+            problems[name] = str(error)
             log.warning("%s", error)
-            if str(error) not in run.problems:
-                run.problems.append(str(error))
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
-    return failed
+    return StepResult(results=found, problems=problems)
 
 
 def _allowed() -> None:
@@ -244,6 +232,7 @@ def _one_cluster(
     batches: Sequence[Sequence[Target]],
     phase: Phase,
     step: Step,
+    held: Leases | None,
     before: Callable[[str, int], None],
     refused_as: str | None,
 ) -> Iterator[Sequence[PhaseResult]]:
@@ -256,7 +245,7 @@ def _one_cluster(
                 settings.name, ClusterLimits(max_batch_records=run.settings.kafka.max_batch_records)
             ),
             stop=context.stop,
-            may_send=run.leases.require_for_request if run.leases is not None else _allowed,
+            may_send=held.require_for_request if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
             validated=partial(_validated, run, settings.name),
         )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,8 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from topicledger.errors import ExitCode
-from topicledger.ledger.memory import Memory
+from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Outcome, Phase, Refusal, RunState
@@ -137,14 +135,23 @@ def phase_order() -> Column:
     return F.coalesce(position, F.lit(0))
 
 
-def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False) -> Summary:
-    """What a run came to, and its exit code (DESIGN, Commands); from the tables, or what is known of them already."""
-    # What ended before validate stands in the tables only.
-    results = _FromTables(run) if run.memory is None or not run.none_ended else _FromMemory(run.memory)
+def summarise(
+    run: Run,
+    decisions: Mapping[str, int],
+    problems: Sequence[str] = (),
+    *,
+    planning_only: bool,
+    detailed_exitcode: bool = False,
+) -> Summary:
+    """What a run came to by the tables, and its exit code (DESIGN, Commands).
+
+    `decisions`: topics by decision, of those that need nothing. `problems`: why something is still open.
+    """
+    results = _results(run)
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
     pending = unknown = 0
-    for tally in results.tallies():
+    for tally in _tallies(results):
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
@@ -162,28 +169,27 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
-    failures = results.failures() if failure_count else []
+    failures = _failures(results) if failure_count else []
     warnings, warning_count = _warnings(run)
-    unfinished = bool(run.problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
-    exit_code = ExitCode.DONE
-    if unfinished:
-        exit_code = ExitCode.ERROR
-    elif guarded:
-        exit_code = ExitCode.GUARD_STOPPED
-    elif failure_count:
-        exit_code = ExitCode.TOPICS_FAILED
-    elif planning_only and detailed_exitcode and pending:
-        exit_code = ExitCode.CHANGES_PENDING
+    unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
+    code = exit_code(
+        {
+            ExitCode.ERROR: unfinished,
+            ExitCode.GUARD_STOPPED: guarded,
+            ExitCode.TOPICS_FAILED: failure_count > 0,
+            ExitCode.CHANGES_PENDING: planning_only and detailed_exitcode and pending > 0,
+        }
+    )
     return Summary(
         run_id=run.run_id,
         state=run.state.value,
-        exit_code=int(exit_code),
+        exit_code=int(code),
         manifest_version=run.manifest_version,
         clusters=[
             ClusterCounts(cluster=cluster, outcomes=outcomes[cluster])
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
-        decisions={name: run.counts.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
+        decisions={name: decisions.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
         pending_changes=pending,
         failures=failures,
         failure_count=failure_count,
@@ -191,7 +197,7 @@ def summarise(run: Run, *, planning_only: bool, detailed_exitcode: bool = False)
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
-        problems=list(run.problems),
+        problems=list(dict.fromkeys(problems)),
         warnings=warnings,
         warning_count=warning_count,
     )
@@ -211,59 +217,29 @@ class _Tally:
     topics: int
 
 
-class _FromTables:
-    """How a run's topics stand, by `plans` and `audit`."""
+def _results(run: Run) -> DataFrame:
+    """Each topic's result, by `audit`; of `plans` those planned actions that have none yet."""
+    columns = ("cluster", "topic", "action", "phase", "outcome", "error_code", "error", "error_message")
+    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in columns[3:]}
+    planned = run.open_actions().withColumns(unknown).select(*columns)
+    return last_phases(run.audit().select(*columns).unionByName(planned))
 
-    def __init__(self, run: Run) -> None:
-        columns = ("cluster", "topic", "action", "phase", "outcome", "error_code", "error", "error_message")
-        unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in columns[3:]}
-        planned = run.open_actions().withColumns(unknown).select(*columns)
-        self._results = last_phases(run.audit().select(*columns).unionByName(planned))
 
-    def tallies(self) -> Sequence[_Tally]:
-        rows = (
-            self._results.groupBy("cluster", "phase", "outcome", "planned")
-            .agg(
-                F.count(F.lit(1)).alias("topics"),
-                F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
-            )
-            .collect()
+def _tallies(results: DataFrame) -> Sequence[_Tally]:
+    rows = (
+        results.groupBy("cluster", "phase", "outcome", "planned")
+        .agg(
+            F.count(F.lit(1)).alias("topics"),
+            F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
         )
-        return sorted(
-            (_Tally(**row.asDict()) for row in rows), key=lambda each: (each.cluster or "", each.outcome or "")
-        )
-
-    def failures(self) -> Sequence[Failure]:
-        failed = self._results.where(F.col("outcome").isin(*_NOT_OK)).drop("planned")
-        return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
+        .collect()
+    )
+    return sorted((_Tally(**row.asDict()) for row in rows), key=lambda each: (each.cluster or "", each.outcome or ""))
 
 
-class _FromMemory:
-    """The same, by what this start remembers of both."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._all = list(memory.all())
-
-    def tallies(self) -> Sequence[_Tally]:
-        topics: Counter[tuple[str, str | None, str | None]] = Counter()
-        guarded = set()
-        for cluster, ended in self._all:
-            key = (cluster, None, None) if ended is None else (cluster, ended.phase.value, ended.outcome.value)
-            topics[key] += 1
-            if ended is not None and ended.error in _GUARDS_WHILE_APPLYING:
-                guarded.add(key)
-        return [
-            _Tally(cluster=key[0], phase=key[1], outcome=key[2], planned=True, guarded=key in guarded, topics=count)
-            for key, count in sorted(topics.items(), key=lambda item: (item[0][0], item[0][2] or ""))
-        ]
-
-    def failures(self) -> Sequence[Failure]:
-        failed = sorted(
-            (ended for _, ended in self._all if ended is not None and ended.outcome.value in _NOT_OK),
-            key=lambda ended: (ended.cluster, ended.topic),
-        )
-        names = [each.name for each in fields(Failure)]
-        return [Failure(**{name: getattr(ended, name) for name in names}) for ended in failed[:SHOWN_FAILURES]]
+def _failures(results: DataFrame) -> Sequence[Failure]:
+    failed = results.where(F.col("outcome").isin(*_NOT_OK)).drop("planned")
+    return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
 
 
 def _warnings(run: Run) -> tuple[Sequence[Warned], int]:

@@ -173,7 +173,7 @@ def accept(
     while ledger.compare_and_set(CLUSTERS, "name", [row]) == 0:
         # A run recorded an id meanwhile: what a person accepts counts.
         row = new_row(recorded(ledger).get(name), name, live, Accepted.COMMAND, accepted_by, run.run_id)
-    run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), exit_code=int(ExitCode.DONE))
+    run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), exit_code=int(ExitCode.DONE))
     return Acceptance(
         name=name,
         cluster_id=live,

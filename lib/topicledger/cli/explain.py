@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from topicledger import policies
-from topicledger.apply.dispatch import target
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
+from topicledger.ledger.standing import target
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult

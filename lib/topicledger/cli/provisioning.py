@@ -128,7 +128,7 @@ def _provisioned(
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
-        return dataclasses.replace(summarise(run, planning_only=False), exit_code=run.exit_code or 0)
+        return dataclasses.replace(summarise(run, run.counts, planning_only=False), exit_code=run.exit_code)
     with with_resume_hint(run):
         return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
 

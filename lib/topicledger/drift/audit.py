@@ -40,23 +40,22 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
     run.commits.settle()
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
-        return summarise(run, exit_code=run.exit_code or 0)
+        return summarise(run, run.counts.get(REFUSED, 0))
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
         .transform(manifests.judge(list(run.settings.clusters), run.selected))
         .localCheckpoint()
     )
-    run.counts = {REFUSED: _refused(judged)}
+    refused = _refused(judged)
     clusters = _clusters_without_drift(run)
-    if clusters:
-        _audit_clusters(run, progress, clusters, judged)
-    return _close(run, detailed=detailed)
+    problems = _audit_clusters(run, progress, clusters, judged) if clusters else []
+    return _close(run, refused, problems, detailed=detailed)
 
 
-def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> None:
-    """Observe clusters and append their drift, in one commit."""
+def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> list[str]:
+    """Observe clusters and append their drift, in one commit; returns why some were not audited."""
     with progress.phase("observe", len(clusters)):
-        estate = _observe_estate(run, clusters, judged)
+        estate, problems = _observe_estate(run, clusters, judged)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         found = (
@@ -68,6 +67,7 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
         run.require_ownership()
         if not found.isEmpty():
             run.ledger.append(DRIFT, found, app_id=run.run_id, version=run.next_version())
+    return problems
 
 
 def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
@@ -97,31 +97,35 @@ def _refused(judged: DataFrame) -> int:
     return count
 
 
-def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> Estate:
-    """Observe clusters and their configs; what was seen goes into the tables, in a commit each."""
+def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> tuple[Estate, list[str]]:
+    """Observe clusters and their configs; what was seen goes into the tables, in a commit each.
+
+    Returns with it why some clusters are left out.
+    """
     kafka = run.settings.kafka
     seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)
-    ids, problems = as_expected(clusters, seen)
-    run.problems.extend(problems)
+    ids, found = as_expected(clusters, seen)
+    problems = list(found)
     reached = [cluster for cluster in clusters if cluster.name in ids]
     described = observe_configs(run.spark, reached, kafka, seen.topics.where(F.col("cluster").isin(*ids)))
     for name, error in described.errors.items():
         del ids[name]
-        run.problems.append(error)
-    for error in run.problems:
+        problems.append(error)
+    for error in problems:
         log.warning("%s; the other clusters go on", error)
     of_audited = F.col("cluster").isin(*ids)
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
         run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
     _warn_of_unread(run, described.configs.where(of_audited))
-    return Estate(
+    estate = Estate(
         cluster_ids=ids,
         topics=seen.topics,
         configs=described.configs,
         earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
         audit=run.ledger.read(AUDIT),
     )
+    return estate, problems
 
 
 def _warn_of_unread(run: Run, configs: DataFrame) -> None:
@@ -162,10 +166,10 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     return earlier.where(of_last)
 
 
-def _close(run: Run, *, detailed: bool) -> DriftSummary:
-    summary = summarise(run, detailed=detailed)
-    if run.problems:
+def _close(run: Run, refused: int, problems: Sequence[str], *, detailed: bool) -> DriftSummary:
+    summary = summarise(run, refused, problems, detailed=detailed)
+    if problems:
         return summary
     counts = {**summary.kinds, REFUSED: summary.manifests_refused}
-    run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
+    run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
     return replace(summary, state=run.state.value)

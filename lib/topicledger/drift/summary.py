@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from topicledger.errors import ExitCode
+from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, DriftKind, Severity
+from topicledger.model import FORMAT_VERSION, DriftKind, RunState, Severity
 from topicledger.schemas import DRIFT
 from topicledger.text import SHOWN_FAILURES, cell
 
@@ -76,8 +76,13 @@ class DriftSummary:
         return json.dumps({"format_version": FORMAT_VERSION, **asdict(self)}, indent=2)
 
 
-def summarise(run: Run, *, detailed: bool = False, exit_code: int | None = None) -> DriftSummary:
-    """Read what an audit found, and decide its exit code, where it isn't given."""
+def summarise(
+    run: Run, manifests_refused: int, problems: Sequence[str] = (), *, detailed: bool = False
+) -> DriftSummary:
+    """Read what an audit found, and decide its exit code; a finished one keeps its own.
+
+    `problems`: why it isn't finished.
+    """
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
     counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
     clusters: dict[str, dict[str, int]] = {}
@@ -98,16 +103,11 @@ def summarise(run: Run, *, detailed: bool = False, exit_code: int | None = None)
         if count
         else []
     )
-    if exit_code is None:
-        exit_code = ExitCode.DONE
-        if run.problems:
-            exit_code = ExitCode.ERROR
-        elif detailed and count:
-            exit_code = ExitCode.CHANGES_PENDING
+    code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and count > 0})
     return DriftSummary(
         run_id=run.run_id,
         state=run.state.value,
-        exit_code=int(exit_code),
+        exit_code=run.exit_code if run.state is RunState.FINISHED else int(code),
         manifest_version=run.manifest_version,
         clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in clusters.items()],
         kinds=kinds,
@@ -115,8 +115,8 @@ def summarise(run: Run, *, detailed: bool = False, exit_code: int | None = None)
         drift=[Drift(**row.asDict()) for row in first],
         drift_count=count,
         query=f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}",
-        manifests_refused=run.counts.get(REFUSED, 0),
-        problems=list(run.problems),
+        manifests_refused=manifests_refused,
+        problems=list(problems),
     )
 
 

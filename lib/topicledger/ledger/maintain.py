@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, TableError, UsageError
+from topicledger.errors import ExitCode, TableError, UsageError, exit_code
 from topicledger.ledger import runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.run import Run, find_run
@@ -104,12 +104,12 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     open_runs = _open_runs(ledger, abandoned)
     maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
     tables = [each for each in maintained if each is not None]
-    code = ExitCode.ERROR if any(each.error for each in tables) else ExitCode.DONE
+    code = exit_code({ExitCode.ERROR: any(each.error for each in tables)})
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
         if abandoned:
             counts["runs_abandoned"] = len(abandoned)
-        run.move_to(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=int(code))
+        run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=int(code))
     return Maintained(
         executed=request.execute,
         run_id=run.run_id if run is not None else None,

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -19,7 +17,6 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger.commits import Commits
 from topicledger.ledger.leases import Leases
-from topicledger.ledger.memory import Memory
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
@@ -30,63 +27,78 @@ WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
 EPOCH_STEP = 1_000_000
 """How far the txnVersions of two epochs are apart."""
+CLUSTERS_ARGUMENT = "clusters"
+"""Of `runs.arguments`: the clusters asked for by name, with commas; empty for all."""
 _SHARDS = 64
 """Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
 
 @dataclass(kw_only=True)
 class Run:
-    """A started run: who it is, where it stands, and what it may still do."""
+    """A started run: its identity, its epoch, its state, and its commits."""
 
     run_id: str
     ledger: Ledger
     settings: Settings
-    clusters: Sequence[ClusterSettings]
-    """Those the run is about."""
-    manifest_version: int
-    epoch: int
-    state: RunState
-    resumed: bool
-    """Whether an earlier start of the same run left anything."""
-    selected: Sequence[str] | None
-    """The clusters asked for by name, None for all."""
-    exit_code: int | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    """As `runs` keeps them."""
-    none_ended: bool = False
-    """Whether it is known that nothing ended before validate."""
-    none_planned: bool = False
-    """Whether it is known that nothing is to be sent: then nothing is read to find out."""
-    problems: list[str] = field(default_factory=list)
-    """Why something is still open: for the user, and for exit code 1."""
-    waiting: DataFrame | None = None
-    """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
-    may_have_sent: bool = False
-    """Whether an earlier start may have sent anything: the run was `applying` when this one took it up."""
-    unjudged: set[str] = field(default_factory=set)
-    """Clusters on which what is open couldn't be judged again: nothing is sent to them."""
-    leases: Leases | None = None
-    """While it changes clusters: what allows it to."""
-    observed_since: datetime = field(default_factory=lambda: datetime.now(UTC))
-    """When this start began to observe its clusters."""
-    memory: Memory | None = None
-    """How its planned actions stand, where that is known without reading it."""
-    _wave: int = 0
-    _due: dict[str, object] = field(default_factory=dict, repr=False)
-    """Columns of its row that aren't committed yet."""
-    ending: ExitStack = field(default_factory=ExitStack, repr=False)
-    """What is closed when the run ends, after its last commit."""
+    row: Mapping[str, Any]
+    """Its row of `runs`, as this start knows it."""
+    found: RunState | None
+    """The state in which this start found it; None where it is new."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """What it writes beside something else, in order; whoever reads that settles them first."""
+    _wave: int = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self.ending:
-            self.keep_state()
-            self.commits.settle()
+        self.commits.settle()
+
+    @property
+    def state(self) -> RunState:
+        return RunState(self.row["state"])
+
+    @property
+    def epoch(self) -> int:
+        """Rises with every start."""
+        return int(self.row["epoch"])
+
+    @property
+    def manifest_version(self) -> int:
+        return int(self.row["manifest_version"])
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        return self.row["arguments"] or {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self.row["counts"] or {}
+
+    @property
+    def exit_code(self) -> int:
+        """Of a finished run."""
+        return self.row["exit_code"] or 0
+
+    @property
+    def selected(self) -> Sequence[str] | None:
+        """The clusters asked for by name, None for all."""
+        return [name for name in self.arguments.get(CLUSTERS_ARGUMENT, "").split(",") if name] or None
+
+    @property
+    def clusters(self) -> Sequence[ClusterSettings]:
+        """Those the run is about."""
+        return self.settings.select(self.selected or ())
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier start of the same run left anything."""
+        return self.found is not None
+
+    @property
+    def may_have_sent(self) -> bool:
+        """Whether an earlier start may have sent anything: the run was `applying` when this one took it up."""
+        return self.found is RunState.APPLYING
 
     @property
     def spark(self) -> SparkSession:
@@ -120,59 +132,53 @@ class Run:
         self.commits.settle()
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
-    def append_outcomes(self, ended: Sequence[PhaseResult]) -> None:
-        """Append what requests came to as rows of `audit`, in one commit beside what comes next.
+    def append_outcomes(self, ended: Sequence[PhaseResult], held: Leases | None) -> None:
+        """Append what requests came to as rows of `audit`, in one commit beside what comes next; `held`: see below.
 
         Raises what the appends before it failed with; `commits` raises what this one fails with: LeaseLost where this
         driver's leases expired.
         """
-        if self.memory is not None:
-            self.memory.keep(ended)
         # One at a time: outcomes would pile up in memory where a cluster is faster than the table.
         self.commits.settle()
-        leases, version = self.leases, self.next_version()
+        version = self.next_version()
 
         def append() -> None:
             table = audit_table(self.run_id, self.manifest_version, ended)
-            self._append(self.spark.createDataFrame(table, AUDIT.schema), leases, version)
+            self._append(self.spark.createDataFrame(table, AUDIT.schema), held, version)
 
         self.commits.add(append)
 
-    def append_audit(self, rows: DataFrame) -> None:
-        """Append rows of `audit` in one commit. Raises LeaseLost where this driver's leases expired."""
-        self.memory = None
-        self.commits.add(partial(self._append, rows, self.leases, self.next_version()))
+    def append_audit(self, rows: DataFrame, held: Leases | None = None) -> None:
+        """Append rows of `audit` in one commit. `held`: the leases of a run that changes clusters.
+
+        Raises LeaseLost where they expired.
+        """
+        self.commits.add(partial(self._append, rows, held, self.next_version()))
         self.commits.settle()
 
-    def _append(self, rows: DataFrame, leases: Leases | None, version: int) -> None:
-        if leases is not None:
-            leases.require()
+    def _append(self, rows: DataFrame, held: Leases | None, version: int) -> None:
+        if held is not None:
+            held.require()
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
-    def becomes(self, state: RunState, **columns: object) -> None:
-        """The run's next state, with other columns of its row; committed with the one after it, or by `keep_state`."""
-        self._due |= {"state": state.value} | columns
-        self.state = state
+    def commit_state(self, state: RunState, *, beside: bool = False, **columns: object) -> None:
+        """Commit the run's next state, with other columns of its row; `beside`: in order, beside what comes next.
 
-    def keep_state(self) -> None:
-        """Commit what the run has become, beside what comes next; that of a run that is no longer ours fails."""
-        if self._due:
-            values, self._due = self._due, {}
-            self.commits.add(partial(self._keep, values))
+        Raises UsageError, or `commits` does, where another start has taken the run, or it was abandoned.
+        """
+        values = {"state": state.value, **columns}
+        self.row = {**self.row, **values}
+        self.commits.add(partial(self._commit_row, values))
+        if not beside:
+            self.commits.settle()
 
-    def _keep(self, values: Mapping[str, object]) -> None:
+    def _commit_row(self, values: Mapping[str, object]) -> None:
         # A later start, or somebody who abandoned the run, must not be overruled.
         ours = f"{row_of(self.run_id)} AND epoch = {self.epoch}"
         unless = f"state <> {sql_value(RunState.ABANDONED.value)}"
         new = {name: sql_value(value) for name, value in values.items()}
         if self.ledger.update(RUNS, f"{ours} AND {unless}", new) == 0:
             raise self._not_ours()
-
-    def move_to(self, state: RunState, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row. Raises UsageError where it is no longer ours."""
-        self.becomes(state, **columns)
-        self.keep_state()
-        self.commits.settle()
 
     def require_ownership(self) -> Row:
         """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
@@ -192,8 +198,10 @@ class Run:
 class Waves:
     """Collects outcomes and appends them: at most a commit per 10,000 outcomes or 10 s (DESIGN, Phases)."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, held: Leases | None) -> None:
+        """`held`: the leases of a run that changes clusters."""
         self._run = run
+        self._leases = held
         self._held: list[PhaseResult] = []
         self._since = time.monotonic()
 
@@ -214,7 +222,7 @@ class Waves:
         """Commit everything held."""
         if self._held:
             held, self._held = self._held, []
-            self._run.append_outcomes(held)
+            self._run.append_outcomes(held, self._leases)
 
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:

@@ -19,7 +19,7 @@ from topicledger import __version__
 from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
-from topicledger.ledger.run import EPOCH_STEP, Run, app_id, find_run, row_of, shard_of
+from topicledger.ledger.run import CLUSTERS_ARGUMENT, EPOCH_STEP, Run, app_id, find_run, row_of, shard_of
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -52,7 +52,7 @@ class Request:
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
-        return {"clusters": ",".join(sorted(self.clusters))}
+        return {CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters))}
 
 
 def new_run_id() -> str:
@@ -77,7 +77,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
         check_references(cluster)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())
-    return _resume(ledger, settings, request, row, selected)
+    return _resume(ledger, settings, request, row)
 
 
 def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
@@ -100,24 +100,12 @@ def _begin(
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
-    run = Run(
-        run_id=run_id,
-        ledger=ledger,
-        settings=settings,
-        clusters=selected,
-        manifest_version=ledger.latest_version(MANIFESTS),
-        epoch=1,
-        state=RunState.PLANNING,
-        resumed=False,
-        selected=request.clusters or None,
-        arguments=arguments,
-    )
     row = {
         "run_id": run_id,
-        "state": run.state.value,
+        "state": RunState.PLANNING.value,
         "started_at": datetime.now(UTC),
         "finished_at": None,
-        "manifest_version": run.manifest_version,
+        "manifest_version": ledger.latest_version(MANIFESTS),
         "counts": None,
         "exit_code": None,
         "versions": versions(),
@@ -126,16 +114,17 @@ def _begin(
         "requested_by": request.requested_by or _os_user(),
         "arguments": arguments,
         "settings_digest": _digest(settings, request.command),
-        "epoch": run.epoch,
+        "epoch": 1,
         "shard": shard_of(run_id),
     }
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None)
     run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=EPOCH_STEP))
     if request.run_id:
         run.require_ownership()
     return run
 
 
-def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, selected: Sequence[ClusterSettings]) -> Run:
+def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> Run:
     run_id, state = row["run_id"], RunState(row["state"])
     if state is RunState.ABANDONED:
         raise UsageError(f"run {run_id} was abandoned; start a new one")
@@ -144,13 +133,8 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
     alike = (AUDIT_COMMAND,) if request.command == AUDIT_COMMAND else _PROVISIONING
     if began_as not in alike:
         raise UsageError(f"run {run_id} was started by {began_as}, not {request.command}: give another run id")
-    asked = request.bearing()
-    if request.command == "apply" and not request.clusters:
-        names = tuple(filter(None, arguments.get("clusters", "").split(",")))
-        selected, asked = settings.select(names), arguments
-        request_clusters: tuple[str, ...] = names
-    else:
-        request_clusters = request.clusters
+    # `apply` takes the clusters of its plan.
+    asked = arguments if request.command == "apply" and not request.clusters else request.bearing()
     for name, value in asked.items():
         if arguments.get(name, "") != value:
             was = arguments.get(name) or "all"
@@ -167,20 +151,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row, sele
         _require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
-    run = Run(
-        run_id=run_id,
-        ledger=ledger,
-        settings=settings,
-        clusters=selected,
-        manifest_version=row["manifest_version"],
-        epoch=row["epoch"],
-        state=state,
-        resumed=True,
-        selected=request_clusters or None,
-        exit_code=row["exit_code"],
-        counts=row["counts"] or {},
-        arguments=row["arguments"] or {},
-    )
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state)
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run
@@ -207,14 +178,13 @@ def _raise_epoch(run: Run) -> None:
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
-    run.epoch += 1
-    values = {"epoch": sql_value(run.epoch), "spark_app_id": sql_value(app_id(run.spark))}
-    run.ledger.update(RUNS, before, values)
+    own = {"epoch": run.epoch + 1, "spark_app_id": app_id(run.spark)}
+    run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
+    run.row = {**run.row, **own}
     for table in tables:
         run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * EPOCH_STEP)
-    row = run.require_ownership()
-    run.state, run.counts = RunState(row["state"]), row["counts"] or {}
-    run.may_have_sent = run.state is RunState.APPLYING
+    run.row = run.require_ownership().asDict()
+    run.found = run.state
 
 
 def abandon(ledger: Ledger, run_id: str) -> None:

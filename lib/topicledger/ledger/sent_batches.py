@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from topicledger.ledger.memory import Work
 from topicledger.ledger.run import EPOCH_STEP, Run
+from topicledger.ledger.standing import Work
 from topicledger.model import Target
 from topicledger.schemas import SENT_BATCHES
 

@@ -1,43 +1,132 @@
-"""How the planned actions of a run stand, by its rows of `plans` and `audit`: every phase and resume go by it."""
+"""How far the planned actions of a run came, by `plans` and `audit`: a resumed run goes on from there."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.ledger.run import Run
-from topicledger.model import Outcome, Phase
+from topicledger.model import Action, Outcome, Phase, Target, TopicResult, Violation
+
+Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
+"""By cluster: its id as planned, and its batches in order."""
+Key: TypeAlias = tuple[str, str, Action]
+"""Cluster, topic, action: an action of a run."""
+Results: TypeAlias = Mapping[Key, TopicResult]
+"""What the answer to each said: the topic's id and its number of partitions."""
 
 
-def without(rows: DataFrame, ended: DataFrame) -> DataFrame:
-    """`rows` less the actions that `ended` has."""
-    return rows.join(ended.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_anti")
+class Standing(StrEnum):
+    """How far an action came; one that ended otherwise stands nowhere."""
+
+    PLANNED = "planned"
+    """Nothing was asked of its cluster yet."""
+    VALIDATED = "validated"
+    """It passed validate, and the policies after it, and its outcome isn't known."""
+    APPLIED = "applied"
+    """It was acknowledged, and not verified yet."""
 
 
-def passed(run: Run) -> DataFrame:
-    """Planned actions that passed validate, and the policies after it, and have no apply row."""
-    audit = run.audit()
-    valid = audit.where((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value))
-    rows = run.open_actions().join(
-        valid.select("cluster", "topic", "action"), on=["cluster", "topic", "action"], how="left_semi"
+def standing(run: Run, *where: Standing) -> DataFrame:
+    """Planned actions that stand there.
+
+    Out: the columns of `plans`, `maybe_sent`, `standing`, and of applied ones `applied`: the topic_id and
+    num_partitions that the answer returned.
+    """
+    key = ["cluster", "topic", "action"]
+    ok = F.col("outcome") == Outcome.OK.value
+    validate, policy, apply, verify = (
+        F.col("phase") == each.value for each in (Phase.VALIDATE, Phase.POLICY, Phase.APPLY, Phase.VERIFY)
     )
-    refused = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") != Outcome.OK.value)
-    return without(rows, audit.where((F.col("phase") == Phase.APPLY.value) | refused))
+    ended = (
+        run.audit()
+        .where(F.col("action").isNotNull())
+        .groupBy(*key)
+        .agg(
+            F.bool_or(validate & ok).alias("_validated"),
+            F.bool_or(verify | (~ok & (validate | policy | apply))).alias("_over"),
+            F.any_value(F.when(apply & ok, F.struct("topic_id", "num_partitions")), ignoreNulls=True).alias("applied"),
+        )
+    )
+    stands = (
+        F.when(F.col("_over"), F.lit(None))
+        .when(F.col("applied").isNotNull(), F.lit(Standing.APPLIED.value))
+        .when(F.col("_validated"), F.lit(Standing.VALIDATED.value))
+        .otherwise(F.lit(Standing.PLANNED.value))
+    )
+    rows = run.open_actions().join(ended, on=key, how="left").withColumn("standing", stands)
+    return rows.drop("_validated", "_over").where(F.col("standing").isin(*(each.value for each in where)))
 
 
-def applied(run: Run) -> DataFrame:
-    """Planned actions that were applied and not verified yet, with `applied_id` and `applied_num_partitions`: what the
-    answer returned."""
-    audit = run.audit()
-    done = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
-    returned = done.select(
-        "cluster",
-        "topic",
-        "action",
-        F.col("topic_id").alias("applied_id"),
-        F.col("num_partitions").alias("applied_num_partitions"),
+def validated(run: Run, less: Sequence[str] = ()) -> DataFrame:
+    """Actions that wait to be sent, but for those on the clusters `less`."""
+    return standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
+
+
+def applied(run: Run) -> tuple[Work, Results]:
+    """Actions that wait to be verified, and what was answered to them."""
+    results: dict[Key, TopicResult] = {}
+
+    def keep(row: Mapping[str, Any]) -> None:
+        answered = row["applied"]
+        results[row["cluster"], row["topic"], Action(row["action"])] = TopicResult(
+            topic_id=answered["topic_id"], num_partitions=answered["num_partitions"]
+        )
+
+    return in_batches(standing(run, Standing.APPLIED), "applied", each=keep), results
+
+
+def in_batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
+    """Bring planned actions to the driver: kinds in the order of `Action`, each in the plan's batches.
+
+    `each` gets every row, with the columns `more`.
+    """
+    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
+    columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
+    place = F.array_position(F.array(*(F.lit(action.value) for action in Action)), F.col("action")).alias("place")
+    order = [(name, "ascending") for name in ("cluster", "place", "batch", "topic")]
+    table = rows.select(*columns, place).toArrow().sort_by(order)
+    work: dict[str, tuple[str, list[list[Target]]]] = {}
+    records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
+    for (cluster, _, _), group in groupby(records, key=lambda row: (row["cluster"], row["action"], row["batch"])):
+        targets = []
+        for row in group:
+            if each is not None:
+                each(row)
+            work.setdefault(cluster, (row["cluster_id"], []))
+            targets.append(target(row))
+        work[cluster][1].append(targets)
+    return work
+
+
+def target(row: Mapping[str, Any]) -> Target:
+    """A planned action, of a row of `plans` with `maybe_sent`."""
+    assignments = row["assignments"]
+    return Target(
+        topic=row["topic"],
+        action=Action(row["action"]),
+        topic_id=row["topic_id"],
+        num_partitions=row["num_partitions"],
+        replication_factor=row["replication_factor"],
+        assignments=None if assignments is None else {partition: tuple(ids) for partition, ids in assignments},
+        configs=dict(row["configs"] or ()),
+        violations=tuple(Violation(**each) for each in row["violations"] or ()),
+        batch=row["batch"],
+        before=dict(row["before"] or ()),
+        maybe_sent=row["maybe_sent"],
     )
-    return without(
-        run.open_actions().join(returned, on=["cluster", "topic", "action"], how="inner"),
-        audit.where(F.col("phase") == Phase.VERIFY.value),
-    )
+
+
+def only(work: Work, chosen: Callable[[str, Target], bool]) -> Work:
+    """The actions of `work` that are `chosen`, by cluster and target, in their batches."""
+    found: dict[str, tuple[str, list[list[Target]]]] = {}
+    for name, (cluster_id, batches) in work.items():
+        kept = [each for each in ([target for target in batch if chosen(name, target)] for batch in batches) if each]
+        if kept:
+            found[name] = (cluster_id, kept)
+    return found

@@ -182,7 +182,7 @@ def _make(ledger: Ledger, changes: _Changes) -> None:
 
 
 def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
-    run.move_to(
+    run.commit_state(
         RunState.FINISHED,
         finished_at=datetime.now(UTC),
         manifest_version=run.ledger.latest_version(MANIFESTS),

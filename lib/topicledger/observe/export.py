@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 
 from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.errors import ExitCode, TopicLedgerError, UsageError
+from topicledger.errors import ExitCode, TopicLedgerError, UsageError, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.writing import SUFFIXES, write_manifests
 from topicledger.manifests.load import Loaded, merge
@@ -87,9 +87,7 @@ class Exported:
     @property
     def exit_code(self) -> ExitCode:
         """As of a run: topics that can't be described count as failed."""
-        if self.problems:
-            return ExitCode.ERROR
-        return ExitCode.TOPICS_FAILED if self.not_exported else ExitCode.DONE
+        return exit_code({ExitCode.ERROR: bool(self.problems), ExitCode.TOPICS_FAILED: bool(self.not_exported)})
 
     def to_json(self) -> str:
         """The versioned result document."""

@@ -22,6 +22,8 @@ from topicledger.plan.decide import decide
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Facts, Policy
 
+ENDED, ANY_PLANNED = "_ended", "_planned"
+"""Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, and actions."""
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
@@ -47,8 +49,8 @@ def plan_rows(
     ended = F.col("phase").isNotNull()
     counted = [
         *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
-        F.count_if(ended).alias("_ended"),
-        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias("_planned"),
+        F.count_if(ended).alias(ENDED),
+        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias(ANY_PLANNED),
     ]
     rows = decisions.observe(metrics, *counted)
     if again:

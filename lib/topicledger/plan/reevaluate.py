@@ -7,6 +7,7 @@ deletes: which of them made the room that other creates wait for.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
@@ -43,22 +45,39 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reevaluated:
+    """What judging again came to."""
+
+    reported: bool
+    """Whether anything was refused, or newly warned of: then `audit` has rows that it hadn't."""
+    waiting: DataFrame | None
+    """(cluster, topic) of creates that need room which an open delete has yet to make; None where there are none."""
+
+
 def reevaluate(
-    run: Run, rules: Sequence[Policy], seen: Observation, manifest_version: int, phase: Phase, *actions: Action
-) -> None:
+    run: Run,
+    rules: Sequence[Policy],
+    seen: Observation,
+    manifest_version: int,
+    phase: Phase,
+    *actions: Action,
+    waited: DataFrame | None = None,
+    held: Leases | None = None,
+) -> Reevaluated:
     """Judge open actions of these kinds again; what is refused gets its last row in `audit`, in `phase`.
 
     They are judged on `seen`, what this start observed; clusters that it didn't reach are left out. Owners and labels
     are those of the manifests at `manifest_version`.
 
-    A create that waited in vain for room is failed, BUDGET_NOT_FREED. New warnings get a row in phase policy, ok.
-    `run.waiting` becomes what still needs room that an open delete has yet to make.
+    A create of `waited`, which waited in vain for room, is failed, BUDGET_NOT_FREED. New warnings get a row in phase
+    policy, ok. `held`: the leases of a run that changes clusters.
     """
     # Clusters without open actions may be out of reach: nothing is asked of them.
     concerned = run.open_actions().select("cluster").distinct()
     brokers = seen.brokers.join(concerned, on="cluster", how="left_semi")
     known = facts(run.ledger, run.settings, run.clusters, brokers)
-    rows = standing(run, seen, manifest_version)
+    rows = topics(run, seen, manifest_version)
     # Deletes first: only those that will be sent make room.
     for action in (each for each in Action if each in actions):
         rows = rows.transform(policies.judge([each for each in rules if each.action is action], known))
@@ -70,14 +89,14 @@ def reevaluate(
         )
         .localCheckpoint()
     )  # fmt: skip
-    waited = run.waiting
     refused = F.col("outcome") == Outcome.REFUSED.value
     new = F.col("noted_violations").isNull() & ~F.col("violations").eqNullSafe(F.col("planned_violations"))
     reported = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
-    if not reported.isEmpty():
-        run.append_audit(reported.transform(partial(_as_audit, run=run, phase=phase, waited=waited)))
+    any_reported = not reported.isEmpty()
+    if any_reported:
+        run.append_audit(reported.transform(partial(_as_audit, run=run, phase=phase, waited=waited)), held)
     waiting = judged.where(F.col("waits") & F.col("phase").isNull()).select("cluster", "topic")
-    run.waiting = None if waiting.isEmpty() else waiting
+    return Reevaluated(reported=any_reported, waiting=None if waiting.isEmpty() else waiting)
 
 
 def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | None) -> DataFrame:
@@ -103,7 +122,7 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
     return rows.transform(audit_rows(run.run_id, run.manifest_version, **values))
 
 
-def standing(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
+def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     """`contract.COLUMNS` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
 
     `phase` is null for what passed validate and has no outcome yet; the others are as they are, and use up what they

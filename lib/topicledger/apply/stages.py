@@ -1,0 +1,225 @@
+"""Phases apply and verify of a run, in this order:
+
+    take the leases -> recover -> refuse (expired, not declared any more) -> judge again -> mark -> send -> verify
+
+Whatever is known by now is stale, so what may not be sent any more is refused before anything is (DESIGN, sentence 5).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.apply.dispatch import Context, StepResult, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import ClusterSettings
+from topicledger.kafka.connection import request_timeout
+from topicledger.ledger import leases
+from topicledger.ledger.leases import Leases
+from topicledger.ledger.rows import audit_rows
+from topicledger.ledger.run import Run
+from topicledger.ledger.sent_batches import SentBatches
+from topicledger.ledger.standing import Key, Results, Work, applied, in_batches, only, validated
+from topicledger.manifests import rows as manifests
+from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, RunState, Target
+from topicledger.observe.record import observe_into_tables
+from topicledger.observe.topics import Observation, list_clusters
+from topicledger.plan.intent import expired, no_longer_declared
+from topicledger.plan.reevaluate import reevaluate
+from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validated:
+    """What is going to be sent."""
+
+    actions: Work
+    seen: Observation | None = None
+    """What this start observed of the run's clusters; None where it didn't have to."""
+    observed_since: datetime
+    """When this start began to observe them."""
+    waiting: DataFrame | None = None
+    """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """By cluster, why something is still open on it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What was acknowledged."""
+
+    actions: Work
+    answers: Results
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """By cluster, why something is still open on it."""
+
+
+def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:
+    """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest."""
+    if not ready.actions:
+        return _applied(run, {}, {}, {})
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
+    held = closing.enter_context(_leases(run, context, ready))
+    latest = run.ledger.latest_version(MANIFESTS)
+    with SentBatches(run) as sent:
+        judged = _judged_again(run, context, ready, held, latest)
+        if judged is ready:
+            # Beside the commit that says `applying`.
+            sent.begin(ready.actions)
+        if judged.actions and run.state is not RunState.APPLYING:
+            run.commit_state(RunState.APPLYING)
+        done = _send(run, context, judged, held, sent, latest)
+    held.require()
+
+    def let_go() -> None:
+        held.require()
+        held.release_soon()
+
+    # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
+    run.commits.add(let_go)
+    return done
+
+
+def _leases(run: Run, context: Context, ready: Validated) -> Leases:
+    if context.wait or run.resumed:
+        # Waiting, for another run or an earlier start of this one, may take long: what was found out is kept before.
+        run.commits.settle()
+    settings = [cluster for cluster in run.clusters if cluster.name in ready.actions]
+    return leases.take(
+        run.ledger,
+        run.run_id,
+        {cluster_id: name for name, (cluster_id, _) in ready.actions.items()},
+        observed_since=ready.observed_since,
+        request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
+        wait=context.wait,
+        stop=context.stop,
+    )
+
+
+def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, latest: int) -> Validated:
+    """What may still be sent, by the manifests at version `latest`; `ready` itself where nothing can have changed.
+
+    A run that was taken up again, and one whose clusters another run held since it observed them, is judged on what
+    its clusters say now. What can't be judged isn't sent.
+    """
+    afresh = run.resumed or held.contended
+    if not afresh and latest == run.manifest_version:
+        return ready
+    problems: dict[str, str] = {}
+    if run.may_have_sent:
+        # What earlier starts may have sent is found out first.
+        maybe_sent = only(ready.actions, lambda _, target: target.maybe_sent)
+        recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
+        problems |= recovered.problems
+        too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
+        _refuse(run, validated(run, less=[*problems]).transform(too_old), held)
+    if latest != run.manifest_version:
+        declared = run.ledger.read(MANIFESTS, latest).transform(
+            manifests.judge(list(run.settings.clusters), run.selected)
+        )
+        _refuse(run, validated(run, less=[*problems]).transform(no_longer_declared(declared, latest)), held)
+    seen, waiting = ready.seen, ready.waiting
+    if afresh:
+        check = in_batches(validated(run, less=[*problems]))
+        checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
+        problems |= checked.problems
+        left = validated(run, less=[*problems])
+        names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
+        clusters = [cluster for cluster in run.clusters if cluster.name in names]
+        if clusters:
+            seen = observe_again(run, context, clusters, left.where(F.col("action") == Action.DELETE.value))
+            for name, status in seen.statuses.items():
+                problem = status.error if status.refused is None else status.refused.message
+                if problem is not None:
+                    problems[name] = problem
+            judged = reevaluate(run, context.policies, seen, latest, Phase.APPLY, *Action, waited=waiting, held=held)
+            waiting = judged.waiting
+    return Validated(
+        actions=in_batches(validated(run, less=[*problems])),
+        seen=seen,
+        observed_since=ready.observed_since,
+        waiting=waiting,
+        problems=problems,
+    )
+
+
+def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
+    """End actions (columns `intent.REFUSED`) that are not sent: each gets its apply row."""
+    refused = rows.localCheckpoint()
+    if refused.isEmpty():
+        return
+    values = {"phase": F.lit(Phase.APPLY.value), "outcome": F.lit(Outcome.REFUSED.value), "error_code": F.lit(OURS)}
+    run.append_audit(refused.transform(audit_rows(run.run_id, run.manifest_version, **values)), held)
+
+
+def observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings], named: DataFrame) -> Observation:
+    """Observe clusters now; `observed` and `brokers` are replaced, too."""
+    with context.progress.phase("observe", len(clusters)):
+        listing = list_clusters(run.spark, clusters, run.settings.kafka)
+        with observe_into_tables(run, listing, named) as seen:
+            pass
+    return seen
+
+
+def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: SentBatches, latest: int) -> Applied:
+    """Send what may be sent; creates that wait for room come after the deletes that make it."""
+    done: list[StepResult] = []
+
+    def send(work: Work) -> None:
+        sent.begin(work)
+        done.append(each_cluster(run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before))
+
+    waits = _keys(ready.waiting)
+    send(only(ready.actions, lambda name, target: (name, target.topic) not in waits))
+    if waits:
+        assert ready.seen is not None, "creates wait only where this start has judged them"
+        judged = reevaluate(
+            run, context.policies, ready.seen, latest, Phase.APPLY, Action.CREATE, waited=ready.waiting, held=held
+        )
+        # Deletes whose outcome isn't known yet: their room isn't either.
+        fit = waits - _keys(judged.waiting)
+        left = in_batches(validated(run, less=[*ready.problems]))
+        send(only(left, lambda name, target: (name, target.topic) in fit))
+    problems = dict(ready.problems)
+    for step in done:
+        problems |= step.problems
+    return _applied(run, ready.actions, {key: each for step in done for key, each in step.results.items()}, problems)
+
+
+def _keys(waiting: DataFrame | None) -> frozenset[tuple[str, str]]:
+    rows = waiting.collect() if waiting is not None else ()
+    return frozenset((row["cluster"], row["topic"]) for row in rows)
+
+
+def _applied(run: Run, work: Work, results: Mapping[Key, PhaseResult], problems: Mapping[str, str]) -> Applied:
+    """What was acknowledged: by this start, or by the tables where there were others."""
+    if run.resumed:
+        actions, answers = applied(run)
+        return Applied(actions=actions, answers=answers, problems=problems)
+    step = StepResult(results=results, problems=problems)
+    return Applied(actions=step.ok(work), answers=step.answers(), problems=problems)
+
+
+def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:
+    """Describe what was acknowledged; returns by cluster why something is still open on it."""
+    deadline = time.monotonic() + context.wait_visible
+
+    def verify_batch(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
+        left = list(batch)
+        while left:
+            pairs = [(target, done.answers[executor.cluster, target.topic, target.action]) for target in left]
+            seen = list(executor.verify(pairs))
+            again = time.monotonic() < deadline and not context.stop.is_set()
+            yield from (ended for ended in seen if not again or ended.outcome is not Outcome.PENDING)
+            pending = {ended.topic for ended in seen if ended.outcome is Outcome.PENDING}
+            left = [target for target in left if target.topic in pending] if again else []
+            if left:
+                executor.wait(0.5)
+
+    return each_cluster(run, context, Phase.VERIFY, done.actions, verify_batch).problems
