@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from kafka.protocol.admin import CreateTopicsRequest
+
 from benchmarks import brokers
 from benchmarks.floor import Floor
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.apply.executor import Executor
+from topicledger.kafka.created import CreateTopics
 from topicledger.model import Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -42,9 +45,10 @@ def creates(size: Size, folder: Path) -> Result:
             "created": client.create(names, brokers.CONFIGS, validate_only=False),
         }
 
-    def ours(kafka: EmbeddedKafka) -> Mapping[str, int]:
+    def ours(kafka: EmbeddedKafka, request: type = CreateTopics) -> Mapping[str, int]:
         targets = brokers.creates(count)
         with brokers.executor(kafka) as sending:
+            sending.admin.create_request = request
             return {
                 "validated": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
                 "created": _done(sending, targets, sending.apply),
@@ -58,6 +62,14 @@ def creates(size: Size, folder: Path) -> Result:
         ours,
         floor,
         per_sample=2 * count,
+        also=[
+            Work(
+                name="kafka-python",
+                what="the same, every response decoded by kafka-python",
+                do=lambda kafka: ours(kafka, CreateTopicsRequest),
+                around=empty,
+            )
+        ],
     )
 
 
@@ -102,8 +114,9 @@ def _compared(
     floor: Callable[..., Mapping[str, int]],
     *,
     per_sample: int,
+    also: Sequence[Work] = (),
 ) -> Result:
-    """Ours and the floor in turns, the floor with the batch size that is best for it here."""
+    """Ours, the floor and `also` in turns, the floor with the batch size that is best for it here."""
     took = {}
     for each in _FLOOR_SIZES[size]:
         with around() as given:
@@ -115,13 +128,17 @@ def _compared(
     works = [
         Work(name="floor", what=f"librdkafka, {best:,} topics a request", do=lambda g: floor(g, best), around=around),
         Work(name="ours", what=what, do=ours, around=around),
+        *also,
     ]
-    lowest, measured = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
+    lowest, measured, *others = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
     microseconds = measured.median / per_sample * 1e6
     return Result(
         work=work,
-        series=[lowest, measured],
-        ratios=[Ratio(of="ours", to="floor", value=measured.median / lowest.median, reach=REACH)],
+        series=[lowest, measured, *others],
+        ratios=[
+            Ratio(of="ours", to="floor", value=measured.median / lowest.median, reach=REACH),
+            *(Ratio(of=each.name, to="ours", value=each.median / measured.median) for each in others),
+        ],
         notes=[
             f"The floor's batch size is the best of those tried first: {tried}.",
             f"Ours: {microseconds:.0f} microseconds a topic and request. No Spark, no tables.",

@@ -1,6 +1,7 @@
 """Every table of the ledger: its schema, key, partitioning and properties, in one place (DESIGN, Tables)."""
 
 from topicledger.schemas.tables import (
+    ACTION_KEY,
     ACTIONS,
     AUDIT,
     BROKERS,
@@ -24,6 +25,7 @@ from topicledger.schemas.tables import (
 
 __all__ = [
     "ACTIONS",
+    "ACTION_KEY",
     "AUDIT",
     "BROKERS",
     "CLUSTERS",

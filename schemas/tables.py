@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
@@ -61,6 +61,8 @@ class Table:
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Delta table properties beside the schema version."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Column -> what null stands for in it, in SQL: older rows have none."""
     shared: bool = False
     """Other tools write it too: extra columns, nullability and properties are theirs."""
 
@@ -73,6 +75,14 @@ def _skipping_by(*columns: str) -> Mapping[str, str]:
     """Queries that name these columns skip files; by default Delta looks at each value of the first 32 for it."""
     return {"delta.dataSkippingStatsColumns": ",".join(columns)}
 
+
+ACTION_KEY = ("cluster", "resource_type", "resource", "action")
+"""An action of a run, in `plans` and `audit`."""
+_RESOURCE = (
+    _column("resource_type", _STRING, "what the action is about: topic; null in rows before schema version 3: topic"),
+    _column("resource", _STRING, "its name: the topic; null in rows before schema version 3: as topic"),
+)
+_RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
 
 MANIFESTS = Table(
     name="manifests",
@@ -139,6 +149,7 @@ ACTIONS = StructType(
             "of a delete: num_partitions, replication_factor and assignments of the live topic; "
             "where it has no id also the configs that are set on it",
         ),
+        *_RESOURCE,
     ]
 )
 """Columns of `plans`: what decide, policy and guard produce."""
@@ -148,6 +159,7 @@ PLANS = Table(
     comment="Every decision of every run, refusals included, committed before anything is sent",
     schema=ACTIONS,
     properties=_skipping_by("run_id", "cluster", "topic"),
+    defaults=_RESOURCE_DEFAULTS,
 )
 
 SENT_BATCHES = Table(
@@ -258,12 +270,14 @@ AUDIT = Table(
             _column("requested_at", _TIMESTAMP, "when the last of them was sent"),
             _column("completed_at", _TIMESTAMP, "when its answer came"),
             _column("manifest_version", _BIGINT, "the version of manifests that the run planned from"),
+            *_RESOURCE,
         ]
     ),
     properties={
         "delta.appendOnly": "true",
         **_skipping_by("run_id", "cluster", "topic", "phase", "outcome", "completed_at"),
     },
+    defaults=_RESOURCE_DEFAULTS,
 )
 
 DRIFT = Table(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 
 class Action(StrEnum):
-    """What a plan does to a topic, in the order in which a run does it."""
+    """The kinds of actions that policies judge, in the order in which they do; `actions.KINDS` has every kind."""
 
     DELETE = "delete"
     CREATE = "create"
+
+
+class ResourceType(StrEnum):
+    """What an action is about."""
+
+    TOPIC = "topic"
 
 
 class Decision(StrEnum):
@@ -159,7 +166,8 @@ class Target:
     """One planned action on one topic, as the plan says it."""
 
     topic: str
-    action: Action
+    action: str
+    """The name of its kind."""
     topic_id: str | None = None
     num_partitions: int | None = None
     replication_factor: int | None = None
@@ -172,6 +180,12 @@ class Target:
     """Of a delete: what the plan saw, by `shape`; configs only where the broker gives topics no ids (D7)."""
     maybe_sent: bool = False
     """Whether an earlier start of the run may have sent it (C18)."""
+    resource_type: str = ResourceType.TOPIC.value
+
+    @property
+    def resource(self) -> str:
+        """What the action is about, of its resource type."""
+        return self.topic
 
     @property
     def records(self) -> int:
@@ -284,7 +298,7 @@ class PhaseResult:
     cluster: str
     cluster_id: str | None
     topic: str
-    action: Action
+    action: str
     phase: Phase
     outcome: Outcome
     error_code: int = 0
@@ -300,3 +314,17 @@ class PhaseResult:
     attempt: int = 1
     requested_at: datetime
     completed_at: datetime
+    resource_type: str = ResourceType.TOPIC.value
+
+    @property
+    def resource(self) -> str:
+        """What the action is about, of its resource type."""
+        return self.topic
+
+
+Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
+"""By cluster: its id as planned, and its batches in order."""
+Key: TypeAlias = tuple[str, str, str]
+"""Cluster, resource, action: an action of a run."""
+Results: TypeAlias = Mapping[Key, TopicResult]
+"""What the answer to each said: the topic's id and its number of partitions."""

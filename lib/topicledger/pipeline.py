@@ -28,13 +28,13 @@ from topicledger.errors import ExitCode
 from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
-from topicledger.ledger.standing import Standing, Work, in_batches, standing, validated
 from topicledger.manifests import rows as manifests
-from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, Refusal, RunState, Target
+from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
 from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.standing import Standing, in_batches, standing, validated
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 log = logging.getLogger(__name__)
@@ -207,7 +207,7 @@ def _record_refusals(run: Run) -> None:
     """Rows of `audit` for what ended before validate; they follow from the plan, once."""
     ended = run.plans().where(F.col("phase").isNotNull())
     if run.resumed:
-        recorded = run.audit().select("cluster", "topic", "phase", "error")
+        recorded = run.audit().select("cluster", "resource_type", "resource", "phase", "error")
         same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
         ended = ended.join(recorded, on=same, how="left_anti")
     # Counts and configs of `audit` are what a broker returned: here it was not asked.

@@ -80,7 +80,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     requests = [line for line in lines if line["message"] == "a request for 2 topics is answered"]
     assert [(line["cluster"], line["batch"], line["attempt"]) for line in requests] == [("main", 0, 1)]
     metrics = metrics_file.read_text(encoding="utf-8")
-    assert 'topicledger_exit_code{command="apply"} 4\n' in metrics
+    assert 'topicledger_exit_code{command="apply"} 4.0\n' in metrics
     assert 'topicledger_topics{command="apply",cluster="main",outcome="ok"} 2\n' in metrics
     assert 'topicledger_phase_duration_seconds{command="apply",phase="verify"}' in metrics
     assert "commands.three" in applied.stdout
@@ -294,7 +294,7 @@ def test_a_metrics_file_that_can_not_be_written_is_a_usage_error_and_a_failure_i
     assert "there is no folder for --metrics-file" in nowhere.stderr
     file = tmp_path / "show.prom"
     assert invoke("runs", "show", "--config", config, "--metrics-file", file).exit_code == 2
-    assert 'topicledger_exit_code{command="runs show"} 2\n' in file.read_text(encoding="utf-8")
+    assert 'topicledger_exit_code{command="runs show"} 2.0\n' in file.read_text(encoding="utf-8")
 
 
 def test_apply_needs_a_run_that_exists(config: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
-from tests.created_topics import by_kafka_python, by_us
 from tests.waiting import until
 from topicledger.kafka import created
-from topicledger.kafka.created import LAST_VERSION, CreatedTopics
+from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
 from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -111,9 +111,21 @@ def test_a_brokers_responses_are_read_as_kafka_python_reads_them(
             assert {name for name, result in results.items() if not result.error_code} == {"bytes.plain", "bytes.own"}
     assert [version for _, version in seen] == [LAST_VERSION] * 2
     for data, version in seen:
-        ours = by_us(decoded(data, version))
-        assert len(ours[1]) == len(targets)
-        assert ours == by_kafka_python(data, version)
+        ours = decoded(data, version)
+        assert len(ours.topics) == len(targets)
+        assert ours == created_topics(CreateTopicsResponse.decode(data, version=version))
+
+
+def test_either_decoder_says_the_same_of_what_was_created(kafka: EmbeddedKafka) -> None:
+    """`ClusterAdmin.create_request` is the seam: kafka-python's own on the other side."""
+    targets = creates(["decoder.a", "decoder not allowed"], num_partitions=2, configs={"retention.ms": "60000"})
+    found = []
+    for request in (CreateTopics, CreateTopicsRequest):
+        with admin_of(kafka) as admin:
+            admin.create_request = request
+            found.append(admin.create_topics(targets, validate_only=True).results)
+    assert found[0] == found[1]
+    assert len(found[0]["decoder.a"].configs or ()) > 20
 
 
 @pytest.mark.parametrize("broker", [1, 2, 3])

@@ -23,9 +23,9 @@ from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
-from topicledger.ledger.standing import applied, in_batches, validated
 from topicledger.model import TopicInfo
 from topicledger.pipeline import Planned
+from topicledger.plan.standing import applied, in_batches, validated
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 from topicledger.text import SHOWN_FAILURES

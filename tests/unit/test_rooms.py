@@ -10,8 +10,8 @@ import topicledger
 
 PACKAGE = Path(topicledger.__file__).parent
 ROOMS = (
-    "errors", "text", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies", "plan",
-    "actions", "apply", "drift", "pipeline", "report", "cli",
+    "errors", "text", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies", "actions",
+    "plan", "apply", "drift", "pipeline", "report", "cli",
 )  # fmt: skip
 ASIDE = "testing"
 """An embedded broker for tests, a user's too: no room needs it."""

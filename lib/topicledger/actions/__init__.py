@@ -1,23 +1,42 @@
-"""The kinds of actions. To add one: a module like `create`, its place in `model.Action`, and a row in `KINDS`."""
+"""The kinds of actions. To add one: a module like `create`, and a row in `KINDS`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions import create, delete
 from topicledger.actions.kind import ActionKind, Verdict
-from topicledger.model import Action, Outcome, Target, TopicInfo, TopicResult
+from topicledger.model import Outcome, Target, TopicInfo, TopicResult
 
-KINDS: Mapping[Action, ActionKind] = {kind.action: kind for kind in (delete.KIND, create.KIND)}
+KINDS: dict[str, ActionKind] = {kind.name: kind for kind in (delete.KIND, create.KIND)}
+"""Every kind, by name."""
+
+
+def in_order() -> Sequence[ActionKind]:
+    """Every kind, in the order in which a run sends them."""
+    return sorted(KINDS.values(), key=lambda kind: kind.order)
 
 
 def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Target]]]:
-    """Targets by their kind, in the order of `model.Action`; kinds without targets are left out."""
-    for action in Action:
-        of_kind = [target for target in targets if target.action is action]
+    """Targets by their kind, in order; kinds without targets are left out."""
+    for kind in in_order():
+        of_kind = [target for target in targets if target.action == kind.name]
         if of_kind:
-            yield KINDS[action], of_kind
+            yield kind, of_kind
+
+
+def found(rows: DataFrame) -> DataFrame:
+    """The actions that judged topics need, by kind.
+
+    In: `policies.contract.COLUMNS`. Out: those and `action`, null in the row of a topic that needs none; a topic that
+    needs several has a row for each.
+    """
+    names = F.array(*(F.when(kind.wanted(), F.lit(kind.name)) for kind in in_order()))
+    return rows.withColumn("action", F.explode_outer(F.array_compact(names)))
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:

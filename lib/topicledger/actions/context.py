@@ -199,6 +199,7 @@ class ClusterContext:
             cluster=self.cluster,
             cluster_id=self.cluster_id,
             topic=target.topic,
+            resource_type=target.resource_type,
             action=target.action,
             phase=phase,
             outcome=outcome,

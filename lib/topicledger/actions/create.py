@@ -7,11 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
+from topicledger.actions.kind import DECLARED, ActionKind, CreatedByUs, Verdict
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
@@ -226,8 +230,29 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
     return Outcome.OK, kafka.NONE, None, None
 
 
+def not_declared() -> Column:
+    """It is asked for where its topic is declared present with the same values."""
+    differing = F.concat_ws(", ", *(F.when(~_same(name), F.lit(name)) for name in DECLARED))
+    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
+        differing != "", F.concat(F.lit("declare it with other "), differing)
+    )
+
+
+def _same(name: str) -> Column:
+    if name in ("assignments", "configs"):
+        # Spark can't compare maps; none and an empty one ask for the same.
+        one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
+        return F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
+            (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
+        )
+    return F.col(name).eqNullSafe(F.col(f"now_{name}"))
+
+
 KIND = ActionKind(
-    action=Action.CREATE,
+    name=Action.CREATE.value,
+    order=2,
+    wanted=lambda: F.col("decision") == Action.CREATE.value,
+    not_declared=not_declared,
     leaves_topic=True,
     validate=validate,
     changed_since_plan=changed_since_plan,

@@ -7,11 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
+from pyspark.sql import functions as F
+
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
+from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
     SET_ON_TOPIC,
     Action,
@@ -286,7 +289,10 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 KIND = ActionKind(
-    action=Action.DELETE,
+    name=Action.DELETE.value,
+    order=1,
+    wanted=lambda: F.col("decision") == Action.DELETE.value,
+    not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),
     leaves_topic=False,
     validate=validate,
     changed_since_plan=changed_since_plan,

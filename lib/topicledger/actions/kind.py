@@ -6,11 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyspark.sql import Column
+
 from topicledger.actions.context import ClusterContext
-from topicledger.model import Action, Note, Outcome, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import Note, Outcome, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 
 CreatedByUs: TypeAlias = Callable[[Collection[str]], Collection[str]]
 """Of topics, those that the ledger knows this tool created, and wasn't asked to delete since."""
+
+DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
+"""Columns of `plans`: what the manifest declares of the topic."""
 
 Verdict: TypeAlias = tuple[Outcome, int, Note | Refusal | None, str | None]
 """Outcome, error code, our note, message."""
@@ -22,7 +27,16 @@ Step: TypeAlias = Callable[[ClusterContext, Sequence[Target]], Iterator[PhaseRes
 class ActionKind:
     """A kind of action. Each function gets targets of this kind only, of one cluster and one batch."""
 
-    action: Action
+    name: str
+    """As in `plans.action`."""
+    order: int
+    """Its place in a run: all of a cluster's actions of one kind are sent before those of the next."""
+    wanted: Callable[[], Column]
+    """boolean, of `policies.contract.COLUMNS`: whether a judged topic, declared or observed, needs this action. A topic
+    can need several."""
+    not_declared: Callable[[], Column]
+    """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, and each of
+    `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
     leaves_topic: bool
     """Whether the topic lives afterwards: then rows of verify show how it does."""
     validate: Callable[[ClusterContext, Sequence[Target], CreatedByUs], Iterator[PhaseResult]]

@@ -24,9 +24,9 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
-from topicledger.ledger.standing import Key, Results, Work, only
-from topicledger.model import Action, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
 from topicledger.observe.clusters import disowned
+from topicledger.plan.standing import only
 from topicledger.policies import Policy
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class StepResult:
 
     def ok(self, work: Work) -> Work:
         """Of `work`, what was ok."""
-        return only(work, lambda name, target: self._is_ok(self.results.get((name, target.topic, target.action))))
+        return only(work, lambda name, target: self._is_ok(self.results.get((name, target.resource, target.action))))
 
     def answers(self) -> Results:
         """What was answered to each action."""
@@ -184,7 +184,7 @@ def each_cluster(
                 else:
                     waves.add(ended)
                     waves.flush_if_due()
-                    found |= {(each.cluster, each.topic, each.action): replace(each, configs=None) for each in ended}
+                    found |= {(each.cluster, each.resource, each.action): replace(each, configs=None) for each in ended}
                     bar(len(ended))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.

@@ -25,13 +25,13 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
-from topicledger.ledger.standing import Key, Results, Work, applied, in_batches, only, validated
 from topicledger.manifests import rows as manifests
-from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, RunState, Target
+from topicledger.model import OURS, Action, Key, Outcome, Phase, PhaseResult, Results, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.intent import expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.standing import applied, in_batches, only, validated
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 
@@ -133,7 +133,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
         if clusters:
-            seen = observe_again(run, context, clusters, left.where(F.col("action") == Action.DELETE.value))
+            seen = observe_again(run, context, clusters, left.where(F.col("action") != Action.CREATE.value))
             for name, status in seen.statuses.items():
                 problem = status.error if status.refused is None else status.refused.message
                 if problem is not None:
@@ -213,7 +213,7 @@ def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:
     def verify_batch(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
         left = list(batch)
         while left:
-            pairs = [(target, done.answers[executor.cluster, target.topic, target.action]) for target in left]
+            pairs = [(target, done.answers[executor.cluster, target.resource, target.action]) for target in left]
             seen = list(executor.verify(pairs))
             again = time.monotonic() < deadline and not context.stop.is_set()
             yield from (ended for ended in seen if not again or ended.outcome is not Outcome.PENDING)

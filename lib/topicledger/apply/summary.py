@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
@@ -17,7 +17,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Outcome, Phase, Refusal, RunState
 from topicledger.policies.judging import WARNING
-from topicledger.schemas import AUDIT
+from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, cell
 
 _PHASES = [
@@ -31,6 +31,7 @@ _PHASES = [
     Phase.VERIFY,
 ]
 
+_RESOURCE = ("cluster", "resource_type", "resource")
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
 """Errors of guards that stop a plan which is being applied: its rows are of phase apply."""
@@ -107,25 +108,30 @@ class Summary:
         return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "outcomes": self.outcomes()}, indent=2)
 
 
-def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = ("cluster", "topic")) -> DataFrame:
-    """A topic's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
+def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> DataFrame:
+    """An action's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
 
-    Policies judge again after validate: what they refuse there ends the topic, what they only warn of doesn't.
-    `also` are more columns of that phase; `by` names `run_id` too where the rows are of several runs. A row without a
-    phase is a planned action, before all phases: whether a topic has one is `planned`.
+    What ended without an action is a result where no action was planned for the same topic. Policies judge again after
+    validate: what they refuse there ends the action, what they only warn of doesn't. `also` are more columns of that
+    phase; `by` names `run_id` too where the rows are of several runs. A row without a phase is a planned action, before
+    all phases: whether there is one is `planned`.
     """
     warned = F.col("phase").eqNullSafe(Phase.POLICY.value) & F.col("outcome").eqNullSafe(Outcome.OK.value)
-    own = F.when(F.col("topic").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
-    columns = ("action", "phase", "outcome", "error_code", "error", "error_message", *also)
+    own = F.when(F.col("resource").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
+    acts = F.col("action").isNotNull()
+    any_acts = F.max(acts).over(Window.partitionBy(*by, "_own"))
+    columns = ("topic", "phase", "outcome", "error_code", "error", "error_message", *also)
     return (
         audit.where(~warned)
         .withColumns({"_own": own, "_order": phase_order()})
-        .groupBy(*by, "_own")
+        .withColumn("_any_acts", any_acts)
+        .where(acts | ~F.col("_any_acts"))
+        .groupBy(*by, "_own", "action")
         .agg(
             F.max_by(F.struct(*columns), "_order").alias("last"),
             F.bool_or(F.col("phase").isNull()).alias("planned"),
         )
-        .select(*by, "last.*", "planned")
+        .select(*by, "action", "last.*", "planned")
     )
 
 
@@ -219,8 +225,9 @@ class _Tally:
 
 def _results(run: Run) -> DataFrame:
     """Each topic's result, by `audit`; of `plans` those planned actions that have none yet."""
-    columns = ("cluster", "topic", "action", "phase", "outcome", "error_code", "error", "error_message")
-    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in columns[3:]}
+    ended = ("phase", "outcome", "error_code", "error", "error_message")
+    columns = (*ACTION_KEY, "topic", *ended)
+    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in ended}
     planned = run.open_actions().withColumns(unknown).select(*columns)
     return last_phases(run.audit().select(*columns).unionByName(planned))
 
@@ -238,7 +245,8 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
 
 
 def _failures(results: DataFrame) -> Sequence[Failure]:
-    failed = results.where(F.col("outcome").isin(*_NOT_OK)).drop("planned")
+    shown = [each.name for each in fields(Failure)]
+    failed = results.where(F.col("outcome").isin(*_NOT_OK)).select(*shown)
     return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
 
 

@@ -19,7 +19,6 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
-from topicledger.ledger.standing import target
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult
@@ -27,6 +26,7 @@ from topicledger.observe.clusters import observe
 from topicledger.plan.decide import RESOLVED, decide
 from topicledger.plan.decisions import deletes_judged
 from topicledger.plan.reevaluate import facts
+from topicledger.plan.standing import target
 from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
 from topicledger.policies.judging import WARNING

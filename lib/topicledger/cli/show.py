@@ -16,7 +16,7 @@ from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import SET_ON_TOPIC
-from topicledger.schemas import AUDIT, PLANS, RUNS
+from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
 
@@ -91,14 +91,14 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
-    phases = audit.groupBy("cluster", "topic", "action").agg(
+    phases = audit.groupBy(*ACTION_KEY).agg(
         F.array_sort(F.collect_list(F.struct(order.alias("order"), *shown))).alias("phases"),
         F.max_by(
             F.struct("num_partitions", "replication_factor", "configs"),
             F.when(F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)),
         ).alias("resolved"),
     )
-    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"audited.{name}")) for name in ("cluster", "topic", "action")]
+    same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"audited.{name}")) for name in ACTION_KEY]
     rows = (
         plans.alias("plan")
         .join(phases.alias("audited"), on=same, how="left")

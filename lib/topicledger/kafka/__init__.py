@@ -36,7 +36,7 @@ from topicledger.kafka.connection import (
     RequestLost,
     error_name,
 )
-from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics
+from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreatedTopic, CreateTopics, created_topics
 from topicledger.kafka.entries import config_entry
 from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 
@@ -96,6 +96,9 @@ class ClusterAdmin(Connection):
     Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
     Each method sends what it says and raises RequestLost when no answer came.
     """
+
+    create_request: Any = CreateTopics
+    """What CreateTopics is sent as, which says what decodes the response: `CreateTopicsRequest` is kafka-python's."""
 
     def connect_to_controller(self) -> str:
         """Find the controller and connect to it, where that isn't done yet; returns the cluster id that it answers.
@@ -199,13 +202,13 @@ class ClusterAdmin(Connection):
 
         An id that validateOnly returns is dropped: it isn't real (C19). The result of every topic is its own (C7).
         """
-        request = CreateTopics(
+        request = self.create_request(
             topics=[_creatable(target) for target in targets],
             timeout_ms=self._operation_timeout_ms,
             validate_only=validate_only,
             max_version=LAST_VERSION,
         )
-        response = self._change(request)
+        response = created_topics(self._change(request))
         returns_configs = self.returns_configs
         return Response(
             results={topic.name: _created(topic, returns_configs, validate_only) for topic in response.topics},
@@ -254,7 +257,7 @@ def _creatable(target: Target) -> Any:
     )
 
 
-def _created(topic: Any, returns_configs: bool, validate_only: bool) -> TopicResult:
+def _created(topic: CreatedTopic, returns_configs: bool, validate_only: bool) -> TopicResult:
     if not returns_configs or topic.error_code != NONE:
         return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
     return TopicResult(

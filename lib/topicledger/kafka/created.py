@@ -1,4 +1,6 @@
-"""CreateTopics responses from version 5 on, decoded here: they are most of what a run has to read.
+"""CreateTopics responses: from version 5 on decoded here, since they are most of what a run has to read.
+
+`CreateTopics` and kafka-python's own request are exchangeable: `created_topics` takes the response of either.
 
 A topic's thirty configs are nearly all those of the topic before (KIP-525). kafka-python makes an object of each; here
 an entry is made once and found again by its bytes. The layout is that of Kafka's CreateTopicsResponse.json.
@@ -51,6 +53,33 @@ class CreatedTopics:
 
     throttle_time_ms: int
     topics: tuple[CreatedTopic, ...]
+
+
+def created_topics(response: Any) -> CreatedTopics:
+    """A response as this module or kafka-python decoded it. kafka-python knows no configs before `CONFIGS_VERSION`."""
+    if isinstance(response, CreatedTopics):
+        return response
+    return CreatedTopics(response.throttle_time_ms, tuple(map(_by_kafka_python, response.topics or ())))
+
+
+def _by_kafka_python(topic: Any) -> CreatedTopic:
+    topic_id = getattr(topic, "topic_id", None)
+    configs = getattr(topic, "configs", None)
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id if topic_id is not None and topic_id.int else None,
+        error_code=topic.error_code,
+        error_message=getattr(topic, "error_message", None),
+        num_partitions=getattr(topic, "num_partitions", -1),
+        replication_factor=getattr(topic, "replication_factor", -1),
+        configs=None
+        if configs is None
+        else tuple(
+            config_entry(each.name, each.value, each.read_only, each.config_source, each.is_sensitive)
+            for each in configs
+        ),
+        topic_config_error_code=getattr(topic, "topic_config_error_code", None) or 0,
+    )
 
 
 class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, misc]

@@ -13,11 +13,15 @@ from topicledger.schemas import AUDIT
 
 
 def last_creates(audit: DataFrame) -> DataFrame:
-    """Topics whose last acknowledged change is a create of ours.
+    """Topics whose last acknowledged create or delete is a create of ours.
 
     In: columns of `audit`. Out: cluster, topic, cluster_id, and of that create topic_id and run_id.
     """
-    done = audit.where((F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value))
+    done = audit.where(
+        (F.col("phase") == Phase.APPLY.value)
+        & (F.col("outcome") == Outcome.OK.value)
+        & F.col("action").isin(Action.CREATE.value, Action.DELETE.value)
+    )
     last = F.max_by(F.struct("action", "topic_id", "run_id"), "completed_at").alias("last")
     return (
         done.groupBy("cluster", "topic", "cluster_id")

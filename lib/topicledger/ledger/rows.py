@@ -11,13 +11,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
-from topicledger.model import ConfigEntry, PhaseResult
+from topicledger.model import ConfigEntry, PhaseResult, ResourceType
 from topicledger.schemas import AUDIT, CONFIGS
 
 _SAME_NAME = (
     "cluster",
     "cluster_id",
     "topic",
+    "resource_type",
+    "resource",
     "action",
     "phase",
     "outcome",
@@ -80,12 +82,14 @@ def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
 def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable[[DataFrame], DataFrame]:
     """Rows of `audit` for what we decide ourselves.
 
-    In: any columns; those of `audit` count. Out: all of `audit`; `values` win, `completed_at` is now unless given, the
-    rest is null.
+    In: any columns; those of `audit` count. Out: all of `audit`; `values` win, `completed_at` is now and the
+    resource is the topic unless given, the rest is null.
     """
 
     def transform(rows: DataFrame) -> DataFrame:
         own = {
+            "resource_type": F.lit(ResourceType.TOPIC.value),
+            "resource": F.col("topic"),
             "completed_at": F.lit(datetime.now(UTC)),
             **{name: F.col(name) for name in rows.columns},
             "run_id": F.lit(run_id),

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from topicledger.ledger.run import EPOCH_STEP, Run
-from topicledger.ledger.standing import Work
-from topicledger.model import Target
+from topicledger.model import Target, Work
 from topicledger.schemas import SENT_BATCHES
 
 _Batch = tuple[str, str, int]
@@ -84,4 +83,4 @@ class SentBatches:
 
 
 def _batch(cluster: str, target: Target) -> _Batch:
-    return cluster, target.action.value, target.batch
+    return cluster, target.action, target.batch

@@ -270,7 +270,10 @@ class Ledger:
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+        rows = reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+        # A table, or a version of it, that an older package wrote may not have the column.
+        filled = {name: F.coalesce(name, F.expr(each)) for name, each in table.defaults.items() if name in rows.columns}
+        return rows.withColumns(filled) if filled else rows
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""

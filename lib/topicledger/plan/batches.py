@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action
+from topicledger.model import Action, ResourceType
 from topicledger.schemas import ACTIONS
 
 
@@ -63,19 +63,19 @@ def batched(most: int) -> Transform:
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`: every action and every refusal; what needs nothing is left out.
 
-    In: `contract.COLUMNS`. Out: the columns of `plans`. The live id is kept for deletes only: a create has none yet.
+    In: `contract.COLUMNS` and `action`. Out: the columns of `plans`. A create has no live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        action = F.when(F.col("decision").isin(*(each.value for each in Action)), F.col("decision"))
         return (
-            decisions.withColumn("action", action)
-            .where(F.col("action").isNotNull() | F.col("phase").isNotNull())
+            decisions.where(F.col("action").isNotNull() | F.col("phase").isNotNull())
             .transform(batched(max_batch_records))
             .withColumns(
                 {
                     "run_id": F.lit(run_id),
-                    "topic_id": F.when(F.col("action") == Action.DELETE.value, F.col("topic_id")),
+                    "resource_type": F.lit(ResourceType.TOPIC.value),
+                    "resource": F.col("topic"),
+                    "topic_id": F.when(F.col("action") != Action.CREATE.value, F.col("topic_id")),
                     "manifest_version": F.lit(manifest_version).cast("bigint"),
                     "planned_at": F.lit(planned_at),
                 }

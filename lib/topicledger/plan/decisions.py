@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from topicledger import policies
+from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -39,18 +39,18 @@ def plan_rows(
     """Rows of `plans`, and the metrics that count them by kind once they are written."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, rules, known, settings))
+    decisions = judged.transform(decided(seen, rules, known, settings)).transform(actions.found)
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
     if without_ids:
         decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
     metrics = Metrics("decisions")
-    ended = F.col("phase").isNotNull()
+    ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     counted = [
-        *(F.count_if(F.col("decision") == each.value).alias(each.value) for each in _COUNTED),
+        *(F.count_if((F.col("decision") == each.value) & ~acts).alias(each.value) for each in _COUNTED),
         F.count_if(ended).alias(ENDED),
-        F.count_if(F.col("decision").isin(*(each.value for each in Action)) & ~ended).alias(ANY_PLANNED),
+        F.count_if(acts & ~ended).alias(ANY_PLANNED),
     ]
     rows = decisions.observe(metrics, *counted)
     if again:
@@ -120,7 +120,8 @@ def _decided_again(decisions: DataFrame) -> DataFrame:
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
     would be CLUSTER_UNREACHABLE for good.
     """
-    left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value) & F.col("phase").isNull()
+    needs_nothing = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
+    left_alone = needs_nothing & F.col("action").isNull() & F.col("phase").isNull()
     decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
     message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
     return decisions.withColumns(

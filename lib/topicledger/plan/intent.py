@@ -10,19 +10,22 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import Action, Outcome, Refusal
+from topicledger import actions
+from topicledger.actions.kind import DECLARED
+from topicledger.manifests.rows import Transform
+from topicledger.model import Outcome, Refusal
 
-REFUSED = ("cluster", "cluster_id", "topic", "topic_id", "action", "batch", "error", "error_message")
-
-_DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
+REFUSED = (
+    "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
+    "error_message",
+)  # fmt: skip
 
 
 def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
     """Actions that the latest manifests don't ask for as planned: CHANGED_SINCE_PLAN, with both versions.
 
-    `latest` is what `manifests.judge` returns for the manifests at `latest_version`. A create is still asked for where
-    its topic is declared present with the same values, a delete where it is declared absent.
+    `latest` is what `manifests.judge` returns for the manifests at `latest_version`. Each kind of action says what it
+    takes for it to be still asked for (`ActionKind.not_declared`).
     """
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -31,7 +34,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
             "topic",
             F.lit(True).alias("is_declared"),
             F.col("state").alias("now_state"),
-            *(F.col(name).alias(f"now_{name}") for name in _DECLARED),
+            *(F.col(name).alias(f"now_{name}") for name in DECLARED),
             F.col("phase").isNotNull().alias("now_refused"),
             F.col("error_message").alias("now_message"),
         )
@@ -54,25 +57,12 @@ def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
 
 def _reason() -> Column:
     """Why an action isn't asked for any more, null where it is."""
-    create, delete = (F.col("action") == each.value for each in (Action.CREATE, Action.DELETE))
-    differing = F.concat_ws(", ", *(F.when(~_same(name), F.lit(name)) for name in _DECLARED))
+    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.in_order())
     return (
         F.when(F.col("is_declared").isNull(), F.lit("no longer declare it"))
         .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))
-        .when(create & (F.col("now_state") == ABSENT), F.lit("declare it absent"))
-        .when(delete & (F.col("now_state") == PRESENT), F.lit("declare it present"))
-        .when(create & (differing != ""), F.concat(F.lit("declare it with other "), differing))
+        .otherwise(F.coalesce(*by_kind))
     )
-
-
-def _same(name: str) -> Column:
-    if name in ("assignments", "configs"):
-        # Spark can't compare maps; none and an empty one ask for the same.
-        one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
-        return F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
-            (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
-        )
-    return F.col(name).eqNullSafe(F.col(f"now_{name}"))
 
 
 def expired(max_age: float, now: datetime) -> Transform:

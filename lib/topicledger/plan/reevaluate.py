@@ -131,7 +131,8 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     """
     key = ["cluster", "topic"]
     known = F.col("cluster").isin(*seen.known)
-    planned = run.plans().where(F.col("action").isNotNull() & known).alias("planned")
+    judged_kinds = F.col("action").isin(*(each.value for each in Action))
+    planned = run.plans().where(judged_kinds & known).alias("planned")
     live = seen.topics.alias("live")
     declared = (
         run.ledger.read(MANIFESTS, manifest_version)

@@ -13,6 +13,7 @@ from topicledger.apply.summary import last_phases
 from topicledger.model import OURS, Outcome, Phase
 from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
+from topicledger.schemas import AUDIT
 
 RESULTS = (
     "run_id",
@@ -26,6 +27,7 @@ RESULTS = (
     "completed_at",
 )
 _TOPIC = ("run_id", "cluster", "topic")
+_RESOURCE = ("run_id", "cluster", "resource_type", "resource")
 _BATCH = ("run_id", "cluster", "action", "phase", "batch")
 _FOUND = ("cluster", "topic", "kind", "what")
 _MESSAGE_CHARACTERS = 2_000
@@ -33,24 +35,24 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> DataFrame:
-    """How each action stands: one row per run and topic, as `RESULTS`.
+    """How each action stands, or what ended a topic without one, as `RESULTS`.
 
     In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
     without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
     """
-    last = last_phases(audit, "completed_at", by=_TOPIC)
+    ended = ("phase", "outcome", "error_code", "error", "error_message", "completed_at")
+    columns = (*_RESOURCE, "action", "topic", *ended)
+    planned = (
+        plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
+        .withColumns({name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in ended})
+        .select(*columns)
+    )
+    last = last_phases(audit.select(*columns).unionByName(planned), "completed_at", by=_RESOURCE)
     validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
-    ended = last.withColumn("outcome", F.when(validated, waits).otherwise(F.col("outcome")))
-    planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
-    nothing = {name: F.lit(None).cast("string") for name in ("phase", "error", "error_message")}
-    unknown = (
-        planned.join(last.where(F.col("phase") != Phase.MANIFEST.value), on=list(_TOPIC), how="left_anti")
-        .withColumns({**nothing, "completed_at": F.lit(None).cast("timestamp")})
-        .withColumn("outcome", F.lit(Shown.OPEN.value))
-    )
+    outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
-    return ended.select(*RESULTS).unionByName(unknown.select(*RESULTS)).withColumn("error_message", short)
+    return last.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
 
 
 def tallies(found: DataFrame) -> DataFrame:

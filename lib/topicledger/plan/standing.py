@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger import actions
+from topicledger.actions.kind import DECLARED
 from topicledger.ledger.run import Run
-from topicledger.model import Action, Outcome, Phase, Target, TopicResult, Violation
-
-Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
-"""By cluster: its id as planned, and its batches in order."""
-Key: TypeAlias = tuple[str, str, Action]
-"""Cluster, topic, action: an action of a run."""
-Results: TypeAlias = Mapping[Key, TopicResult]
-"""What the answer to each said: the topic's id and its number of partitions."""
+from topicledger.model import Key, Outcome, Phase, ResourceType, Results, Target, TopicResult, Violation, Work
+from topicledger.schemas import ACTION_KEY
 
 
 class Standing(StrEnum):
@@ -38,7 +34,7 @@ def standing(run: Run, *where: Standing) -> DataFrame:
     Out: the columns of `plans`, `maybe_sent`, `standing`, and of applied ones `applied`: the topic_id and
     num_partitions that the answer returned.
     """
-    key = ["cluster", "topic", "action"]
+    key = list(ACTION_KEY)
     ok = F.col("outcome") == Outcome.OK.value
     validate, policy, apply, verify = (
         F.col("phase") == each.value for each in (Phase.VALIDATE, Phase.POLICY, Phase.APPLY, Phase.VERIFY)
@@ -74,7 +70,7 @@ def applied(run: Run) -> tuple[Work, Results]:
 
     def keep(row: Mapping[str, Any]) -> None:
         answered = row["applied"]
-        results[row["cluster"], row["topic"], Action(row["action"])] = TopicResult(
+        results[row["cluster"], row["resource"], row["action"]] = TopicResult(
             topic_id=answered["topic_id"], num_partitions=answered["num_partitions"]
         )
 
@@ -82,14 +78,15 @@ def applied(run: Run) -> tuple[Work, Results]:
 
 
 def in_batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], None] | None = None) -> Work:
-    """Bring planned actions to the driver: kinds in the order of `Action`, each in the plan's batches.
+    """Bring planned actions to the driver: kinds in their order, each in the plan's batches.
 
     `each` gets every row, with the columns `more`.
     """
-    names = ("cluster", "cluster_id", "topic", "action", "topic_id", "num_partitions", "replication_factor")
-    columns = (*names, "assignments", "configs", "violations", "batch", "before", "maybe_sent", *more)
-    place = F.array_position(F.array(*(F.lit(action.value) for action in Action)), F.col("action")).alias("place")
-    order = [(name, "ascending") for name in ("cluster", "place", "batch", "topic")]
+    named = ("cluster", "cluster_id", "topic", "resource_type", "resource", "action", "topic_id", "batch", "maybe_sent")
+    columns = (*named, *DECLARED, "violations", "before", *more)
+    kinds = F.array(*(F.lit(kind.name) for kind in actions.in_order()))
+    place = F.array_position(kinds, F.col("action")).alias("place")
+    order = [(name, "ascending") for name in ("cluster", "place", "batch", "resource")]
     table = rows.select(*columns, place).toArrow().sort_by(order)
     work: dict[str, tuple[str, list[list[Target]]]] = {}
     records = (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
@@ -109,7 +106,7 @@ def target(row: Mapping[str, Any]) -> Target:
     assignments = row["assignments"]
     return Target(
         topic=row["topic"],
-        action=Action(row["action"]),
+        action=row["action"],
         topic_id=row["topic_id"],
         num_partitions=row["num_partitions"],
         replication_factor=row["replication_factor"],
@@ -119,6 +116,7 @@ def target(row: Mapping[str, Any]) -> Target:
         batch=row["batch"],
         before=dict(row["before"] or ()),
         maybe_sent=row["maybe_sent"],
+        resource_type=row.get("resource_type") or ResourceType.TOPIC.value,
     )
 
 
