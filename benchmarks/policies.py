@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from benchmarks import data
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger.config.settings import Settings, load_settings
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import Settings
 from topicledger.ledger.session import FEW_ROWS, get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests

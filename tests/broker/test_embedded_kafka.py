@@ -243,9 +243,9 @@ def test_a_broker_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
 def test_a_taken_port_means_other_ports(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process binds between our look and the broker's start costs a retry, no more."""
     taken = kafka.brokers[0].port
-    look = embedded_kafka._free_ports
+    look = embedded_kafka.free_ports
     drawn = [contextlib.nullcontext([31001, 31002, taken])]
-    monkeypatch.setattr(embedded_kafka, "_free_ports", lambda count: drawn.pop() if drawn else look(count))
+    monkeypatch.setattr(embedded_kafka, "free_ports", lambda count: drawn.pop() if drawn else look(count))
     with clusters.plain() as second:
         assert not drawn
         assert second.brokers[0].port != taken

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
+from topicledger import actions
 from topicledger.model import Action, Target
 from topicledger.plan.batches import batched, planned, records
 from topicledger.schemas import ACTIONS
@@ -150,7 +151,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         {"topic": "foreign", "decision": "unmanaged", "topic_id": "id"},
         {"topic": "__internal", "decision": None, "internal": True, "topic_id": "id"},
     )
-    plan = decisions.transform(planned("run-1", 7, now, 100))
+    plan = decisions.transform(actions.found).transform(planned("run-1", 7, now, 100))
     every = {
         "run_id": "run-1",
         "cluster": "main",
@@ -158,18 +159,16 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         "manifest_version": 7,
         "planned_at": now,
     }
-    expected = frame(
-        spark,
-        ACTIONS,
-        [
-            {**every, "topic": "new", "action": "create", "num_partitions": 2, "batch": 0},
-            {**every, "topic": "old", "action": "delete", "topic_id": "id.old", "batch": 0},
-            {**every, "topic": "new.refused", "action": "create", **refused},
-            {**every, "topic": "old.refused", "action": "delete", "topic_id": "id.old.refused", **refused},
-            {**every, "topic": "unreached", "cluster_id": None, **unreached},
-            {**every, "topic": "unreached.live", **unreached},
-        ],
-    )
+    rows: list[dict[str, Any]] = [
+        {"topic": "new", "action": "create", "num_partitions": 2, "batch": 0},
+        {"topic": "old", "action": "delete", "topic_id": "id.old", "batch": 0},
+        {"topic": "new.refused", "action": "create", **refused},
+        {"topic": "old.refused", "action": "delete", "topic_id": "id.old.refused", **refused},
+        {"topic": "unreached", "cluster_id": None, **unreached},
+        {"topic": "unreached.live", **unreached},
+    ]
+    about = [{"resource_type": "topic", "resource": row["topic"]} for row in rows]
+    expected = frame(spark, ACTIONS, [{**every, **row, **more} for row, more in zip(rows, about, strict=True)])
     assert plan.columns == ACTIONS.names
     maps = ("assignments", "configs", "before")
     assert_df_equality(
@@ -180,7 +179,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
 def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -> None:
     fields = {"assignments": {0: [2, 1], 1: [1, 2]}, "configs": {"cleanup.policy": "compact,delete", "b": ""}}
     decisions = decision_rows(spark, {"topic": "new", "decision": "create", **fields})
-    plan = decisions.transform(planned("run-1", None, datetime.now(UTC), 100))
+    plan = decisions.transform(actions.found).transform(planned("run-1", None, datetime.now(UTC), 100))
     row = by_topic(plan.withColumn("planned_at", F.lit(None)))["main", "new"]
     assert {name: row[name] for name in fields} == fields
     assert row["manifest_version"] is None

@@ -14,7 +14,8 @@ from pyspark.sql import Column, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.config.settings import OF_EVERY_POLICY, Settings, load_settings
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import OF_EVERY_POLICY, Settings
 from topicledger.errors import SettingsError
 from topicledger.model import Action
 from topicledger.policies import Policy, RowRule, building

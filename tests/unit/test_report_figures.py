@@ -34,12 +34,16 @@ def audit_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
         "requested_at": NOON,
         "completed_at": at(1),
     }
-    return frame(spark, AUDIT.schema, ({**usual, **row} for row in rows))
+    return frame(spark, AUDIT.schema, ({**usual, **about(row), **row} for row in rows))
 
 
 def plan_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     usual = {"run_id": "one", "cluster": "main", "action": "create"}
-    return frame(spark, PLANS.schema, ({**usual, **row} for row in rows))
+    return frame(spark, PLANS.schema, ({**usual, **about(row), **row} for row in rows))
+
+
+def about(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"resource_type": "topic", "resource": row["topic"]}
 
 
 def drift_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:

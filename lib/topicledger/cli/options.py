@@ -22,7 +22,8 @@ from rich.console import Console
 from topicledger import __version__
 from topicledger.cli.metrics import Metrics
 from topicledger.config import logs
-from topicledger.config.settings import Settings, load_settings
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.retries import first_sentence

@@ -6,7 +6,7 @@ import click
 
 from topicledger.cli import explain
 from topicledger.cli.options import Options, common, open_ledger
-from topicledger.config.settings import load_settings
+from topicledger.config.reading import load_settings
 from topicledger.errors import UsageError
 from topicledger.ledger.session import get_session
 

@@ -6,40 +6,25 @@ txnAppId and txnVersion; the others come to the same when they are done twice, o
 
 from __future__ import annotations
 
-import logging
-import re
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import and_
-from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, DataFrameWriter, Row, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField
 
-from topicledger.errors import TableError, UsageError
+from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import retried
-from topicledger.ledger.sql import by_key, column_definition, definition, other_types, sql_text, sql_value
-from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, TABLES, Table
+from topicledger.ledger.sql import by_key, sql_text, sql_value
+from topicledger.schemas import MANIFESTS, TABLES, Table
 
-_CATALOG_ROOT = re.compile(r"\w+\.\w+")
-_NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
-_NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
-_S3 = ("s3", "s3a", "s3n")
-_S3_LOG_STORE = "io.delta.storage.S3DynamoDBLogStore"
 
-log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -52,242 +37,12 @@ class Size:
     bytes: int
 
 
-class Ledger:
+class Ledger(Definitions):
     """The tables under one root: a path with a folder per table, or `catalog.schema`."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
-        self._in_catalog = bool(_CATALOG_ROOT.fullmatch(root))
-        # Spark's SQL takes no relative path for a table; executors may have another working directory.
-        relative = not self._in_catalog and ":" not in root
-        self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
-        self._ensured: set[str] = set()
-
-    def location(self, table: Table) -> str:
-        """The table's path, or its name in the catalog."""
-        return f"{self.root}.{table.name}" if self._in_catalog else f"{self.root}/{table.name}"
-
-    def sql_name(self, table: Table) -> str:
-        """How the table is named in a SQL query."""
-        if self._in_catalog:
-            return self.location(table)
-        return f"delta.`{self.location(table).replace('`', '``')}`"
-
-    def _local(self) -> Path | None:
-        if self._in_catalog:
-            return None
-        scheme, found, rest = self.root.partition(":")
-        if not found:
-            return Path(self.root)
-        return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
-
-    def require_root(self) -> None:
-        """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
-        local = self._local()
-        if local is not None and not local.is_dir():
-            raise TableError(
-                f"tables root {self.root} does not exist: correct tables.root in the settings, "
-                "or load manifests first, which creates it"
-            )
-
-    def require_atomic_commits(self, *, refuse: bool) -> None:
-        """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.
-
-        Delta's LogStore for S3 knows only its own driver's commits, unless it is the one with a table in DynamoDB.
-        Reads nothing where the root is an address; of a catalog's schema, where its tables are.
-        """
-        for address in self._addresses():
-            scheme = address.partition(":")[0].lower()
-            log_store = f"spark.delta.logStore.{scheme}.impl"
-            if scheme not in _S3 or self.spark.conf.get(log_store, None) == _S3_LOG_STORE:
-                continue
-            problem = (
-                f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
-                f"Set {log_store} to {_S3_LOG_STORE} for every driver, or [tables] single_writer = true in the "
-                "settings where never more than one command runs at a time"
-            )
-            if refuse:
-                raise UsageError(f"{problem}. Nothing was read or sent")
-            log.warning("%s", problem)
-            return
-
-    def _addresses(self) -> Sequence[str]:
-        """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
-        if not self._in_catalog:
-            return [self.root]
-
-        def ask() -> Sequence[str]:
-            tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
-            found = [
-                self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").toDF("name", "value", "comment") for name in tables
-            ]
-            if not tables and self.spark.catalog.databaseExists(self.root):
-                # A first run makes its tables there.
-                found = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
-            return [str(row["value"]) for rows in found for row in rows.where("name = 'Location'").collect()]
-
-        return retried(f"the location of {self.root} can't be read", ask)
-
-    def ensure(self, *tables: Table) -> None:
-        """Create the tables that are missing and check those present, each once.
-
-        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table where
-        its columns differ in any other way from its schema.
-        """
-        for table in tables:
-            if table.name not in self._ensured:
-                self._retried(table, "opened or created", partial(self._create_if_missing, table))
-                self._check(table)
-                if table.properties.get(_APPEND_ONLY) == "true" and self._keep_append_only(table):
-                    log.warning("%s was not append-only: made so again after a killed `maintain`", self.location(table))
-                self._ensured.add(table.name)
-
-    def _retried(self, table: Table, done_to_it: str, action: Callable[[], _T]) -> _T:
-        return retried(f"table {self.location(table)} can't be {done_to_it}", action)
-
-    def _create_if_missing(self, table: Table) -> None:
-        if self._is_there(table):
-            return
-        properties = {
-            "delta.enableDeletionVectors": "false",
-            SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
-            **table.properties,
-        }
-        try:
-            self._create(table, properties)
-        except PySparkException as error:
-            # Delta's error differs by how far another process was that made it at the same time.
-            if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_there_soon(table)):
-                return
-            if self._in_catalog or not str(error).startswith(_NO_COMMIT):
-                raise
-            self._make_of_empty_log(table, properties)
-
-    def _is_there_soon(self, table: Table) -> bool:
-        """Whether a table that another process has begun to create is there within three seconds."""
-        for pause in (0.2, 0.4, 0.8, 1.6):
-            time.sleep(pause)
-            if self._is_there(table):
-                return True
-        return False
-
-    def _make_of_empty_log(self, table: Table, properties: Mapping[str, str]) -> None:
-        """Make a table where the folder of its log is, and no commit: its maker was stopped, or the storage failed.
-
-        Delta creates no table in a folder that isn't empty; an append does.
-        """
-        writer = self.rows(table, []).write.format("delta").mode("append").partitionBy(*table.partitioned_by)
-        for name in filter(lambda name: name.startswith("delta."), properties):
-            writer = writer.option(name, properties[name])
-        writer.save(self.location(table))
-        for name, value in {"comment": table.comment, **properties}.items():
-            if not name.startswith("delta."):
-                self._set_property(table, name, value)
-
-    def _create(self, table: Table, properties: Mapping[str, str]) -> None:
-        if self._in_catalog:
-            # Delta's builder takes no name of three parts.
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {definition(table, properties)}")
-            return
-        builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
-        builder = builder.location(self.location(table))
-        if table.partitioned_by:
-            builder = builder.partitionedBy(*table.partitioned_by)
-        for name, value in properties.items():
-            builder = builder.property(name, value)
-        builder.execute()
-
-    def exists(self, table: Table) -> bool:
-        """Whether the table is there; asks, and creates nothing."""
-        return self._retried(table, "read", partial(self._is_there, table))
-
-    def _is_there(self, table: Table) -> bool:
-        if self._in_catalog:
-            return self.spark.catalog.tableExists(self.location(table))
-        return DeltaTable.isDeltaTable(self.spark, self.location(table))
-
-    def _check(self, table: Table) -> None:
-        problems, missing = self._compare(table)
-        if missing and not problems:
-            self._add_columns(table)
-            problems, missing = self._compare(table)
-        if problems or missing:
-            if self._schema_version(table) > SCHEMA_VERSION:
-                raise TableError(
-                    f"table {self.location(table)} was written by a newer topicledger, this one knows tables up to "
-                    f"schema {SCHEMA_VERSION}: use a newer topicledger. Nothing was changed"
-                )
-            problems = [*(f"no column {each.name}" for each in missing), *problems]
-            raise TableError(
-                f"table {self.location(table)} doesn't match topicledger's schema {SCHEMA_VERSION}: "
-                f"{'; '.join(problems)}. Nothing was changed; correct the table, or set another tables.root"
-            )
-
-    def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
-        """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
-        found = self._retried(table, "read", lambda: self.read(table).schema)
-        missing = [each for each in table.schema if each.name not in found.names]
-        addable = [each for each in missing if each.nullable]
-        problems = [f"no column {each.name}" for each in missing if each not in addable]
-        problems += other_types(table.schema, found)
-        extra = [name for name in found.names if name not in table.schema.names]
-        if extra and not table.shared:
-            problems.append(f"unknown columns {', '.join(extra)}")
-        return problems, addable
-
-    def _add_columns(self, table: Table) -> None:
-        """Add the columns that an older topicledger didn't know; another process may do the same at once."""
-        if self._schema_version(table) < SCHEMA_VERSION:
-            # First: whoever is stopped in between finds the columns still missing, and goes on.
-            self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION))
-
-        def add() -> None:
-            _, missing = self._compare(table)
-            if not missing:
-                return
-            columns = ", ".join(map(column_definition, missing))
-            try:
-                self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
-            except PySparkException:
-                # Delta's error differs by how far another process was that added them at the same time.
-                if self._compare(table)[1]:
-                    raise
-            log.info("columns of %s were added: %s", self.location(table), ", ".join(each.name for each in missing))
-
-        self._retried(table, "altered", add)
-
-    def _schema_version(self, table: Table) -> int:
-        """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
-        return int(self._properties(table).get(SCHEMA_VERSION_PROPERTY, 0))
-
-    def _properties(self, table: Table) -> Mapping[str, str]:
-        show = f"SHOW TBLPROPERTIES {self.sql_name(table)}"
-        rows = self._retried(table, "read", lambda: self.spark.sql(show).collect())
-        return {row["key"]: row["value"] for row in rows}
-
-    def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """The table, at `version` where one is given."""
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        rows = reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
-        # A table, or a version of it, that an older package wrote may not have the column.
-        filled = {name: F.coalesce(name, F.expr(each)) for name, each in table.defaults.items() if name in rows.columns}
-        return rows.withColumns(filled) if filled else rows
 
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
         return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
-
-    def _delta(self, table: Table) -> DeltaTable:
-        if self._in_catalog:
-            return DeltaTable.forName(self.spark, self.location(table))
-        return DeltaTable.forPath(self.spark, self.location(table))
-
-    def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
-        """Rows of `table` from Python, without a Python worker; what isn't given is null."""
-        arrow = to_arrow_schema(table.schema, timezone="UTC")
-        return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
 
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
         """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.
@@ -422,20 +177,6 @@ class Ledger:
             if append_only:
                 self._keep_append_only(table)
         return rows
-
-    def _is_append_only(self, table: Table) -> bool:
-        return self._properties(table).get(_APPEND_ONLY) == "true"
-
-    def _keep_append_only(self, table: Table) -> bool:
-        """Make a table append-only where it isn't; returns whether it wasn't."""
-        if self._is_append_only(table):
-            return False
-        self._set_property(table, _APPEND_ONLY, "true")
-        return True
-
-    def _set_property(self, table: Table, name: str, value: str) -> None:
-        alter = f"ALTER TABLE {self.sql_name(table)} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})"
-        self._retried(table, "altered", lambda: self.spark.sql(alter))
 
     def compact(self, table: Table) -> int:
         """Rewrite small files as large ones; returns how many files there are then."""

@@ -39,7 +39,7 @@ def plan_rows(
     """Rows of `plans`, and the metrics that count them by kind once they are written."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, rules, known, settings)).transform(actions.found)
+    decisions = judged.transform(decided(seen, rules, known, settings))
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
@@ -79,13 +79,14 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
 
 
 def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
-    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: `contract.COLUMNS`."""
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns."""
 
     def transform(judged: DataFrame) -> DataFrame:
         return (
             judged.transform(decide(seen.topics, seen.statuses))
             .transform(deletes_judged(rules, known, settings))
             .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
+            .transform(actions.found)
         )
 
     return transform

@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.errors import SettingsError
 from topicledger.model import Action, Refusal
-from topicledger.policies import create, delete
+from topicledger.policies import create, create_together, delete
 from topicledger.policies.contract import Policy, RowRule, Rule
 from topicledger.text import nearest, show
 
@@ -44,11 +44,11 @@ BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
             create.min_insync_replicas,
             create.owner_required,
             create.labels_required,
-            create.distinct_racks,
-            create.partition_budget,
-            create.replicas_per_broker,
-            create.topics_per_owner,
-            create.partitions_per_owner,
+            create_together.distinct_racks,
+            create_together.partition_budget,
+            create_together.replicas_per_broker,
+            create_together.topics_per_owner,
+            create_together.partitions_per_owner,
         )
     },
     Action.DELETE: {
@@ -67,7 +67,7 @@ BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
 """The policies to choose from, by what they judge and by name."""
 
 ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
-    Action.CREATE: {"name_collision": (create.name_collision, Refusal.NAME_COLLISION)},
+    Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
 }
 """The policies that no setting turns off."""

@@ -1,4 +1,4 @@
-"""The built-in policies for creates. Each factory's parameters are its settings; a bad value is a ValueError."""
+"""Policies for creates that judge one topic. A factory's parameters are its settings; a bad value is a ValueError."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.window import WindowSpec
 
 from topicledger.config import patterns as re2
 from topicledger.kafka.config_values import BLANKS, same_value_column
-from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import Action
+from topicledger.manifests.owners import is_one_of
 from topicledger.policies.contract import (
-    Facts,
-    FullSight,
     RowRule,
-    SetRule,
     config,
     listed,
     not_known,
@@ -26,7 +21,6 @@ from topicledger.policies.contract import (
     partitions,
     replicas,
     text,
-    without_owner,
 )
 
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
@@ -245,209 +239,3 @@ def _blank(value: Column) -> Column:
 def _some(names: Sequence[str]) -> None:
     if not names or not all(name.strip() for name in names):
         raise ValueError("give at least one, none of them empty")
-
-
-def distinct_racks() -> SetRule:
-    """Where assignments are given, the replicas of one partition are in distinct racks."""
-
-    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        racks = facts.brokers.groupBy("cluster").agg(
-            F.map_from_entries(F.collect_list(F.struct("broker_id", "rack"))).alias("_racks")
-        )
-        rows = topics.join(F.broadcast(racks), on="cluster", how="left")
-        brokers = F.array_distinct(F.flatten(F.map_values("assignments")))
-        homeless = F.filter(brokers, lambda broker: F.col("_racks")[broker].isNull())
-        shared = F.map_keys(
-            F.map_filter(
-                "assignments",
-                lambda _, replicas: (
-                    F.size(F.array_distinct(F.transform(replicas, lambda b: F.col("_racks")[b]))) < F.size(replicas)
-                ),
-            )
-        )
-        crowded = F.transform(shared, lambda partition: partition.cast("string"))
-        of_brokers = F.map_filter("_racks", lambda broker, _: F.array_contains(brokers, broker))
-        return rows.withColumns(
-            {
-                "reason": F.when(
-                    F.size(homeless) > 0,
-                    text("no rack is known of brokers ", listed(homeless.cast("array<string>")), "; give them one"),
-                ).when(
-                    F.size(shared) > 0,
-                    text("replicas share a rack in partitions ", listed(crowded), "; give each replica its own rack"),
-                ),
-                "inputs": text("racks of its brokers: ", F.to_json(of_brokers)),
-            }
-        )
-
-    return rule
-
-
-def name_collision() -> SetRule:
-    """The topic's metric names collide with no other create and no live topic (C16)."""
-
-    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        alike = Window.partitionBy("cluster", F.translate("topic", ".", "_"))
-        creates = F.when((F.col("decision") == Action.CREATE.value) & F.col("open"), F.col("topic"))
-        lives = F.when(F.col("live"), F.col("topic"))
-        others = F.array_except(
-            F.array_union(F.collect_set(creates).over(alike), F.collect_set(lives).over(alike)), F.array("topic")
-        )
-        reason = F.when(
-            F.size(others) > 0,
-            text(
-                "in metric names '.' and '_' are the same, so it collides with ",
-                listed(others),
-                "; choose a name that differs otherwise",
-            ),
-        )
-        return topics.withColumns({"reason": reason, "inputs": text("topic ", F.col("topic"))})
-
-    return rule
-
-
-def partition_budget(*, max: int) -> SetRule:
-    """A cluster has at most `max` partitions: those that exist, less what this run deletes, and what it creates."""
-    _limited(max)
-    budget = _budget(
-        keys=(F.col("cluster"),),
-        what="partitions",
-        of=text("cluster ", F.col("cluster")),
-        need=partitions(),
-        used=F.col("live_num_partitions"),
-        limit=F.lit(max),
-        unknown=not_known("num_partitions", partitions()),
-    )
-    return FullSight(budget)
-
-
-def replicas_per_broker(*, max: int) -> SetRule:
-    """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20)."""
-    _limited(max)
-    budget = _budget(
-        keys=(F.col("cluster"),),
-        what="replicas",
-        of=text("cluster ", F.col("cluster"), " with ", F.col("_brokers"), f" brokers, {max} on the average,"),
-        need=partitions().cast("bigint") * replicas(),
-        used=F.col("live_num_partitions").cast("bigint") * F.col("live_replication_factor"),
-        limit=F.col("_brokers") * max,
-        unknown=F.coalesce(
-            F.when(F.col("_brokers").isNull(), F.lit("no broker of the cluster is known")),
-            not_known("num_partitions", partitions()),
-            not_known("replication_factor", replicas()),
-        ),
-    )
-
-    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        brokers = facts.brokers.groupBy("cluster").agg(F.count(F.lit(1)).alias("_brokers"))
-        return budget(topics.join(F.broadcast(brokers), on="cluster", how="left"), facts)
-
-    return FullSight(rule)
-
-
-def topics_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
-    """An owner has at most `max` topics on a cluster, with those that exist.
-
-    A topic without an owner has no limit; with `require_owner` it is not created.
-    """
-    _limited(max)
-    return _budget(
-        keys=(F.col("cluster"), owner_key(F.col("owner"))),
-        what="topics",
-        of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
-        need=F.lit(1),
-        used=F.lit(1),
-        limit=F.when(owned(), F.lit(max)),
-        ownerless=without_owner("topics") if require_owner else None,
-    )
-
-
-def partitions_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
-    """An owner has at most `max` partitions on a cluster, with those that exist.
-
-    A topic without an owner has no limit; with `require_owner` it is not created.
-    """
-    _limited(max)
-    return _budget(
-        keys=(F.col("cluster"), owner_key(F.col("owner"))),
-        what="partitions",
-        of=text("owner ", F.col("owner"), " on ", F.col("cluster")),
-        need=partitions(),
-        used=F.col("live_num_partitions"),
-        limit=F.when(owned(), F.lit(max)),
-        unknown=F.when(owned(), not_known("num_partitions", partitions())),
-        ownerless=without_owner("partitions") if require_owner else None,
-    )
-
-
-def _limited(most: int) -> None:
-    if not 0 <= most <= _MAX_COUNT:
-        raise ValueError(f"max must be from 0 to {_MAX_COUNT}")
-
-
-def _budget(
-    *,
-    keys: Sequence[Column],
-    what: str,
-    of: Column,
-    need: Column,
-    used: Column,
-    limit: Column,
-    unknown: Column | None = None,
-    ownerless: Column | None = None,
-) -> SetRule:
-    """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
-
-    Creates take what is left in the order of their names. The first create over the budget and all later ones are
-    refused, even smaller ones: which topics are created must not depend on what is asked for after them. Refused
-    topics use nothing. A need that isn't known yet uses nothing until validate returns it.
-    """
-    in_order = Window.partitionBy(*keys).orderBy("topic")
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    # A total needs no order, but in the same order Spark sorts once for all of them.
-    together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # A planned create that lives already is counted there, and needs nothing more.
-    new = ~F.coalesce(F.col("live"), F.lit(False))
-    create = (F.col("decision") == Action.CREATE.value) & F.col("open") & new
-    delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
-
-    def total(amount: Column, where: Column, window: WindowSpec = together) -> Column:
-        return F.coalesce(F.sum(F.when(where, amount.cast("bigint"))).over(window), F.lit(0))
-
-    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        rows = topics.withColumns(
-            {
-                "_need": F.when(F.col("live"), F.lit(0)).otherwise(need.cast("bigint")),
-                "_limit": limit.cast("bigint"),
-                "_used": total(used, F.col("live")),
-                "_freed": total(used, F.col("live") & delete),
-                "_before": total(need, create, before),
-            }
-        ).withColumn("_wanted", F.col("_used") + F.col("_before") + F.col("_need"))
-        count = text(
-            of,
-            " may have ",
-            F.col("_limit"),
-            f" {what}: ",
-            F.col("_used"),
-            " exist, ",
-            F.col("_freed"),
-            " are freed by deletes, ",
-            F.col("_before"),
-            " are taken by creates before it by name, it needs ",
-            F.coalesce(F.col("_need").cast("string"), F.lit("an unknown number")),
-            "; left are ",
-            F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + F.col("_freed") - F.col("_before")),
-        )
-        fits = F.col("_wanted") - F.col("_freed") <= F.col("_limit")
-        over = F.when(new & ~fits, count)
-        return rows.withColumns(
-            {
-                "reason": over if ownerless is None else F.coalesce(F.when(new, ownerless), over),
-                "unjudgeable": F.when(new, unknown if unknown is not None else F.lit(None).cast("string")),
-                "needs_freed": new & fits & (F.col("_wanted") > F.col("_limit")),
-                "inputs": count,
-            }
-        )
-
-    return rule

@@ -8,39 +8,40 @@ however it ends (see `process_keeper`).
 from __future__ import annotations
 
 import argparse
-import base64
-import json
 import os
-import random
 import shutil
 import signal
-import socket
-import struct
-import subprocess
 import sys
-import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from topicledger.errors import ExitCode, TopicLedgerError
-from topicledger.testing import process_keeper
+from topicledger.testing import machine
+from topicledger.testing.keeper import Keeper
+from topicledger.testing.machine import answers, awaited, free_ports, random_kafka_uuid, tail
+from topicledger.testing.options import (
+    HOST,
+    Broker,
+    EmbeddedKafkaError,
+    KafkaOptions,
+    Listener,
+    Node,
+    as_properties,
+    server_properties,
+)
 
-HOST = "127.0.0.1"
+__all__ = ["HOST", "Broker", "EmbeddedKafka", "EmbeddedKafkaError", "KafkaOptions", "Listener"]
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-_POLL_SECONDS = 0.05
 _BIND_ATTEMPTS = 4
-# Below Linux's ephemeral range: no outgoing connection can take a stopped broker's port before it is started again.
-_PORTS = range(20000, 32000)
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",
@@ -51,88 +52,8 @@ _JVM_OPTIONS = (
 )
 
 
-class EmbeddedKafkaError(TopicLedgerError):
-    """The embedded Kafka can't be started or did not do what it was asked; shows the end of the broker's log."""
-
-
 class _PortTakenError(EmbeddedKafkaError):
     """Another process took a port after it was found free and before the broker bound it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listener:
-    """A way for clients to come in, beside the plain one."""
-
-    protocol: str
-    """SSL, SASL_SSL, SASL_PLAINTEXT or PLAINTEXT."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Its server properties, without their prefix `listener.name.NAME.`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KafkaOptions:
-    """What kind of cluster to run."""
-
-    brokers: int = 1
-    """How many; node ids are 1..n."""
-    racks: tuple[str, ...] = ()
-    """One per broker, in order; empty for none."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Further server properties; they win over the defaults."""
-    sasl_users: Mapping[str, str] = field(default_factory=dict)
-    """Name -> password. If any, clients need SASL/PLAIN and ACLs are enforced; the first user is the super user."""
-    listeners: Mapping[str, Listener] = field(default_factory=dict)
-    """Further listeners of each broker by name, on free ports; `addresses` has them."""
-    classpath: tuple[Path, ...] = ()
-    """Further jars and folders of classes, e.g. a CreateTopicPolicy."""
-    heap: str = "512m"
-    """Each broker's largest heap, as Java's -Xmx takes it."""
-
-    def __post_init__(self) -> None:
-        if self.brokers < 1:
-            raise EmbeddedKafkaError(f"An embedded Kafka needs at least one broker, not {self.brokers}.")
-        if self.racks and len(self.racks) != self.brokers:
-            raise EmbeddedKafkaError(f"{self.brokers} brokers need {self.brokers} racks, not {len(self.racks)}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Broker:
-    """One broker as it is now."""
-
-    node_id: int
-    port: int
-    """Where clients connect."""
-    rack: str | None
-    pid: int | None
-    """The Java process; None while the broker is stopped."""
-    log: Path
-    """What it writes, warnings and worse."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Node:
-    """A broker's place: what stays the same when it is stopped and started again."""
-
-    node_id: int
-    rack: str | None
-    client_port: int
-    controller_port: int
-    broker_port: int
-    further_ports: Mapping[str, int]
-    """By listener."""
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"broker-{self.node_id}"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "server.log"
-
-    @property
-    def properties_file(self) -> Path:
-        return self.folder / "server.properties"
 
 
 class EmbeddedKafka:
@@ -145,10 +66,10 @@ class EmbeddedKafka:
     def __init__(self, jars: Path, options: KafkaOptions | None = None, folder: Path | None = None) -> None:
         self.jars = jars
         self.options = options if options is not None else KafkaOptions()
-        self.cluster_id = _random_kafka_uuid()
+        self.cluster_id = random_kafka_uuid()
         self._kept_folder = folder
-        self._keeper: _Keeper | None = None
-        self._nodes: dict[int, _Node] = {}
+        self._keeper: Keeper | None = None
+        self._nodes: dict[int, Node] = {}
         self._pids: dict[int, int] = {}
 
     def __enter__(self) -> Self:
@@ -209,7 +130,7 @@ class EmbeddedKafka:
         """
         if self._keeper is not None:
             raise EmbeddedKafkaError("This embedded Kafka is running already.")
-        java = _java()
+        java = machine.java()
         if not any(self.jars.glob("kafka-server-*.jar")):
             raise EmbeddedKafkaError(f"There are no Kafka jars in {self.jars}: run `make setup`.")
         if self._kept_folder is not None:
@@ -218,7 +139,7 @@ class EmbeddedKafka:
                 raise EmbeddedKafkaError(f"The folder {self._kept_folder} is not empty.")
         deadline = time.monotonic() + START_SECONDS
         try:
-            self._keeper = _Keeper(self._kept_folder)
+            self._keeper = Keeper(self._kept_folder)
             for attempt in range(1, _BIND_ATTEMPTS + 1):
                 try:
                     self._start_all(java, deadline)
@@ -265,24 +186,24 @@ class EmbeddedKafka:
         if node_id in self._pids:
             raise EmbeddedKafkaError(f"Broker {node_id} is running already.")
         node = self._node(node_id)
-        self._launch(_java(), node)
+        self._launch(machine.java(), node)
         self._await_ready([node], time.monotonic() + START_SECONDS)
 
-    def _running(self) -> _Keeper:
+    def _running(self) -> Keeper:
         if self._keeper is None:
             raise EmbeddedKafkaError("This embedded Kafka is not running.")
         return self._keeper
 
-    def _node(self, node_id: int) -> _Node:
+    def _node(self, node_id: int) -> Node:
         if node_id not in self._nodes:
             raise EmbeddedKafkaError(f"There is no broker {node_id}; there are {sorted(self._nodes)}.")
         return self._nodes[node_id]
 
     def _start_all(self, java: str, deadline: float) -> None:
         folder = self._running().folder
-        with _free_ports((3 + len(self.options.listeners)) * self.options.brokers) as ports:
+        with free_ports((3 + len(self.options.listeners)) * self.options.brokers) as ports:
             self._nodes = {
-                node_id: _Node(
+                node_id: Node(
                     node_id=node_id,
                     rack=self.options.racks[node_id - 1] if self.options.racks else None,
                     client_port=ports.pop(),
@@ -295,7 +216,9 @@ class EmbeddedKafka:
             }
             for node in self._nodes.values():
                 node.folder.mkdir(parents=True)
-                node.properties_file.write_text(_as_properties(self._server_properties(node)), encoding="utf-8")
+                node.properties_file.write_text(
+                    as_properties(server_properties(node, self._nodes.values(), self.options)), encoding="utf-8"
+                )
             self._format(java, deadline)
         # The ports are ours until here; from here on a broker that can't bind says so in its log.
         for node in self._nodes.values():
@@ -311,26 +234,26 @@ class EmbeddedKafka:
             keeper.start(f"format-{node.node_id}", argv, node.log)
         for node in self._nodes.values():
             name = f"format-{node.node_id}"
-            _await(lambda name=name: keeper.poll(name) is not None, deadline)  # type: ignore[misc]
+            awaited(lambda name=name: keeper.poll(name) is not None, deadline)  # type: ignore[misc]
             if keeper.poll(name) != 0:
-                raise EmbeddedKafkaError(f"Broker {node.node_id}'s storage can't be formatted.{_tail(node.log)}")
+                raise EmbeddedKafkaError(f"Broker {node.node_id}'s storage can't be formatted.{tail(node.log)}")
 
-    def _launch(self, java: str, node: _Node) -> None:
+    def _launch(self, java: str, node: Node) -> None:
         argv = self._java_command(java, node, f"-Xmx{self.options.heap}", "kafka.Kafka", str(node.properties_file))
         self._pids[node.node_id] = self._running().start(node.name, argv, node.log)
 
-    def _java_command(self, java: str, node: _Node, *arguments: str) -> list[str]:
+    def _java_command(self, java: str, node: Node, *arguments: str) -> list[str]:
         classpath = os.pathsep.join([*map(str, self.options.classpath), f"{self.jars}{os.sep}*"])
         return [java, *_JVM_OPTIONS, f"-Djava.io.tmpdir={node.folder}", "-cp", classpath, *arguments]
 
-    def _await_ready(self, nodes: Sequence[_Node], deadline: float) -> None:
+    def _await_ready(self, nodes: Sequence[Node], deadline: float) -> None:
         """Wait until every node answers ApiVersions and is in the cluster's own list of brokers."""
         waiting = list(nodes)
 
         def all_answer() -> bool:
             for node in waiting:
                 self._refuse_if_dead(node)
-            waiting[:] = [node for node in waiting if not _answers(node.client_port)]
+            waiting[:] = [node for node in waiting if not answers(node.client_port)]
             return not waiting
 
         expected = {node.node_id for node in nodes}
@@ -340,21 +263,21 @@ class EmbeddedKafka:
                 self._refuse_if_dead(node)
             return expected <= self._listed_brokers(nodes[0])
 
-        if not (_await(all_answer, deadline) and _await(all_listed, deadline)):
+        if not (awaited(all_answer, deadline) and awaited(all_listed, deadline)):
             slow = (waiting or nodes)[0]
             raise EmbeddedKafkaError(
-                f"Broker {slow.node_id} was not ready within {START_SECONDS:.0f} s.{_tail(slow.log)}"
+                f"Broker {slow.node_id} was not ready within {START_SECONDS:.0f} s.{tail(slow.log)}"
             )
 
-    def _refuse_if_dead(self, node: _Node) -> None:
+    def _refuse_if_dead(self, node: Node) -> None:
         code = self._running().poll(node.name)
         if code is None:
             return
-        tail = _tail(node.log)
-        kind = _PortTakenError if "Address already in use" in tail else EmbeddedKafkaError
-        raise kind(f"Broker {node.node_id} ended with exit code {code} unasked.{tail}")
+        said = tail(node.log)
+        kind = _PortTakenError if "Address already in use" in said else EmbeddedKafkaError
+        raise kind(f"Broker {node.node_id} ended with exit code {code} unasked.{said}")
 
-    def _listed_brokers(self, node: _Node) -> set[int]:
+    def _listed_brokers(self, node: Node) -> set[int]:
         options = self.client_options() | {"bootstrap_servers": [f"{HOST}:{node.client_port}"]}
         try:
             with closing(KafkaAdminClient(**options, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000)) as admin:
@@ -370,10 +293,10 @@ class EmbeddedKafka:
         if node_id not in self._pids:
             raise EmbeddedKafkaError(f"Broker {node_id} is not running.")
         keeper.signal(node.name, number)
-        if not _await(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS):
+        if not awaited(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS):
             # Without a majority of controllers a shutdown in good order never ends.
             keeper.signal(node.name, signal.SIGKILL)
-            _await(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS)
+            awaited(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS)
         del self._pids[node_id]
 
     def _kill_all(self) -> None:
@@ -381,208 +304,6 @@ class EmbeddedKafka:
             self.kill_broker(node_id)
         for node in self._nodes.values():
             shutil.rmtree(node.folder)
-
-    def _server_properties(self, node: _Node) -> dict[str, str]:
-        options = self.options
-        copies = str(min(3, options.brokers))
-        sasl = bool(options.sasl_users)
-        protocols = {"CLIENT": "SASL_PLAINTEXT" if sasl else "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
-        listeners = {"CLIENT": node.client_port, "CONTROLLER": node.controller_port}
-        if sasl:
-            protocols["BROKER"] = "PLAINTEXT"
-            listeners["BROKER"] = node.broker_port
-        further: dict[str, str] = {}
-        for name, listener in options.listeners.items():
-            protocols[name], listeners[name] = listener.protocol, node.further_ports[name]
-            prefix = f"listener.name.{name.lower()}."
-            further |= {f"{prefix}{key}": value for key, value in listener.properties.items()}
-        properties = {
-            "process.roles": "broker,controller",
-            "node.id": str(node.node_id),
-            "controller.quorum.voters": ",".join(
-                f"{each.node_id}@{HOST}:{each.controller_port}" for each in self._nodes.values()
-            ),
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "BROKER" if sasl else "CLIENT",
-            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-            "log.dirs": str(node.folder / "data"),
-            "auto.create.topics.enable": "false",
-            "num.partitions": "1",
-            "default.replication.factor": "1",
-            "offsets.topic.replication.factor": copies,
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.replication.factor": copies,
-            "transaction.state.log.min.isr": "1",
-            "transaction.state.log.num.partitions": "1",
-            "share.coordinator.state.topic.replication.factor": copies,
-            "share.coordinator.state.topic.min.isr": "1",
-            "share.coordinator.state.topic.num.partitions": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            "num.network.threads": "2",
-            "num.io.threads": "4",
-        }
-        if node.rack is not None:
-            properties["broker.rack"] = node.rack
-        return properties | (self._sasl_properties() if sasl else {}) | further | dict(options.properties)
-
-    def _sasl_properties(self) -> dict[str, str]:
-        users = self.options.sasl_users
-        known = " ".join(f"user_{name}={_jaas_quoted(password)}" for name, password in users.items())
-        return {
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.client.plain.sasl.jaas.config": (
-                f"org.apache.kafka.common.security.plain.PlainLoginModule required {known};"
-            ),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            # Brokers and controllers talk to each other unauthenticated, on listeners of their own.
-            "super.users": f"User:{next(iter(users))};User:ANONYMOUS",
-        }
-
-
-class _Keeper:
-    """This side of the conversation with `process_keeper`; any thread may use it."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._lock = threading.Lock()
-        arguments = [str(os.getpid()), *([str(folder)] if folder is not None else [])]
-        # -I and -S: nothing of the package, the environment or site-packages, so that it starts in milliseconds.
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(process_keeper.__file__)), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            # Ctrl-C in a terminal reaches this process only; the keeper follows in its own way.
-            start_new_session=True,
-        )
-        self.folder = Path(self._answer()["folder"])
-
-    def start(self, name: str, argv: Sequence[str], log: Path) -> int:
-        """Start a process and return its id."""
-        return int(self._ask(start=name, argv=list(argv), log=str(log))["pid"])
-
-    def signal(self, name: str, number: int) -> None:
-        """Send a signal to a process that this keeper started; none if it has ended."""
-        self._ask(signal=name, number=int(number))
-
-    def poll(self, name: str) -> int | None:
-        """Return a process's exit code, None while it runs."""
-        code = self._ask(poll=name)["returncode"]
-        return None if code is None else int(code)
-
-    def close(self) -> None:
-        """Let the keeper kill what runs, remove its folder and end."""
-        with closing(self._pipe(self._process.stdout)), self._lock:
-            with suppress(BrokenPipeError):
-                self._pipe(self._process.stdin).close()
-            self._process.wait()
-
-    def _ask(self, **request: object) -> dict[str, Any]:
-        with self._lock:
-            requests = self._pipe(self._process.stdin)
-            try:
-                requests.write(json.dumps(request) + "\n")
-                requests.flush()
-            except BrokenPipeError:
-                raise EmbeddedKafkaError("The embedded Kafka's keeper has ended, and the brokers with it.") from None
-            return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        line = self._pipe(self._process.stdout).readline()
-        if not line:
-            raise EmbeddedKafkaError("The embedded Kafka's keeper has ended, and the brokers with it.")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise EmbeddedKafkaError(f"The embedded Kafka's keeper reports: {answer['error']}")
-        return answer
-
-    @staticmethod
-    def _pipe(pipe: Any) -> TextIO:
-        assert pipe is not None, "opened with PIPE"
-        opened: TextIO = pipe
-        return opened
-
-
-def _random_kafka_uuid() -> str:
-    """A random id the way Kafka writes one; like Kafka, none that could pass for a command line option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if java is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise EmbeddedKafkaError(f"There is no java {where}: install Java 17 or newer, e.g. openjdk-17-jre-headless.")
-    return java
-
-
-@contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Yield `count` ports that nothing else can bind while the context is open."""
-    held: list[socket.socket] = []
-    try:
-        for port in random.sample(_PORTS, len(_PORTS)):
-            candidate = socket.socket()
-            held.append(candidate)
-            try:
-                candidate.bind((HOST, port))
-            except OSError:
-                held.pop().close()
-            if len(held) == count:
-                break
-        else:
-            raise EmbeddedKafkaError(f"Fewer than {count} ports from {_PORTS.start} to {_PORTS.stop - 1} are free.")
-        yield [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
-
-
-def _answers(port: int) -> bool:
-    """Whether a broker answers ApiVersions (version 0, which every broker speaks, before any authentication)."""
-    api_key, version, correlation_id, client = 18, 0, 1, b"probe"
-    request = struct.pack(">hhih", api_key, version, correlation_id, len(client)) + client
-    try:
-        with socket.create_connection((HOST, port), timeout=2) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.makefile("rb").read(10)
-    except OSError:
-        return False
-    return len(answer) == 10 and struct.unpack(">iih", answer)[1:] == (correlation_id, 0)
-
-
-def _await(condition: Callable[[], bool], deadline: float) -> bool:
-    """Wait until `condition` holds; False if it does not by `deadline` on the monotonic clock."""
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
-
-
-def _tail(log: Path, lines: int = 25) -> str:
-    """The end of a broker's log, to follow a sentence of an error."""
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        text = ""
-    last = text.splitlines()[-lines:]
-    return "\n".join([" Its log ends:", *(f"    {line}" for line in last)]) if last else " Its log is empty."
-
-
-def _as_properties(properties: Mapping[str, str]) -> str:
-    """A Java properties file; backslashes are the one character in our values that it would eat."""
-    return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
-
-
-def _jaas_quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _end_on_signal(_number: int, _frame: object) -> None:

@@ -1,0 +1,367 @@
+"""Reads the settings file and checks it as a whole: every problem is found at once, and named by its key."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from topicledger.config.settings import (
+    IGNORE,
+    MAX_BATCH_RECORDS,
+    OF_EVERY_POLICY,
+    SECRET_OPTIONS,
+    SEVERITIES,
+    AuditSettings,
+    ClientValue,
+    ClusterSettings,
+    GuardSettings,
+    KafkaSettings,
+    Mode,
+    Needs,
+    PolicySettings,
+    PolicySpec,
+    Settings,
+    TablesSettings,
+    has_url_credentials,
+)
+from topicledger.errors import SettingsError
+from topicledger.model import DriftKind, Severity
+from topicledger.text import nearest, show
+
+_MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
+_INTEGER_OPTIONS_WITHOUT_DEFAULT = frozenset({"receive_buffer_bytes", "send_buffer_bytes"})
+_FOREIGN_OPTIONS = {
+    "bootstrap_servers": "it belongs one level up, beside `client`",
+    "selector": "it takes a Python object, which TOML can't express",
+    "kafka_client": "it takes a Python object, which TOML can't express",
+    "ssl_context": "it takes a Python object, which TOML can't express; use the ssl_* file options",
+    "socket_options": "it takes Python constants, which TOML can't express",
+    "metric_reporters": "topicledger keeps no client metrics",
+    "metrics_num_samples": "topicledger keeps no client metrics",
+    "metrics_sample_window_ms": "topicledger keeps no client metrics",
+}
+
+_REFERENCE = re.compile(r"(?:env|file):")
+_FACTORY = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def load_settings(path: Path) -> Settings:
+    """Read and check ``path``; raises one SettingsError that lists every problem of the file, one a line."""
+    raw = _read_toml(path)
+    problems: list[str] = []
+    top = _Table("", raw, problems)
+    top.only("tables", "clusters", "kafka", "guards", "policies", "audit")
+    clusters = top.table("clusters")
+    settings = Settings(
+        path=path,
+        tables=_tables(top.table("tables")),
+        clusters=_clusters(clusters, problems),
+        kafka=_kafka(top.table("kafka")),
+        guards=_guards(top.table("guards")),
+        policies=_policies(top.table("policies"), clusters.values),
+        audit=_audit(top.table("audit")),
+    )
+    if problems:
+        raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
+    return settings
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; name the settings file with --config") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{path}: is a folder, not a settings file") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{path}:{line}: not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: can't be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+class _Table:
+    """A TOML table being checked: reads give the value or a stand-in, and note what is wrong in ``problems``."""
+
+    def __init__(self, where: str, values: Mapping[str, object], problems: list[str]) -> None:
+        self.where = where
+        self.values = values
+        self.problems = problems
+
+    def key(self, name: str) -> str:
+        """The full dotted name of a key, as TOML writes it."""
+        written = name if _BARE_KEY.fullmatch(name) else json.dumps(show(name), ensure_ascii=False)
+        return f"{self.where}.{written}" if self.where else written
+
+    def problem(self, name: str, text: str) -> None:
+        self.problems.append(f"`{self.key(name)}` {text}")
+
+    def only(self, *known: str) -> None:
+        for name in self.values:
+            if name not in known:
+                self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
+
+    def table(self, name: str) -> _Table:
+        value = self.values.get(name, {})
+        if not isinstance(value, dict):
+            self.problem(name, f"must be a table, [{self.key(name)}], not {_kind(value)}")
+            value = {}
+        return _Table(self.key(name), value, self.problems)
+
+    def text(self, name: str) -> str | None:
+        """A string with something in it, None where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self.problem(name, f"must be a string, not {_kind(value)}")
+            return None
+        if not value.strip():
+            self.problem(name, "must not be empty")
+            return None
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            self.problem(name, "must be a list of strings, at least one")
+            return ()
+        return tuple(value)
+
+    def text_values(self, name: str) -> Mapping[str, str]:
+        """A table of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not value or not all(isinstance(each, str) for each in value.values()):
+            self.problem(name, "must be a table of strings, at least one")
+            return {}
+        return value
+
+    def integer(self, name: str, default: int, least: int, most: int, why: str = "") -> int:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.problem(name, f"must be an integer, not {_kind(value)}")
+            return default
+        if not least <= value <= most:
+            self.problem(name, f"must be between {least} and {most}{why}")
+            return default
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false; false where the key is missing or wrong."""
+        value = self.values.get(name, False)
+        if not isinstance(value, bool):
+            self.problem(name, f"must be true or false, not {_kind(value)}")
+            return False
+        return value
+
+    def seconds(self, name: str, default: float, why: str = "") -> float:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.problem(name, f"must be a number of seconds, not {_kind(value)}")
+            return default
+        if not 0.001 <= value <= _MAX_TIMEOUT_SECONDS:
+            self.problem(name, f"must be above 0 (from 0.001 to {_MAX_TIMEOUT_SECONDS:.0f} seconds){why}")
+            return default
+        return float(value)
+
+
+def _tables(table: _Table) -> TablesSettings:
+    table.only("root", "single_writer")
+    if "root" not in table.values:
+        table.problem("root", "is missing: a path or `catalog.schema` for the Delta tables")
+    return TablesSettings(root=table.text("root") or "", single_writer=table.flag("single_writer"))
+
+
+def _kafka(table: _Table) -> KafkaSettings:
+    table.only("connect_timeout", "operation_timeout", "max_batch_records")
+    return KafkaSettings(
+        connect_timeout=table.seconds("connect_timeout", KafkaSettings.connect_timeout),
+        operation_timeout=table.seconds(
+            "operation_timeout",
+            KafkaSettings.operation_timeout,
+            ": otherwise the broker answers REQUEST_TIMED_OUT for every topic, and the outcome stays unknown (C12)",
+        ),
+        max_batch_records=table.integer(
+            "max_batch_records",
+            KafkaSettings.max_batch_records,
+            1,
+            MAX_BATCH_RECORDS,
+            ": a broker refuses a larger request whole (C15)",
+        ),
+    )
+
+
+def _guards(table: _Table) -> GuardSettings:
+    table.only("max_deletes", "max_plan_age", "max_removed_rows")
+    return GuardSettings(
+        max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
+        max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
+        max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
+    )
+
+
+def _audit(table: _Table) -> AuditSettings:
+    table.only("require_owner", "owners", "severity")
+    require_owner = table.flag("require_owner")
+    given = table.table("severity")
+    given.only(*DriftKind)
+    severity = dict(SEVERITIES)
+    for name in DriftKind:
+        text = given.text(name)
+        if text == IGNORE:
+            del severity[name]
+        elif text in tuple(Severity):
+            severity[name] = Severity(text)
+        elif text is not None:
+            given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
+    return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
+
+
+def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:
+    table.only("create", "delete")
+    return PolicySettings(
+        create=_policy_list(table, "create", clusters), delete=_policy_list(table, "delete", clusters)
+    )
+
+
+def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:
+    value = table.values.get(kind, [])
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        table.problem(kind, f"must be a list of tables: write [[{table.key(kind)}]] above each policy")
+        return ()
+    specs = []
+    for number, item in enumerate(value, start=1):
+        where = f"{table.key(kind)}[{number}]"
+        policy = _Table(where, item, table.problems)
+        if "use" not in item:
+            policy.problem("use", "is missing: a built-in policy or `package.module:factory`")
+        mode = item.get("mode", "refuse")
+        if mode not in ("refuse", "warn"):
+            policy.problem("mode", 'must be "refuse" or "warn"')
+        needs = item.get("needs")
+        if needs not in (None, "full", "visible"):
+            policy.problem("needs", 'must be "full" or "visible"')
+        named = policy.texts("clusters")
+        for name in named:
+            if name not in clusters:
+                policy.problem("clusters", f"names unknown cluster `{show(name)}`; {nearest(name, clusters)}")
+        specs.append(
+            PolicySpec(
+                use=policy.text("use") or "",
+                mode=cast(Mode, mode),
+                needs=cast(Needs | None, needs),
+                clusters=named,
+                owners=policy.texts("owners"),
+                labels=policy.text_values("labels"),
+                options={key: each for key, each in item.items() if key not in OF_EVERY_POLICY},
+                where=where,
+            )
+        )
+    return tuple(specs)
+
+
+def _clusters(table: _Table, problems: list[str]) -> dict[str, ClusterSettings]:
+    if not table.values:
+        problems.append("no clusters: at least one [clusters.NAME] with `bootstrap_servers` is needed")
+    clusters = {}
+    for name in table.values:
+        if not name.strip() or name != name.strip() or not name.isprintable():
+            table.problem(
+                name,
+                "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
+            )
+        cluster = table.table(name)
+        cluster.only("bootstrap_servers", "cluster_id", "client")
+        clusters[name] = ClusterSettings(
+            name=name,
+            bootstrap_servers=_bootstrap_servers(cluster),
+            cluster_id=cluster.text("cluster_id"),
+            client=_client(cluster.table("client")),
+        )
+    return clusters
+
+
+def _bootstrap_servers(cluster: _Table) -> tuple[str, ...]:
+    name = "bootstrap_servers"
+    value = cluster.values.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        found = "is missing" if value is None else f"is {_kind(value)}"
+        cluster.problem(name, f'{found}: must be a list of "host:port" strings')
+        return ()
+    if not value:
+        cluster.problem(name, 'is empty: must name at least one "host:port"')
+    for server in value:
+        match = _SERVER.fullmatch(server)
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            # a URL with a password may have been pasted here
+            shown = "an entry" if "@" in server else f'"{show(server)}"'
+            cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535')
+    return tuple(value)
+
+
+def _client(table: _Table) -> dict[str, ClientValue]:
+    """Client options with the type of kafka-python's own default; messages never repeat a value."""
+    if not table.values:
+        return {}
+    from kafka.admin import KafkaAdminClient
+
+    defaults: Mapping[str, object] = KafkaAdminClient.DEFAULT_CONFIG
+    known = [name for name in defaults if name not in _FOREIGN_OPTIONS]
+    checked: dict[str, ClientValue] = {}
+    for name, value in table.values.items():
+        if name in _FOREIGN_OPTIONS:
+            table.problem(name, f"can't be set here: {_FOREIGN_OPTIONS[name]}")
+        elif name not in defaults:
+            table.problems.append(f"unknown key `{table.key(name)}`; {nearest(name, known)}")
+        else:
+            reason = _client_problem(name, value, defaults[name])
+            if reason is not None:
+                table.problem(name, reason)
+            else:
+                checked[name] = tuple(value) if isinstance(value, list) else cast(ClientValue, value)
+    return checked
+
+
+def _client_problem(name: str, value: object, default: object) -> str | None:
+    """Why ``value`` can't be client option ``name``, None if it can; ``default`` is kafka-python's."""
+    if name == "api_version":
+        whole = isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)
+        return None if whole and value else "must be a list of integers such as [3, 9]"
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else f"must be true or false, not {_kind(value)}"
+    if isinstance(default, int) or name in _INTEGER_OPTIONS_WITHOUT_DEFAULT:
+        return None if type(value) is int else f"must be an integer, not {_kind(value)}"
+    if not isinstance(value, str):
+        return f"must be a string, not {_kind(value)}"
+    if _REFERENCE.fullmatch(value):
+        return f"is only `{value}`: the name of the variable or file is missing"
+    if _REFERENCE.match(value):
+        return None
+    if name in SECRET_OPTIONS or has_url_credentials(name, value):
+        return "holds a secret: give it as env:NAME or file:PATH"
+    if name == "sasl_oauth_token_provider" and not _FACTORY.fullmatch(value):
+        return 'must be "package.module:factory"'
+    return None
+
+
+def _kind(value: object) -> str:
+    """A value's TOML type, with its article; used instead of the value, which may be a secret."""
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds = {str: "a string", int: "an integer", float: "a float", list: "a list", dict: "a table"}
+    return kinds.get(type(value), "a date or time")
