@@ -33,7 +33,7 @@ from topicledger.drift import audit as auditing
 from topicledger.drift.summary import DriftSummary
 from topicledger.ledger import runs
 from topicledger.ledger.tables import Ledger, all_tables
-from topicledger.model import RunState
+from topicledger.model import Phase, RunState
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -160,7 +160,7 @@ class Estate:
 
     def last(self, run_id: str) -> dict[str | None, tuple[str, str, str | None]]:
         """Each topic's result: phase, outcome and error of its last phase; policies are asked after validate too."""
-        order = ["manifest", "observe", "guard", "validate", "policy", "apply", "verify"]
+        order = [each.value for each in Phase]
         result: dict[str | None, tuple[str, str, str | None]] = {}
         for (topic, phase), row in sorted(self.audit(run_id).items(), key=lambda item: order.index(item[0][1])):
             if (phase, row["outcome"]) != ("policy", "ok"):

@@ -33,13 +33,17 @@ class Decision(StrEnum):
 
 
 class Phase(StrEnum):
-    """The phases that can end for a topic, in order; a topic's result is its last one."""
+    """The phases that can end for an action, in order: its result is its last one.
+
+    Policies are asked before validate and again after it. Where they refuse before, there is no validate; where they
+    refuse after it, it doesn't count.
+    """
 
     MANIFEST = "manifest"
     OBSERVE = "observe"
-    POLICY = "policy"
     GUARD = "guard"
     VALIDATE = "validate"
+    POLICY = "policy"
     APPLY = "apply"
     VERIFY = "verify"
 
@@ -293,33 +297,66 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult:
-    """How a phase ended for a topic: a row of `audit`, without the columns that the whole run shares."""
+    """How a phase ended for an action: a row of `audit`, without the columns that the whole run shares."""
 
     cluster: str
     cluster_id: str | None
-    topic: str
-    action: str
+    target: Target
     phase: Phase
     outcome: Outcome
-    error_code: int = 0
+    result: TopicResult
+    """What the broker answered, or `OURS` as its error code."""
     error: str | None = None
+    """Kafka's name of the error code, or ours."""
     error_message: str | None = None
-    topic_id: str | None = None
-    num_partitions: int | None = None
-    replication_factor: int | None = None
-    configs: tuple[ConfigEntry, ...] | None = None
-    topic_config_error_code: int | None = None
     violations: tuple[Violation, ...] = ()
-    batch: int = 0
     attempt: int = 1
     requested_at: datetime
     completed_at: datetime
-    resource_type: str = ResourceType.TOPIC.value
+
+    @property
+    def topic(self) -> str:
+        return self.target.topic
+
+    @property
+    def resource_type(self) -> str:
+        return self.target.resource_type
 
     @property
     def resource(self) -> str:
-        """What the action is about, of its resource type."""
-        return self.topic
+        return self.target.resource
+
+    @property
+    def action(self) -> str:
+        return self.target.action
+
+    @property
+    def batch(self) -> int:
+        return self.target.batch
+
+    @property
+    def error_code(self) -> int:
+        return self.result.error_code
+
+    @property
+    def topic_id(self) -> str | None:
+        return self.target.topic_id or self.result.topic_id
+
+    @property
+    def num_partitions(self) -> int | None:
+        return self.result.num_partitions
+
+    @property
+    def replication_factor(self) -> int | None:
+        return self.result.replication_factor
+
+    @property
+    def configs(self) -> tuple[ConfigEntry, ...] | None:
+        return self.result.configs
+
+    @property
+    def topic_config_error_code(self) -> int | None:
+        return self.result.topic_config_error_code
 
 
 Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]

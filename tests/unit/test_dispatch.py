@@ -18,7 +18,7 @@ from topicledger.apply.progress import Progress
 from topicledger.errors import TableError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.ledger.commits import Commits
-from topicledger.model import Action, Outcome, Phase, PhaseResult, Target
+from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, TopicResult
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -43,8 +43,8 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
                 PhaseResult(
                     cluster="main",
                     cluster_id="id",
-                    topic=target.topic,
-                    action=target.action,
+                    target=target,
+                    result=TopicResult(),
                     phase=Phase.APPLY,
                     outcome=Outcome.OK,
                     requested_at=NOON,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from topicledger.ledger.rows import audit_table
-from topicledger.model import Action, ConfigEntry, Outcome, Phase, PhaseResult
+from topicledger.model import Action, ConfigEntry, Outcome, Phase, PhaseResult, Target, TopicResult
 from topicledger.schemas import AUDIT
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -24,37 +24,42 @@ POLICY = ConfigEntry("cleanup.policy", "delete", True, "DEFAULT_CONFIG", False)
 CREATED = PhaseResult(
     cluster="main",
     cluster_id="kafka-main",
-    topic="a",
-    action=Action.CREATE,
+    target=Target(topic="a", action=Action.CREATE, batch=4),
     phase=Phase.APPLY,
     outcome=Outcome.OK,
-    topic_id="6f1c0f0e-0000-4000-8000-000000000001",
-    num_partitions=3,
-    replication_factor=2,
-    configs=(RETENTION, SECRET, POLICY),
-    topic_config_error_code=0,
-    batch=4,
+    result=TopicResult(
+        topic_id="6f1c0f0e-0000-4000-8000-000000000001",
+        num_partitions=3,
+        replication_factor=2,
+        configs=(RETENTION, SECRET, POLICY),
+        topic_config_error_code=0,
+    ),
     attempt=2,
     requested_at=NOON,
     completed_at=datetime(2026, 3, 1, 17, 30, 1, tzinfo=OFFSET),
 )
-SAME_CONFIGS = replace(CREATED, topic="b", configs=(POLICY, replace(RETENTION), SECRET))
-OTHER_VALUE = replace(CREATED, topic="c", configs=(replace(RETENTION, value="1"),))
-NO_CONFIGS = replace(CREATED, topic="d", configs=())
-UNTOLD_CONFIGS = replace(CREATED, topic="e", configs=None, num_partitions=None, topic_config_error_code=29)
+
+
+def about(topic: str, **result: Any) -> PhaseResult:
+    target = replace(CREATED.target, topic=topic)
+    return replace(CREATED, target=target, result=replace(CREATED.result, **result))
+
+
+SAME_CONFIGS = about("b", configs=(POLICY, replace(RETENTION), SECRET))
+OTHER_VALUE = about("c", configs=(replace(RETENTION, value="1"),))
+NO_CONFIGS = about("d", configs=())
+WITHOUT_CONFIGS = about("e", configs=None, num_partitions=None, topic_config_error_code=29)
 REFUSED = replace(
     CREATED,
     cluster_id=None,
-    topic="f",
-    action=Action.DELETE,
+    target=Target(topic="f", action=Action.DELETE, batch=4),
     phase=Phase.VALIDATE,
     outcome=Outcome.REFUSED,
-    error_code=-1,
+    result=replace(CREATED.result, error_code=-1, configs=None),
     error="RECREATED",
     error_message="'quoted' \\ and\nbroken; ü",
-    configs=None,
 )
-EVERY = [UNTOLD_CONFIGS, CREATED, SAME_CONFIGS, NO_CONFIGS, OTHER_VALUE, REFUSED, CREATED]
+EVERY = [WITHOUT_CONFIGS, CREATED, SAME_CONFIGS, NO_CONFIGS, OTHER_VALUE, REFUSED, CREATED]
 
 
 def plain(ended: PhaseResult) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def test_spark_reads_the_rows_as_they_were_written(spark: SparkSession) -> None:
 
 def test_entries_that_many_topics_share_are_held_once() -> None:
     configs = tuple(replace(RETENTION, name=f"config {number}", value="x" * 1_000) for number in range(30))
-    ended = [replace(CREATED, topic=f"t{number}", configs=configs) for number in range(100)]
+    ended = [about(f"t{number}", configs=configs) for number in range(100)]
     column = audit_table("run-1", 7, ended).column("configs")
     assert column.to_pylist()[99][29]["name"] == "config 29"
     assert len(column) == 100
@@ -103,5 +108,5 @@ def test_no_outcomes_are_no_rows(spark: SparkSession) -> None:
 
 
 def test_a_run_without_a_manifest_version_and_outcomes_without_any_configs_are_rows_too() -> None:
-    table = audit_table("run-1", None, [UNTOLD_CONFIGS])
-    assert table.to_pylist() == [{**plain(UNTOLD_CONFIGS), "manifest_version": None}]
+    table = audit_table("run-1", None, [WITHOUT_CONFIGS])
+    assert table.to_pylist() == [{**plain(WITHOUT_CONFIGS), "manifest_version": None}]

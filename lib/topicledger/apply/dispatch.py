@@ -184,7 +184,9 @@ def each_cluster(
                 else:
                     waves.add(ended)
                     waves.flush_if_due()
-                    found |= {(each.cluster, each.resource, each.action): replace(each, configs=None) for each in ended}
+                    for each in ended:
+                        light = replace(each, result=replace(each.result, configs=None))
+                        found[each.cluster, each.resource, each.action] = light
                     bar(len(ended))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.

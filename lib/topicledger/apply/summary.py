@@ -20,17 +20,6 @@ from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, cell
 
-_PHASES = [
-    Phase.MANIFEST,
-    Phase.OBSERVE,
-    Phase.GUARD,
-    Phase.VALIDATE,
-    # Where policies refuse before validate, there is no validate; where they refuse after it, it doesn't count.
-    Phase.POLICY,
-    Phase.APPLY,
-    Phase.VERIFY,
-]
-
 _RESOURCE = ("cluster", "resource_type", "resource")
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
@@ -86,7 +75,6 @@ class Summary:
     """Planned and validated actions that apply has not sent."""
     failures: Sequence[Failure]
     """The first 20."""
-    failure_count: int
     query: str
     """SQL for all of them."""
     problems: Sequence[str] = field(default_factory=list)
@@ -94,6 +82,11 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
+
+    @property
+    def failure_count(self) -> int:
+        """Topics that failed or were refused."""
+        return sum(self.outcomes().get(outcome, 0) for outcome in _NOT_OK)
 
     def outcomes(self) -> dict[str, int]:
         """Topics per outcome over all clusters."""
@@ -105,7 +98,8 @@ class Summary:
 
     def to_json(self) -> str:
         """The versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), "outcomes": self.outcomes()}, indent=2)
+        counts = {"failure_count": self.failure_count, "outcomes": self.outcomes()}
+        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), **counts}, indent=2)
 
 
 def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> DataFrame:
@@ -136,8 +130,8 @@ def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> 
 
 
 def phase_order() -> Column:
-    """The place of `phase` in a run, from 1, and 0 without one: a topic's result is its last one."""
-    position = F.array_position(F.array(*(F.lit(phase.value) for phase in _PHASES)), F.col("phase"))
+    """The place of `phase` in the order of `Phase`, from 1, and 0 without one."""
+    position = F.array_position(F.array(*(F.lit(phase.value) for phase in Phase)), F.col("phase"))
     return F.coalesce(position, F.lit(0))
 
 
@@ -198,7 +192,6 @@ def summarise(
         decisions={name: decisions.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
         pending_changes=pending,
         failures=failures,
-        failure_count=failure_count,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
@@ -224,7 +217,7 @@ class _Tally:
 
 
 def _results(run: Run) -> DataFrame:
-    """Each topic's result, by `audit`; of `plans` those planned actions that have none yet."""
+    """Each action's result, by `audit`; of `plans` those planned actions that have none yet."""
     ended = ("phase", "outcome", "error_code", "error", "error_message")
     columns = (*ACTION_KEY, "topic", *ended)
     unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in ended}

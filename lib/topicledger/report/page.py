@@ -16,6 +16,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from topicledger import __version__
+from topicledger.model import Phase
 from topicledger.report import advice, charts, words
 from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
 from topicledger.text import printable, show
@@ -149,7 +150,7 @@ def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
         phases = found.setdefault(name if name in largest else rest, {})
         counts = phases.setdefault(each.phase or "none yet", {})
         counts[each.outcome] = counts.get(each.outcome, 0) + each.topics
-    order = ["none yet", "manifest", "observe", "policy", "guard", "validate", "apply", "verify"]
+    order = ["none yet", *(each.value for each in Phase)]
     return [
         {
             "name": name,
