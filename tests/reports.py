@@ -14,9 +14,10 @@ from topicledger.report.facts import (
     Drift,
     DriftReport,
     DriftTally,
+    History,
     PolicyTally,
     Report,
-    ReportKind,
+    Requests,
     Result,
     RunFacts,
     Tally,
@@ -38,7 +39,6 @@ HOSTILE = (SCRIPT, CLOSING, QUOTES, RIGHT_TO_LEFT, ARABIC, CONTROL, LONG)
 def run_facts(command: str = "provision", **changed: object) -> RunFacts:
     usual = RunFacts(
         run_id="20261121T141500000000Z-1f2e3d4c",
-        command=command,
         state="finished",
         started_at=NOW - timedelta(minutes=15),
         finished_at=NOW - timedelta(minutes=9, seconds=18),
@@ -46,7 +46,7 @@ def run_facts(command: str = "provision", **changed: object) -> RunFacts:
         manifest_version=118,
         requested_by="alice",
         principal="ANONYMOUS",
-        clusters="",
+        arguments={"command": command, "clusters": ""},
         versions={"topicledger": "0.1.0", "spark": "4.2.0", "delta": "4.4.0", "kafka-python": "3.0.12"},
         counts={"unchanged": 11_204, "drifted": 12, "unmanaged": 3},
     )
@@ -208,11 +208,9 @@ def run() -> Report:
         ],
     )
     return Report(
-        kind=ReportKind.RUN,
         made_at=NOW,
         clusters=(),
         run=facts,
-        run_count=1,
         tallies=tallies,
         policies=[
             PolicyTally(
@@ -240,8 +238,7 @@ def run() -> Report:
                 message="compact topics need min.insync.replicas",
             ),
         ],
-        batches=batches,
-        waiting=waiting,
+        requests=Requests(batches=batches, waiting=waiting),
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
@@ -259,7 +256,11 @@ def hostile() -> Report:
     return replace(
         usual,
         run=run_facts(
-            run_id=CLOSING, requested_by=SCRIPT, principal=QUOTES, clusters=CONTROL, versions={SCRIPT: CLOSING}
+            run_id=CLOSING,
+            requested_by=SCRIPT,
+            principal=QUOTES,
+            arguments={"command": "provision", "clusters": CONTROL},
+            versions={SCRIPT: CLOSING},
         ),
         tallies=tallies,
         rows=[*rows, *usual.rows[:20]],
@@ -267,8 +268,10 @@ def hostile() -> Report:
             PolicyTally(policy=text, mode="refuse", cluster=text, topics=1, example=text, message=text)
             for text in HOSTILE
         ],
-        batches=[replace(usual.batches[0], cluster=text) for text in HOSTILE],
-        waiting=[replace(usual.waiting[0], cluster=text) for text in HOSTILE],
+        requests=Requests(
+            batches=[replace(usual.requests.batches[0], cluster=text) for text in HOSTILE],
+            waiting=[replace(usual.requests.waiting[0], cluster=text) for text in HOSTILE],
+        ),
         compared=Compared(
             last=SCRIPT,
             counts={Changed.NEW.value: len(HOSTILE)},
@@ -337,7 +340,7 @@ def _drift(facts: RunFacts) -> DriftReport:
 def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
-    return Report(kind=ReportKind.AUDIT, made_at=NOW, clusters=(), run=facts, run_count=1, drift=_drift(facts))
+    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts))
 
 
 def span() -> Report:
@@ -355,12 +358,13 @@ def span() -> Report:
     ]
     return replace(
         usual,
-        kind=ReportKind.SPAN,
         run=None,
         span=(days[0], NOW),
-        runs=runs,
-        run_count=len(runs),
-        periods=[(each.started_at, each.outcomes) for each in reversed(runs)],
+        history=History(
+            runs=runs,
+            run_count=len(runs),
+            periods=[(each.started_at, each.outcomes) for each in reversed(runs)],
+        ),
         drift=_drift(run_facts("audit")),
     )
 

@@ -25,8 +25,8 @@ def test_a_run_on_a_broker_is_told_with_its_reasons_batches_and_changes(estate: 
     found = gather(judged.ledger, of_run(judged.ledger, "second", ()), datetime.now(UTC))
     assert found.outcomes() == {"failed": 1, "refused": 1, "ok": 2}
     assert [(each.policy, each.topics) for each in found.policies] == [("num_partitions", 1)]
-    assert {each.phase for each in found.batches} == {"validate", "apply"}
-    assert all(each.seconds > 0 and each.topics for each in found.batches)
+    assert {each.phase for each in found.requests.batches} == {"validate", "apply"}
+    assert all(each.seconds > 0 and each.topics for each in found.requests.batches)
     assert found.compared is not None
     assert found.compared.counts == {"new": 1, "still there": 1, "gone": 1}
     page = render(found)

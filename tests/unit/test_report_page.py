@@ -26,7 +26,7 @@ from scripts.package import archive
 from tests import reports
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
-from topicledger.report.facts import Drift, ReportKind, Shown
+from topicledger.report.facts import Drift, History, Shown
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {"run": reports.run, "hostile": reports.hostile, "audit": reports.audit, "span": reports.span}
@@ -243,8 +243,8 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
             "The run was abandoned; before that 1 topic failed or was refused",
             "bad",
         ),
-        (replace(of(), kind=ReportKind.SPAN, run=None, run_count=0), "No run in this time", "open"),
-        (replace(of(), kind=ReportKind.SPAN, run=None), "No run created, deleted or refused anything", "good"),
+        (replace(of(), run=None), "No run in this time", "open"),
+        (replace(of(), run=None, history=History(run_count=1)), "No run created, deleted or refused anything", "good"),
         (reports.audit(), "1,498 findings of drift, 36 errors among them", "bad"),
         (replace(reports.audit(), drift=None), "No drift", "good"),
         (

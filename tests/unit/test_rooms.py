@@ -16,6 +16,7 @@ ROOMS = (
 ASIDE = "testing"
 """An embedded broker for tests, a user's too: no room needs it."""
 MOST_LINES = 400
+MOST_FIELDS = 12
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -51,6 +52,16 @@ def test_no_room_imports_from_a_later_one() -> None:
             if not allowed:
                 wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {room} imports {imported}")
     assert wrong == []
+
+
+def test_no_class_has_more_than_a_dozen_fields() -> None:
+    large = {
+        f"{name}.{each.name}"
+        for name, path in modules()
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(each, ast.ClassDef) and sum(isinstance(line, ast.AnnAssign) for line in each.body) > MOST_FIELDS
+    }
+    assert large == set()
 
 
 def test_modules_are_short_enough_to_read() -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from topicledger.ledger.run import CLUSTERS_ARGUMENT
+from topicledger.ledger.runs import AUDIT_COMMAND
+
 LISTED_WAITS = 50
 """Clusters and phases whose waits a report shows."""
 
@@ -59,7 +62,6 @@ class RunFacts:
     """A row of `runs`."""
 
     run_id: str
-    command: str
     state: str
     started_at: datetime
     finished_at: datetime | None
@@ -67,12 +69,25 @@ class RunFacts:
     manifest_version: int | None
     requested_by: str | None
     principal: str | None
-    clusters: str
-    """The names asked for, separated by commas; empty for all of the settings."""
+    arguments: Mapping[str, str]
     versions: Mapping[str, str]
     counts: Mapping[str, int]
     outcomes: Mapping[str, int] = field(default_factory=dict)
     """Topics by how they stand, where the report is about a span of time."""
+
+    @property
+    def command(self) -> str:
+        return self.arguments.get("command", "")
+
+    @property
+    def kind(self) -> ReportKind:
+        """What a report about it is about."""
+        return ReportKind.AUDIT if self.command == AUDIT_COMMAND else ReportKind.RUN
+
+    @property
+    def clusters(self) -> str:
+        """The names asked for, separated by commas; empty for all of the settings."""
+        return self.arguments.get(CLUSTERS_ARGUMENT, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,10 +232,29 @@ class DriftReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Requests:
+    """How requests went."""
+
+    batches: Sequence[Batch] = ()
+    waiting: Sequence[Waiting] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The runs of a span."""
+
+    runs: Sequence[RunFacts] = ()
+    """The newest."""
+    run_count: int = 0
+    """Of all."""
+    periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
+    """What ended in each day, week or month that it began."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything that a page shows."""
 
-    kind: ReportKind
     made_at: datetime
     clusters: Sequence[str]
     """The names asked for; empty for all."""
@@ -228,21 +262,21 @@ class Report:
     """From the first (inclusive) to the second (exclusive); None for a run."""
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
-    runs: Sequence[RunFacts] = ()
-    """Of a span: the newest."""
-    run_count: int = 0
+    history: History = field(default_factory=History)
+    """Of a span."""
     tallies: Sequence[Tally] = ()
     policies: Sequence[PolicyTally] = ()
-    periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
-    """Of a span: what ended in each day, week or month that it began."""
-    batches: Sequence[Batch] = ()
-    waiting: Sequence[Waiting] = ()
+    requests: Requests = field(default_factory=Requests)
     rows: Sequence[Result] = ()
     query: str = ""
     """SQL for all of them."""
     compared: Compared | None = None
     drift: DriftReport | None = None
     """None where no audit is in it."""
+
+    @property
+    def kind(self) -> ReportKind:
+        return ReportKind.SPAN if self.run is None else self.run.kind
 
     def outcomes(self) -> dict[str, int]:
         """Topics by how they stand, worst first."""

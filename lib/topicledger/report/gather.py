@@ -22,9 +22,11 @@ from topicledger.report.facts import (
     Drift,
     DriftReport,
     DriftTally,
+    History,
     PolicyTally,
     Report,
     ReportKind,
+    Requests,
     Result,
     RunFacts,
     Tally,
@@ -56,25 +58,26 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     sent = figures.requests(audit).localCheckpoint()
     runs, run_count = _runs(ledger, asked, found) if asked.run is None else ([], 1)
     return Report(
-        kind=asked.kind,
         made_at=made_at,
         clusters=asked.clusters,
         span=asked.span,
         run=asked.run,
-        runs=runs,
-        run_count=run_count,
+        history=History(runs=runs, run_count=run_count, periods=_periods(asked, found)),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
-        periods=_periods(asked, found),
-        batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
-        waiting=_all(
-            Waiting,
-            figures.waiting(sent).orderBy(F.desc("between_seconds"), "cluster", F.desc("phase")).limit(LISTED_WAITS),
-        ),
+        requests=_requests(sent),
         rows=_all(Result, figures.worst_first(found).limit(listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
         drift=_drift(ledger, asked, tallies, listed),
+    )
+
+
+def _requests(sent: DataFrame) -> Requests:
+    by_wait = (F.desc("between_seconds"), "cluster", F.desc("phase"))
+    return Requests(
+        batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
+        waiting=_all(Waiting, figures.waiting(sent).orderBy(*by_wait).limit(LISTED_WAITS)),
     )
 
 
@@ -151,7 +154,7 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
         since, until = asked.span
         before = replace(asked, span=(since - (until - since), since))
         words = f"the time of the same length before it, from {since - (until - since):%Y-%m-%d %H:%M} on"
-    elif asked.run is not None and asked.kind is ReportKind.RUN:
+    elif asked.run is not None and asked.run.kind is ReportKind.RUN:
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
@@ -179,7 +182,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     if asked.span is not None:
         since, until = asked.span
         run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)
-    elif asked.run is not None and asked.kind is ReportKind.AUDIT:
+    elif asked.run is not None and asked.run.kind is ReportKind.AUDIT:
         run, last = asked.run, scope.previous(ledger, asked.run)
     else:
         return None

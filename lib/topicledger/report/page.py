@@ -107,7 +107,7 @@ def render(report: Report) -> str:
         drift_kinds=_by_kind(report),
         topics=_topics(report),
         findings=_findings(report),
-        periods=charts.columns(report.periods, list(Shown)),
+        periods=charts.columns(report.history.periods, list(Shown)),
         bar=charts.bar,
         Shown=list(Shown),
         Age=list(Age),

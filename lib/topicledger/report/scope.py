@@ -14,7 +14,7 @@ from topicledger.ledger.run import find_run
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.report.facts import ReportKind, RunFacts
+from topicledger.report.facts import RunFacts
 from topicledger.schemas import RUNS
 
 AUDIT_COMMAND = "audit"
@@ -32,12 +32,6 @@ class Scope:
     """The run that it is about; None for a span."""
     span: tuple[datetime, datetime] | None = None
     """From the first (inclusive) to the second (exclusive); None for a run."""
-
-    @property
-    def kind(self) -> ReportKind:
-        if self.run is None:
-            return ReportKind.SPAN
-        return ReportKind.AUDIT if self.run.command == AUDIT_COMMAND else ReportKind.RUN
 
     def rows(self, table: DataFrame, time: str) -> DataFrame:
         """Those rows of `audit`, `plans` or `drift` whose run it is, or whose `time` lies in the span."""
@@ -115,10 +109,8 @@ def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
 
 def run_facts(row: Row) -> RunFacts:
     """A row of `runs`, and `outcomes` where the row has that column."""
-    arguments = row["arguments"] or {}
     return RunFacts(
         run_id=row["run_id"],
-        command=arguments.get("command", ""),
         state=row["state"],
         started_at=utc(row["started_at"]),
         finished_at=None if row["finished_at"] is None else utc(row["finished_at"]),
@@ -126,7 +118,7 @@ def run_facts(row: Row) -> RunFacts:
         manifest_version=row["manifest_version"],
         requested_by=row["requested_by"],
         principal=row["principal"],
-        clusters=arguments.get("clusters", ""),
+        arguments=row["arguments"] or {},
         versions=row["versions"] or {},
         counts=row["counts"] or {},
         outcomes=(row["outcomes"] or {}) if "outcomes" in row else {},

@@ -108,7 +108,7 @@ def headline(report: Report) -> Headline:
     planned = outcomes.get(Shown.PLANNED, 0)
     if planned:
         return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
-    if report.kind is ReportKind.SPAN and not report.run_count:
+    if report.kind is ReportKind.SPAN and not report.history.run_count:
         return Headline(text="No run in this time", tone="open")
     if not total:
         return _of_nothing(report)
