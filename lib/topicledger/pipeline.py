@@ -34,7 +34,7 @@ from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
 from topicledger.plan.reevaluate import reevaluate
-from topicledger.plan.standing import Standing, in_batches, standing, validated
+from topicledger.plan.standing import Standing, in_batches, sendable, standing
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
 
     step = each_cluster(run, context, Phase.VALIDATE, planned.actions, validate_batch)
     ready = Validated(
-        actions=in_batches(validated(run)) if run.resumed else step.ok(planned.actions),
+        actions=in_batches(sendable(run)) if run.resumed else step.ok(planned.actions),
         seen=planned.seen,
         observed_since=planned.observed_since,
         problems=step.problems,
@@ -123,7 +123,7 @@ def _judged_on_resolved(run: Run, context: Context, ready: Validated) -> Validat
         # An earlier start observed the clusters: what it wrote may be another run's by now.
         seen = stages.observe_again(run, context, run.clusters, run.open_actions())
     judged = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, Action.CREATE)
-    actions = in_batches(validated(run)) if judged.reported else ready.actions
+    actions = in_batches(sendable(run)) if judged.reported else ready.actions
     return replace(ready, actions=actions, seen=seen, waiting=judged.waiting)
 
 

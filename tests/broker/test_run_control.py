@@ -25,7 +25,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import TopicInfo
 from topicledger.pipeline import Planned
-from topicledger.plan.standing import applied, in_batches, validated
+from topicledger.plan.standing import applied, in_batches, sendable
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 from topicledger.text import SHOWN_FAILURES
@@ -309,7 +309,7 @@ def test_what_phases_hand_on_is_what_the_tables_say(
     def after_validate(run: Run, context: Context, planned: Planned) -> Validated:
         ready = validate(run, context, planned)
         handed.append(ready.actions)
-        read.append(in_batches(validated(run)))
+        read.append(in_batches(sendable(run)))
         return ready
 
     def after_apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:

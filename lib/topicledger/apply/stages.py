@@ -31,7 +31,7 @@ from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.intent import expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
-from topicledger.plan.standing import applied, in_batches, only, validated
+from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 
@@ -118,18 +118,18 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
-        _refuse(run, validated(run, less=[*problems]).transform(too_old), held)
+        _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
     if latest != run.manifest_version:
         declared = run.ledger.read(MANIFESTS, latest).transform(
             manifests.judge(list(run.settings.clusters), run.selected)
         )
-        _refuse(run, validated(run, less=[*problems]).transform(no_longer_declared(declared, latest)), held)
+        _refuse(run, sendable(run, less=[*problems]).transform(no_longer_declared(declared, latest)), held)
     seen, waiting = ready.seen, ready.waiting
     if afresh:
-        check = in_batches(validated(run, less=[*problems]))
+        check = in_batches(sendable(run, less=[*problems]))
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
-        left = validated(run, less=[*problems])
+        left = sendable(run, less=[*problems])
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
         if clusters:
@@ -141,7 +141,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
             judged = reevaluate(run, context.policies, seen, latest, Phase.APPLY, *Action, waited=waiting, held=held)
             waiting = judged.waiting
     return Validated(
-        actions=in_batches(validated(run, less=[*problems])),
+        actions=in_batches(sendable(run, less=[*problems])),
         seen=seen,
         observed_since=ready.observed_since,
         waiting=waiting,
@@ -184,7 +184,7 @@ def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: Sent
         )
         # Deletes whose outcome isn't known yet: their room isn't either.
         fit = waits - _keys(judged.waiting)
-        left = in_batches(validated(run, less=[*ready.problems]))
+        left = in_batches(sendable(run, less=[*ready.problems]))
         send(only(left, lambda name, target: (name, target.topic) in fit))
     problems = dict(ready.problems)
     for step in done:

@@ -59,7 +59,7 @@ def standing(run: Run, *where: Standing) -> DataFrame:
     return rows.drop("_validated", "_over").where(F.col("standing").isin(*(each.value for each in where)))
 
 
-def validated(run: Run, less: Sequence[str] = ()) -> DataFrame:
+def sendable(run: Run, less: Sequence[str] = ()) -> DataFrame:
     """Actions that wait to be sent, but for those on the clusters `less`."""
     return standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
 
