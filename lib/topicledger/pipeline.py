@@ -22,7 +22,7 @@ from topicledger.apply import stages
 from topicledger.apply.dispatch import Context, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.stages import Validated
-from topicledger.apply.summary import Summary, summarise
+from topicledger.apply.summary import Summary, results, summarise
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ExitCode
 from topicledger.ledger.acknowledged import created_by_us
@@ -35,7 +35,7 @@ from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
-from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,8 @@ class Planned:
 
     actions: Work
     """Those that its clusters weren't asked about yet."""
+    anything: bool
+    """Whether `plans` has any row of the run: an action or a refusal."""
     seen: Observation | None
     """What this start observed of all the run's clusters; None where an earlier one observed some of them."""
     observed_since: datetime
@@ -65,29 +67,37 @@ def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool
         if not planning_only:
             done = stages.apply(run, context, ready, closing)
             problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
-        return close(run, planned.counts, problems, planning_only=planning_only, detailed=detailed)
+        return close(run, planned, problems, planning_only=planning_only, detailed=detailed)
 
 
 def plan(run: Run, context: Context) -> Planned:
     """Everything up to the plan, which is committed before anything is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
-        return Planned(actions={}, seen=None, observed_since=now, counts=run.counts)
+        return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts)
     # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
-    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, PLANS, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen, found = _plan_clusters(run, context, clusters, again=again) if clusters else (None, {})
     ended, any_planned = found.pop(ENDED, 0), found.pop(ANY_PLANNED, 0)
     # Of a resumed run, earlier starts may have left rows that these counts don't have.
+    anything = bool(ended or any_planned or run.resumed)
+    if anything:
+        run.ledger.ensure(AUDIT)
     if ended or run.resumed:
         _record_refusals(run)
     return Planned(
-        actions=in_batches(standing(run, Standing.PLANNED)) if any_planned or run.resumed else {},
+        actions=_actions(run) if any_planned or run.resumed else {},
+        anything=anything,
         seen=None if again else seen,
         observed_since=now,
         counts={**run.counts, **{name: run.counts.get(name, 0) + count for name, count in found.items()}},
         problems=_unreached(run, seen) if seen is not None else {},
     )
+
+
+def _actions(run: Run) -> Work:
+    return in_batches(standing(run, Standing.PLANNED) if run.resumed else run.open_actions())
 
 
 def validate(run: Run, context: Context, planned: Planned) -> Validated:
@@ -127,11 +137,10 @@ def _judged_on_resolved(run: Run, context: Context, ready: Validated) -> Validat
     return replace(ready, actions=actions, seen=seen, waiting=judged.waiting)
 
 
-def close(
-    run: Run, counts: Mapping[str, int], problems: Sequence[str], *, planning_only: bool, detailed: bool
-) -> Summary:
+def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only: bool, detailed: bool) -> Summary:
     """Say what the run came to, and finish it where nothing is open: a plan, where it has nothing to send."""
-    summary = summarise(run, counts, problems, planning_only=planning_only, detailed_exitcode=detailed)
+    rows = results(run) if planned.anything else None
+    summary = summarise(run, rows, planned.counts, problems, planning_only=planning_only, detailed_exitcode=detailed)
     if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
         return summary
     counts = {**summary.decisions, **summary.outcomes()}

@@ -137,6 +137,7 @@ def phase_order() -> Column:
 
 def summarise(
     run: Run,
+    results: DataFrame | None,
     decisions: Mapping[str, int],
     problems: Sequence[str] = (),
     *,
@@ -145,13 +146,13 @@ def summarise(
 ) -> Summary:
     """What a run came to by the tables, and its exit code (DESIGN, Commands).
 
-    `decisions`: topics by decision, of those that need nothing. `problems`: why something is still open.
+    `results`: what `results` returns, None where the run has no action and refused nothing. `decisions`: topics by
+    decision, of those that need nothing. `problems`: why something is still open.
     """
-    results = _results(run)
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
     pending = unknown = 0
-    for tally in _tallies(results):
+    for tally in _tallies(results) if results is not None else ():
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
@@ -169,8 +170,8 @@ def summarise(
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
-    failures = _failures(results) if failure_count else []
-    warnings, warning_count = _warnings(run)
+    failures = _failures(results) if results is not None and failure_count else []
+    warnings, warning_count = _warnings(run) if results is not None else ([], 0)
     unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     code = exit_code(
         {
@@ -216,7 +217,7 @@ class _Tally:
     topics: int
 
 
-def _results(run: Run) -> DataFrame:
+def results(run: Run) -> DataFrame:
     """Each action's result, by `audit`; of `plans` those planned actions that have none yet."""
     ended = ("phase", "outcome", "error_code", "error", "error_message")
     columns = (*ACTION_KEY, "topic", *ended)

@@ -12,7 +12,7 @@ import click
 from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
-from topicledger.apply.summary import Summary, render, summarise
+from topicledger.apply.summary import Summary, render, results, summarise
 from topicledger.cli.options import (
     Options,
     common,
@@ -128,7 +128,9 @@ def _provisioned(
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
-        return dataclasses.replace(summarise(run, run.counts, planning_only=False), exit_code=run.exit_code)
+        return dataclasses.replace(
+            summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
+        )
     with with_resume_hint(run):
         return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
 
