@@ -16,7 +16,7 @@ from tests.harness import Estate
 from topicledger import report
 from topicledger.ledger import runs
 from topicledger.ledger.run import find_run
-from topicledger.schemas import PLANS, RUNS, TABLES
+from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
@@ -83,3 +83,7 @@ def test_every_table_of_it_has_todays_columns_once_it_is_opened(estate: Estate) 
         assert [column.name for column in table.schema] == estate.ledger.read(table).columns[: len(table.schema)]
     rows = estate.ledger.read(PLANS).where(F.col("run_id") == "created").collect()
     assert {row["topic"] for row in rows} == {"old.kept", "old.gone", "bad name!"}
+    for table in (PLANS, AUDIT):
+        keys = estate.ledger.read(table).select("run_id", "topic", "resource_type", "resource").distinct().collect()
+        assert {"created", "today"} <= {row["run_id"] for row in keys}
+        assert {(row["resource_type"], row["resource"]) for row in keys} == {("topic", row["topic"]) for row in keys}

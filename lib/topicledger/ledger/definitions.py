@@ -208,7 +208,7 @@ class Definitions:
 
     def _compare(self, table: Table) -> tuple[list[str], list[StructField]]:
         """How the table differs from its schema: what is wrong, and the columns that can simply be added."""
-        found = self._retried(table, "read", lambda: self.read(table).schema)
+        found = self._retried(table, "read", lambda: self._load(table).schema)
         missing = [each for each in table.schema if each.name not in found.names]
         addable = [each for each in missing if each.nullable]
         problems = [f"no column {each.name}" for each in missing if each not in addable]
@@ -254,14 +254,19 @@ class Definitions:
         return DeltaTable.forPath(self.spark, self.location(table))
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """The table, at `version` where one is given."""
+        """The table, at `version` where one is given; rows of an older package have `Table.defaults`."""
+        rows = self._load(table, version)
+        filled = {
+            name: F.coalesce(name, F.expr(default)) if name in rows.columns else F.expr(default)
+            for name, default in table.defaults.items()
+        }
+        return rows.withColumns(filled) if filled else rows
+
+    def _load(self, table: Table, version: int | None = None) -> DataFrame:
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        rows = reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
-        # A table, or a version of it, that an older package wrote may not have the column.
-        filled = {name: F.coalesce(name, F.expr(each)) for name, each in table.defaults.items() if name in rows.columns}
-        return rows.withColumns(filled) if filled else rows
+        return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Rows of `table` from Python, without a Python worker; what isn't given is null."""
