@@ -2,7 +2,7 @@
 
 A walk is a list of moves. Each request to the cluster, and each commit, takes the next one; when none is left all goes
 well, and the run is started again until it is finished. After each row and each request the walk checks what must hold
-whatever happens. The code under test is `Executor` with all that it uses; `Run` has the order of `pipeline.py`.
+whatever happens. The code under test is `Executor` with all that it uses; `Run` has the order of `apply/stages.py`.
 """
 
 from __future__ import annotations
@@ -487,7 +487,7 @@ class Admin:
 
 
 class Run:
-    """A run's tables, and its starts: the order of `pipeline.py` and `dispatch.py` for one cluster."""
+    """A run's tables, and its starts: the order of `stages.py` and `dispatch.py` for one cluster."""
 
     def __init__(self, world: World, reached: Counter[str]) -> None:
         self.world = world
