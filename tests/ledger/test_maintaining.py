@@ -280,7 +280,7 @@ KILLED = """
 import os, signal, sys
 from topicledger.ledger.maintain import Request, maintain
 from topicledger.ledger.session import get_session
-from topicledger.config.settings import load_settings
+from topicledger.config.reading import load_settings
 from topicledger.ledger.tables import Ledger
 from pathlib import Path
 
