@@ -117,8 +117,8 @@ def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: L
     assert found.compared is not None
     assert found.compared.last.startswith("run monday ")
     assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
-    assert [(each.cluster, each.seconds) for each in found.batches] == [("orders", 1.0), ("payments", 1.0)]
-    assert {each.began_at for each in found.batches} == {TUESDAY + timedelta(seconds=1)}
+    assert [(each.cluster, each.seconds) for each in found.requests.batches] == [("orders", 1.0), ("payments", 1.0)]
+    assert {each.began_at for each in found.requests.batches} == {TUESDAY + timedelta(seconds=1)}
 
 
 def test_the_first_run_is_compared_with_nothing(told: Ledger) -> None:
@@ -143,11 +143,11 @@ def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     found = gather(told, span(TUESDAY, NOW, ()), NOW)
     assert found.kind is ReportKind.SPAN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
-    assert [(each.run_id, each.outcomes) for each in found.runs] == [
+    assert [(each.run_id, each.outcomes) for each in found.history.runs] == [
         ("audit-2", {}),
         ("tuesday", {"failed": 1, "open": 1, "ok": 1}),
     ]
-    assert found.periods == [(datetime(2026, 11, 17, tzinfo=UTC), {"failed": 1, "ok": 1})]
+    assert found.history.periods == [(datetime(2026, 11, 17, tzinfo=UTC), {"failed": 1, "ok": 1})]
     assert found.drift is not None
     assert found.drift.run.run_id == "audit-2"
     assert found.drift.compared is not None
@@ -162,7 +162,7 @@ def test_a_span_is_compared_with_the_time_before_it(told: Ledger) -> None:
 
 def test_a_time_without_runs_is_empty(told: Ledger) -> None:
     found = gather(told, span(moment("2025-01-01", "--since"), moment("2025-02-01", "--until"), ()), NOW)
-    assert (found.outcomes(), found.run_count, found.drift) == ({}, 0, None)
+    assert (found.outcomes(), found.history.run_count, found.drift) == ({}, 0, None)
 
 
 def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:

@@ -54,7 +54,7 @@ def described(ledger: Ledger, table: Table) -> str:
     """A table as it is on disk, one line per fact."""
     detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
     lines = [f"table {table.name}: {detail['description']}", "", "columns"]
-    for field in ledger.read(table).schema:
+    for field in ledger._load(table).schema:
         line = f"  {field.name} {field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
         comment = (field.metadata or {}).get("comment")
         lines.append(f"{line}  -- {comment}" if comment else line)
@@ -99,7 +99,7 @@ def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
         ledger.ensure(RUNS)
     message = str(error.value)
     assert message.startswith(f"table {tmp_path}/runs doesn't match topicledger's schema 3: ")
-    problems = message.split(" schema 2: ")[1].split(". Nothing was changed")[0].split("; ")
+    problems = message.split(" schema 3: ")[1].split(". Nothing was changed")[0].split("; ")
     assert sorted(problems) == [
         "column exit_code is bigint, not int",
         "no column counts",
@@ -145,7 +145,7 @@ def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]
     """Name, type and comment of the columns of `table` as the ledger has it."""
     return sorted(
         (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
-        for field in ledger.read(table).schema
+        for field in ledger._load(table).schema
     )
 
 
