@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,7 +16,7 @@ from topicledger.config.settings import ClusterSettings, Settings, TablesSetting
 from topicledger.ledger.tables import Ledger
 from topicledger.observe.clusters import disowned, identify, recorded
 from topicledger.observe.topics import Refused
-from topicledger.schemas import CLUSTERS, RUNS
+from topicledger.schemas import CLUSTERS
 
 
 def settings(ledger: Ledger, **clusters: str | None) -> Settings:
@@ -30,11 +31,9 @@ def settings(ledger: Ledger, **clusters: str | None) -> Settings:
     )
 
 
-def begun(ledger: Ledger, run_id: str, requested_by: str) -> str:
-    """A run's row."""
-    row = {"run_id": run_id, "requested_by": requested_by, "state": "planning"}
-    ledger.append(RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=1)
-    return run_id
+def begun(run_id: str, requested_by: str = "ann") -> Any:
+    """A run, as far as `identify` knows it."""
+    return SimpleNamespace(run_id=run_id, row={"requested_by": requested_by})
 
 
 def rows(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
@@ -44,14 +43,14 @@ def rows(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], str]) -> list[dict[str, Refused]]:
+def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], Any]) -> list[dict[str, Refused]]:
     """What `identify` says to runs that see their clusters at the same time, each with a ledger of its own."""
     together = Barrier(len(calls))
 
-    def one(call: tuple[Ledger, Settings, Mapping[str, str], str]) -> dict[str, Refused]:
-        ledger, of_run, live, run_id = call
+    def one(call: tuple[Ledger, Settings, Mapping[str, str], Any]) -> dict[str, Refused]:
+        ledger, of_run, live, run = call
         together.wait()
-        return identify(Ledger(ledger.spark, ledger.root), of_run, live, run_id)
+        return identify(Ledger(ledger.spark, ledger.root), of_run, live, run)
 
     with ThreadPoolExecutor(len(calls)) as pool:
         return list(pool.map(one, calls))
@@ -59,7 +58,7 @@ def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], str]) -> list[dic
 
 def test_a_first_use_is_recorded_once_with_who_requested_the_run(ledger: Ledger) -> None:
     both = settings(ledger, orders=None, payments="P")
-    run = begun(ledger, "run-1", "ann")
+    run = begun("run-1", "ann")
     assert identify(ledger, both, {"orders": "O", "payments": "P"}, run) == {}
     expected = {
         "orders": ("O", "first use", "ann", "run-1", 1),
@@ -67,33 +66,37 @@ def test_a_first_use_is_recorded_once_with_who_requested_the_run(ledger: Ledger)
     }
     assert rows(ledger) == expected
     version = ledger.latest_version(CLUSTERS)
-    again = begun(ledger, "run-2", "bob")
+    again = begun("run-2", "bob")
     assert identify(ledger, both, {"orders": "O", "payments": "P"}, again) == {}
     assert (rows(ledger), ledger.latest_version(CLUSTERS)) == (expected, version), "nothing changed, nothing written"
 
 
 def test_an_id_that_the_settings_state_anew_is_recorded_and_an_id_they_dont_is_not(ledger: Ledger) -> None:
-    identify(ledger, settings(ledger, orders=None), {"orders": "O"}, begun(ledger, "run-1", "ann"))
-    refused = identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun(ledger, "run-2", "bob"))
+    identify(ledger, settings(ledger, orders=None), {"orders": "O"}, begun("run-1", "ann"))
+    refused = identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun("run-2", "bob"))
     assert (list(refused), rows(ledger)["orders"][0]) == (["orders"], "O")
-    refused = identify(ledger, settings(ledger, orders="X"), {"orders": "O"}, begun(ledger, "run-3", "bob"))
+    refused = identify(ledger, settings(ledger, orders="X"), {"orders": "O"}, begun("run-3", "bob"))
     assert (list(refused), rows(ledger)["orders"][0]) == (["orders"], "O")
     before = recorded(ledger)["orders"]
-    assert identify(ledger, settings(ledger, orders="X"), {"orders": "X"}, begun(ledger, "run-4", "bob")) == {}
+    assert identify(ledger, settings(ledger, orders="X"), {"orders": "X"}, begun("run-4", "bob")) == {}
     assert rows(ledger) == {"orders": ("X", "settings", "bob", "run-4", 2)}
     now = recorded(ledger)["orders"]
     assert (now.first_seen, now.accepted_at > before.accepted_at) == (before.first_seen, True)
-    assert identify(ledger, settings(ledger, orders=None), {"orders": "X"}, "run-5") == {}, "and it stays without"
+    assert identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun("run-5")) == {}, (
+        "and it stays without"
+    )
 
 
 def test_two_names_of_one_cluster_are_both_not_recorded(ledger: Ledger) -> None:
-    refused = identify(ledger, settings(ledger, a=None, b=None, c=None), {"a": "X", "b": "X", "c": "Y"}, "run-1")
+    refused = identify(ledger, settings(ledger, a=None, b=None, c=None), {"a": "X", "b": "X", "c": "Y"}, begun("run-1"))
     assert (sorted(refused), sorted(rows(ledger))) == (["a", "b"], ["c"])
 
 
 def test_of_two_runs_that_see_another_cluster_behind_a_new_name_one_is_refused(ledger: Ledger) -> None:
     of_both = settings(ledger, orders=None)
-    one, other = at_once((ledger, of_both, {"orders": "A"}, "run-a"), (ledger, of_both, {"orders": "B"}, "run-b"))
+    one, other = at_once(
+        (ledger, of_both, {"orders": "A"}, begun("run-a")), (ledger, of_both, {"orders": "B"}, begun("run-b"))
+    )
     ((cluster_id, *_, run_id, changes),) = rows(ledger).values()
     assert (cluster_id, changes) == (("A" if run_id == "run-a" else "B"), 1)
     assert (list(one), list(other)) == (([], ["orders"]) if run_id == "run-a" else (["orders"], []))
@@ -101,7 +104,7 @@ def test_of_two_runs_that_see_another_cluster_behind_a_new_name_one_is_refused(l
 
 def test_of_two_runs_that_see_one_cluster_behind_two_new_names_the_later_is_refused(ledger: Ledger) -> None:
     both = settings(ledger, a=None, b=None)
-    one, other = at_once((ledger, both, {"a": "X"}, "run-a"), (ledger, both, {"b": "X"}, "run-b"))
+    one, other = at_once((ledger, both, {"a": "X"}, begun("run-a")), (ledger, both, {"b": "X"}, begun("run-b")))
     assert {each.error.value for each in [*one.values(), *other.values()]} == {"SAME_CLUSTER"}
     if len(rows(ledger)) == 2:
         # Both were recorded before either could see the other: then no run goes on with either.
@@ -116,7 +119,7 @@ def test_where_no_run_looks_nothing_is_recorded_and_no_table_made(spark: SparkSe
 
 
 def test_what_was_planned_for_another_id_than_a_name_has_by_now_is_disowned(ledger: Ledger) -> None:
-    identify(ledger, settings(ledger, a=None, b=None), {"a": "A", "b": "B"}, begun(ledger, "run-1", "ann"))
+    identify(ledger, settings(ledger, a=None, b=None), {"a": "A", "b": "B"}, begun("run-1", "ann"))
     found = disowned(ledger, settings(ledger, a=None, b="N", c=None), {"a": "A", "b": "B", "c": "C"})
     assert found == {"b": "planned for cluster id B, and the id of b is N; plan again with a new run id"}
     (message,) = disowned(ledger, settings(ledger, a=None), {"a": "X"}).values()
@@ -124,7 +127,7 @@ def test_what_was_planned_for_another_id_than_a_name_has_by_now_is_disowned(ledg
 
 
 def test_names_are_listed_with_what_the_settings_say_and_with_those_that_they_have_no_more(ledger: Ledger) -> None:
-    identify(ledger, settings(ledger, a=None, gone=None), {"a": "A", "gone": "G"}, begun(ledger, "run-1", "ann"))
+    identify(ledger, settings(ledger, a=None, gone=None), {"a": "A", "gone": "G"}, begun("run-1", "ann"))
     names = list_names(ledger, settings(ledger, a="A", new=None))
     told = [(each.name, each.in_settings, each.settings_cluster_id, each.cluster_id) for each in names.clusters]
     assert told == [("a", True, "A", "A"), ("new", True, None, None), ("gone", False, None, "G")]

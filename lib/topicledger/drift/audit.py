@@ -103,7 +103,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     Returns with it why some clusters are left out.
     """
     kafka = run.settings.kafka
-    seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run_id=run.run_id)
+    seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run=run)
     ids, found = as_expected(clusters, seen)
     problems = list(found)
     reached = [cluster for cluster in clusters if cluster.name in ids]

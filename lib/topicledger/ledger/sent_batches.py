@@ -1,7 +1,7 @@
 """How far a run's requests may have come: a durable mark for each batch, committed before the batch is sent (C18).
 
-After a crash only what is in a marked batch may be ours. Marks go one batch ahead, beside the requests of the batch
-before, so that sending seldom waits for a commit.
+After a crash only what is in a marked batch may be ours. Marks go a batch ahead, beside the requests of the batch
+before; where a cluster answers faster than a commit is made, up to `MOST_AHEAD` batches ahead.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from topicledger.ledger.run import EPOCH_STEP, Run
 from topicledger.model import Target, Work
 from topicledger.schemas import SENT_BATCHES
 
+MOST_AHEAD = 4
+
 _Batch = tuple[str, str, int]
 """Cluster, action, batch number as in `plans`."""
 
@@ -27,6 +29,7 @@ class SentBatches:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._work: Mapping[str, list[_Batch]] = {}
+        self._ahead: dict[str, int] = {}
         self._lock = threading.Lock()
         self._marked: dict[_Batch, Future[None]] = {}
         self._waiting: list[_Batch] = []
@@ -48,10 +51,14 @@ class SentBatches:
         self._mark(*(batches[0] for batches in self._work.values()))
 
     def before(self, cluster: str, number: int) -> None:
-        """Returns when a batch is marked; begins to mark the one after it. Raises what the commit failed with."""
-        batches = self._work[cluster]
-        self._mark(*batches[number : number + 2])
-        self._marked[batches[number]].result()
+        """Returns when a batch is marked; begins to mark what comes after it. Raises what the commit failed with."""
+        batches, ahead = self._work[cluster], self._ahead.get(cluster, 1)
+        self._mark(*batches[number : number + 1 + ahead])
+        marked = self._marked[batches[number]]
+        if number and not marked.done():
+            # The cluster was faster: fewer commits, for more batches each.
+            self._ahead[cluster] = min(2 * ahead, MOST_AHEAD)
+        marked.result()
 
     def _mark(self, *batches: _Batch) -> None:
         with self._lock:

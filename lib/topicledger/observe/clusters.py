@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.ledger.run import find_run
+from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Refusal
 from topicledger.observe import topics as observing
@@ -131,14 +131,14 @@ def _accepting(settings: Settings, name: str) -> str:
 
 
 def identify(
-    ledger: Ledger, settings: Settings, live: Mapping[str, str | None], run_id: str | None = None
+    ledger: Ledger, settings: Settings, live: Mapping[str, str | None], run: Run | None = None
 ) -> dict[str, Refused]:
     """As `refusals`, by what `clusters` says now.
 
     For a run, ids that are new are recorded before it returns: a name's first one, and one that the settings state.
     Nothing is recorded for a name that is refused. Of two runs at once the first one's record counts.
     """
-    if run_id is not None:
+    if run is not None:
         ledger.ensure(CLUSTERS)
     elif not ledger.exists(CLUSTERS):
         return refusals(settings, {}, live)
@@ -152,19 +152,17 @@ def identify(
             and name not in refused
             and (name not in known or known[name].cluster_id != cluster_id)
         }
-        if run_id is None or not new:
+        if run is None or not new:
             return refused
         # Read again afterwards: another run may have been faster, or recorded another name of the same cluster.
-        _record(ledger, settings, known, new, run_id)
+        _record(ledger, settings, known, new, run)
 
 
 def _record(
-    ledger: Ledger, settings: Settings, known: Mapping[str, Recorded], new: Mapping[str, str], run_id: str
+    ledger: Ledger, settings: Settings, known: Mapping[str, Recorded], new: Mapping[str, str], run: Run
 ) -> None:
-    run = find_run(ledger, run_id)
-    requested_by = None if run is None else run["requested_by"]
     rows = [
-        new_row(known.get(name), name, cluster_id, how, requested_by, run_id)
+        new_row(known.get(name), name, cluster_id, how, run.row["requested_by"], run.run_id)
         for name, cluster_id in new.items()
         for how in [Accepted.FIRST_USE if settings.clusters[name].cluster_id is None else Accepted.SETTINGS]
     ]
@@ -213,25 +211,23 @@ def observe(
     clusters: Sequence[ClusterSettings],
     named: DataFrame,
     *,
-    run_id: str | None = None,
+    run: Run | None = None,
 ) -> Observation:
-    """As `topics.observe`, without clusters that aren't the ones meant; see `identify` for `run_id`."""
-    return describe_unlisted(
-        ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run_id=run_id
-    )
+    """As `topics.observe`, without clusters that aren't the ones meant; see `identify` for `run`."""
+    return describe_unlisted(ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run=run)
 
 
 def describe_unlisted(
-    ledger: Ledger, settings: Settings, listing: Listing, named: DataFrame, *, run_id: str | None = None
+    ledger: Ledger, settings: Settings, listing: Listing, named: DataFrame, *, run: Run | None = None
 ) -> Observation:
-    """As `topics.describe_unlisted`, without clusters that aren't the ones meant; see `identify` for `run_id`."""
+    """As `topics.describe_unlisted`, without clusters that aren't the ones meant; see `identify` for `run`."""
     live = {
         name: None if row["cluster_id"] is None else str(row["cluster_id"])
         for name, row in listing.cluster_rows.items()
         if row["error"] is None
     }
     with ThreadPoolExecutor(1) as beside:
-        identified = beside.submit(identify, ledger, settings, live, run_id)
+        identified = beside.submit(identify, ledger, settings, live, run)
         seen = observing.describe_unlisted(ledger.spark, listing, named)
         return _without(seen, identified.result())
 

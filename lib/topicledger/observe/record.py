@@ -20,7 +20,7 @@ def observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterato
     """What clusters list, and `named` by name; both are in `observed` and `brokers` when the context is left."""
     # The run's row is the first that it writes; and the tables are there.
     run.commits.settle()
-    seen = describe_unlisted(run.ledger, run.settings, listing, named, run_id=run.run_id)
+    seen = describe_unlisted(run.ledger, run.settings, listing, named, run=run)
 
     def keep(table: Table, rows: DataFrame) -> None:
         run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
