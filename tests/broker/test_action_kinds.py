@@ -67,6 +67,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
         not_declared=lambda: F.when(
             ~F.col("configs")[config].eqNullSafe(F.col("now_configs")[config]), F.lit(f"declare another {config}")
         ),
+        done=f"given {config}",
         leaves_topic=True,
         validate=validate,
         changed_since_plan=changed_since_plan,

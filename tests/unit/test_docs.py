@@ -13,6 +13,7 @@ from scripts import generate_docs
 from tests.commands import REPOSITORY
 from topicledger.config.settings import SEVERITIES
 from topicledger.model import DriftKind
+from topicledger.report.advice import OF_DRIFT
 
 DOCS = sorted((REPOSITORY / "docs").glob("*.md"))
 PAGES = [REPOSITORY / "README.md", *DOCS]
@@ -93,3 +94,7 @@ def test_every_kind_of_drift_is_documented_with_its_severity() -> None:
     for kinds, severities in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([a-z, ]+) \|", page, flags=re.MULTILINE):
         found |= dict(zip(re.findall(r"\w+", kinds), severities.split(", "), strict=True))
     assert found == {kind.value: SEVERITIES[kind].value for kind in DriftKind}
+
+
+def test_reports_say_what_to_do_about_every_kind_of_drift() -> None:
+    assert set(OF_DRIFT) == {each.value for each in DriftKind}

@@ -183,3 +183,11 @@ def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -
     row = by_topic(plan.withColumn("planned_at", F.lit(None)))["main", "new"]
     assert {name: row[name] for name in fields} == fields
     assert row["manifest_version"] is None
+
+
+def test_kinds_of_actions_have_places_of_their_own() -> None:
+    """Deletes first: they make room for creates."""
+    orders = [kind.order for kind in actions.in_order()]
+    assert orders == sorted(set(orders))
+    assert [kind.name for kind in actions.in_order()] == [Action.DELETE, Action.CREATE]
+    assert all(actions.KINDS[kind.name] is kind for kind in actions.in_order())

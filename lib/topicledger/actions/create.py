@@ -253,6 +253,7 @@ KIND = ActionKind(
     order=2,
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,
+    done="created",
     leaves_topic=True,
     validate=validate,
     changed_since_plan=changed_since_plan,

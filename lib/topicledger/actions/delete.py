@@ -293,6 +293,7 @@ KIND = ActionKind(
     order=1,
     wanted=lambda: F.col("decision") == Action.DELETE.value,
     not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),
+    done="deleted",
     leaves_topic=False,
     validate=validate,
     changed_since_plan=changed_since_plan,

@@ -30,13 +30,15 @@ class ActionKind:
     name: str
     """As in `plans.action`."""
     order: int
-    """Its place in a run: all of a cluster's actions of one kind are sent before those of the next."""
+    """Its place in a run, of its own: all of a cluster's actions of one kind are sent before those of the next."""
     wanted: Callable[[], Column]
     """boolean, of `policies.contract.COLUMNS`: whether a judged topic, declared or observed, needs this action. A topic
-    can need several."""
+    can need several. Once the action was carried out it must not be needed any more: else each run sends it again."""
     not_declared: Callable[[], Column]
-    """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, and each of
-    `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
+    """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, `now_owner`,
+    `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
+    done: str
+    """What was done to a topic, in a word: created, deleted."""
     leaves_topic: bool
     """Whether the topic lives afterwards: then rows of verify show how it does."""
     validate: Callable[[ClusterContext, Sequence[Target], CreatedByUs], Iterator[PhaseResult]]
@@ -47,7 +49,9 @@ class ActionKind:
     """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more; changes
     nothing. All others were not carried out, as the controller says."""
     apply: Step
-    """Sends targets; yields a row of phase apply for each, as soon as its outcome is known."""
+    """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
+    `ClusterContext.send`, which compares the cluster's id and checks the lease right before each; what is read instead
+    counts only after `require_planned_cluster`."""
     verdict: Callable[[Target, TopicResult, TopicInfo | None], Verdict]
     """How an acknowledged target turned out, by what the answer said and how the topic is described; None where it is
     not listed."""

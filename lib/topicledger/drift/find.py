@@ -1,6 +1,6 @@
 """Drift: what is declared beside what lives, and each way in which they differ as a row.
 
-Like everything up to a plan these are transforms that ask no cluster. The checks are in `drift_checks`.
+Like everything up to a plan these are transforms that ask no cluster. The checks are in `drift.kinds`.
 """
 
 from __future__ import annotations

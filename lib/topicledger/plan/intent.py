@@ -34,7 +34,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
             "topic",
             F.lit(True).alias("is_declared"),
             F.col("state").alias("now_state"),
-            *(F.col(name).alias(f"now_{name}") for name in DECLARED),
+            *(F.col(name).alias(f"now_{name}") for name in (*DECLARED, "owner", "labels")),
             F.col("phase").isNotNull().alias("now_refused"),
             F.col("error_message").alias("now_message"),
         )

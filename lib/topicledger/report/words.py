@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from topicledger import actions
 from topicledger.apply.summary import nothing_to_send
 from topicledger.errors import ExitCode
-from topicledger.model import Action, Decision, Outcome, Phase, RunState
+from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
 
@@ -144,17 +145,17 @@ def _of_audit(report: Report) -> Headline:
 
 
 def done(report: Report) -> str:
-    """What was created and deleted, in words."""
+    """What was done to topics, in words."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
     counts = []
-    for action, word in ((Action.CREATE, "created"), (Action.DELETE, "deleted")):
+    for kind in actions.in_order():
         topics = sum(
             each.topics
             for each in report.tallies
-            if each.action == action and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
+            if each.action == kind.name and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
         )
         if topics:
-            counts.append(f"{number(topics)} {word}")
+            counts.append(f"{number(topics)} {kind.done}")
     return ", ".join(counts) or "nothing was created or deleted"
 
 
