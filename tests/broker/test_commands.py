@@ -81,7 +81,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert [(line["cluster"], line["batch"], line["attempt"]) for line in requests] == [("main", 0, 1)]
     metrics = metrics_file.read_text(encoding="utf-8")
     assert 'topicledger_exit_code{command="apply"} 4.0\n' in metrics
-    assert 'topicledger_topics{command="apply",cluster="main",outcome="ok"} 2.0\n' in metrics
+    assert 'topicledger_topics{cluster="main",command="apply",outcome="ok"} 2.0\n' in metrics
     assert 'topicledger_phase_duration_seconds{command="apply",phase="verify"}' in metrics
     assert "commands.three" in applied.stdout
     assert "INVALID_REPLICATION_FACTOR" in applied.stdout
