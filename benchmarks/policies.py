@@ -152,7 +152,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
     version = ledger.latest_version(MANIFESTS)
     known = Facts(
         brokers=seen.brokers,
-        read_usages=lambda: ledger.read(USAGES),
+        usages=ledger.read(USAGES),
         now=data.NOW,
         consumer_groups=_nobody,
         last_records=_nobody,

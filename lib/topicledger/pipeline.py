@@ -35,7 +35,7 @@ from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
-from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS
+from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 log = logging.getLogger(__name__)
 
@@ -76,19 +76,16 @@ def plan(run: Run, context: Context) -> Planned:
     if run.state is RunState.PLANNED:
         return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts)
     # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
-    run.commits.add(partial(run.ledger.ensure, MANIFESTS, PLANS, OBSERVED, BROKERS, CLUSTERS))
+    run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen, found = _plan_clusters(run, context, clusters, again=again) if clusters else (None, {})
     ended, any_planned = found.pop(ENDED, 0), found.pop(ANY_PLANNED, 0)
     # Of a resumed run, earlier starts may have left rows that these counts don't have.
-    anything = bool(ended or any_planned or run.resumed)
-    if anything:
-        run.ledger.ensure(AUDIT)
     if ended or run.resumed:
         _record_refusals(run)
     return Planned(
         actions=_actions(run) if any_planned or run.resumed else {},
-        anything=anything,
+        anything=bool(ended or any_planned or run.resumed),
         seen=None if again else seen,
         observed_since=now,
         counts={**run.counts, **{name: run.counts.get(name, 0) + count for name, count in found.items()}},

@@ -136,7 +136,7 @@ def policy_facts(
 
     return Facts(
         brokers=frame(spark, BROKERS.schema, brokers),
-        read_usages=lambda: frame(spark, USAGES.schema, ({"cluster": "main", **each} for each in usages)),
+        usages=frame(spark, USAGES.schema, ({"cluster": "main", **each} for each in usages)),
         now=NOW,
         consumer_groups=lambda topics: told["groups"].join(topics, on=["cluster", "topic"], how="left_semi"),
         last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),

@@ -32,7 +32,7 @@ from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.intent import expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
-from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES
+from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
     """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest."""
     if not ready.actions:
         return _applied(run, {}, {}, {})
-    run.ledger.ensure(MANIFESTS, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
+    run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     held = closing.enter_context(_leases(run, context, ready))
     latest = run.ledger.latest_version(MANIFESTS)
     with SentBatches(run) as sent:

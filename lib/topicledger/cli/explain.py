@@ -30,7 +30,7 @@ from topicledger.plan.standing import target
 from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
 from topicledger.policies.judging import WARNING
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell
 
 FORMAT_VERSION = 1
@@ -126,7 +126,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing.
     Raises GuardStopped where the cluster isn't the one meant.
     """
-    ledger.ensure(MANIFESTS)
+    ledger.ensure(MANIFESTS, USAGES)
     made = policies.from_settings(settings)
     judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))

@@ -130,7 +130,6 @@ class Run:
     def audit(self) -> DataFrame:
         """This run's rows of `audit`."""
         self.commits.settle()
-        self.ledger.ensure(AUDIT)
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
     def append_outcomes(self, ended: Sequence[PhaseResult], held: Leases | None) -> None:

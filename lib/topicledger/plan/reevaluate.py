@@ -35,14 +35,9 @@ NOTED = ("planned_violations", "noted_violations")
 
 def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], brokers: DataFrame) -> Facts:
     """What policies may read beside the topics."""
-
-    def read_usages() -> DataFrame:
-        ledger.ensure(USAGES)
-        return ledger.read(USAGES)
-
     return Facts(
         brokers=brokers,
-        read_usages=read_usages,
+        usages=ledger.read(USAGES),
         now=datetime.now(UTC),
         consumer_groups=lambda topics: read_consumer_groups(ledger.spark, clusters, settings.kafka, topics),
         last_records=lambda topics: read_last_records(ledger.spark, clusters, settings.kafka, topics),

@@ -85,8 +85,8 @@ class Facts:
 
     brokers: DataFrame
     """cluster, cluster_id, broker_id, rack, host, port, controller, observed_at: the brokers that are up."""
-    read_usages: Callable[[], DataFrame]
-    """Reads the table `usages`."""
+    usages: DataFrame
+    """The table `usages`: cluster, topic, consumer, valid_until, note (P2)."""
     now: datetime
     """The one time of day that all rules go by, in UTC."""
     consumer_groups: Callable[[DataFrame], DataFrame]
@@ -98,11 +98,6 @@ class Facts:
     unseen_topics: Callable[[DataFrame], DataFrame]
     """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
     unseen, one row a cluster; error says what to grant, and unseen is null, where that isn't known."""
-
-    @property
-    def usages(self) -> DataFrame:
-        """The table `usages`: cluster, topic, consumer, valid_until, note (P2)."""
-        return self.read_usages()
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
