@@ -130,6 +130,7 @@ def test_kinds_go_from_manifest_to_verify_and_a_topic_may_need_several(
     assert (both["retention.ms"], both["cleanup.policy"]) == ("62000", "compact")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kinds")
 def test_an_action_of_a_saved_plan_is_judged_again_by_its_kind(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path

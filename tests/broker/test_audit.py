@@ -237,6 +237,7 @@ def test_the_audit_is_a_run_whose_result_can_be_asked_for_again(audited: Audited
     assert invoke("audit", "--config", config, "--run-id", "after").exit_code == 2
 
 
+@pytest.mark.thorough
 def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_on_with_it(
     spark: SparkSession,
     own: EmbeddedKafka,

@@ -75,6 +75,7 @@ def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on
     assert seen_by(estate)["main"] == before["main"], "what is known of a cluster is not overwritten by a stranger"
 
 
+@pytest.mark.thorough
 def test_an_audit_of_another_cluster_keeps_nothing_of_it(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_an_id_in_the_settings_decides_and_is_recorded(
     assert estate.run("plan", run_id="back").exit_code == 5, "what the settings stated stays when they no longer do"
 
 
+@pytest.mark.thorough
 def test_two_names_of_one_cluster_are_refused_before_anything_is_decided_and_others_go_on(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_two_names_of_one_cluster_are_refused_before_anything_is_decided_and_oth
     assert all("main" in each and "copy" in each for each in [*audited.problems, *exported.problems])
 
 
+@pytest.mark.thorough
 def test_a_second_name_of_a_known_cluster_is_refused_also_where_only_that_name_is_selected(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -168,6 +171,7 @@ def point(config: Path, **clusters: EmbeddedKafka | str) -> None:
     commands.settings_file(config.parent, servers)
 
 
+@pytest.mark.thorough
 def test_accepting_another_cluster_lets_runs_go_on_there_and_ends_plans_for_the_old_one(
     config: Path, spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka
 ) -> None:

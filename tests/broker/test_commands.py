@@ -118,6 +118,7 @@ def test_an_empty_manifest_is_nothing_to_do(config: Path, tmp_path: Path) -> Non
     assert "nothing to create or delete; configs were not compared: run audit\n" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_declared(
     config: Path, kafka: EmbeddedKafka
 ) -> None:
@@ -257,6 +258,7 @@ def test_an_unknown_cluster_names_the_nearest(config: Path) -> None:
     assert "did you mean `main`" in error_of(invoke("plan", "--config", config, "--cluster", "mian"), 2)
 
 
+@pytest.mark.thorough
 def test_a_tables_root_that_is_missing_or_not_writable_is_one_message(config: Path, tmp_path: Path) -> None:
     assert "does not exist" in error_of(invoke("provision", "--config", config), 1)
     occupied = tmp_path / "occupied"

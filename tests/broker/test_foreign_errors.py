@@ -110,7 +110,7 @@ def test_executors_look_at_the_other_clusters_all_the_same(
         assert tokens.SECRET not in str(told)
 
 
-@pytest.mark.parametrize("provider", ["not_made_here", "no_token_here"])
+@pytest.mark.parametrize("provider", [pytest.param("not_made_here", marks=pytest.mark.thorough), "no_token_here"])
 def test_on_the_driver_that_cluster_alone_stays_open_until_its_provider_works(
     spark: SparkSession,
     kafka: EmbeddedKafka,

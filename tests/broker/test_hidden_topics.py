@@ -134,6 +134,7 @@ def test_clusters_are_asked_side_by_side_and_one_that_is_gone_says_so(
     assert "can't be reached" in found["gone"][1]
 
 
+@pytest.mark.thorough
 def test_a_budget_refuses_what_it_cannot_judge_until_the_rights_are_there_or_the_settings_say_otherwise(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, rights: Rights, tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def test_creates_that_need_freed_room_go_after_the_deletes(
     assert set(live(kafka, "freed.")) == {"freed.a", "freed.b"}
 
 
+@pytest.mark.thorough
 def test_creates_whose_room_was_not_freed_fail_and_say_so(
     spark: SparkSession, kafka_no_delete: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -216,6 +217,7 @@ def test_creates_whose_room_was_not_freed_fail_and_say_so(
     assert set(live(kafka_no_delete, "unfreed.")) == {"unfreed.old", "unfreed.a"}
 
 
+@pytest.mark.thorough
 def test_a_saved_plan_is_judged_on_what_is_true_when_it_is_applied(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -267,6 +269,7 @@ def test_topics_with_consumer_groups_or_recent_records_are_not_deleted(
     assert set(live(kafka, "going.")) == {"going.read", "going.written"}
 
 
+@pytest.mark.thorough
 def test_a_broken_policy_of_the_users_sends_nothing_and_the_run_goes_on_when_it_is_mended(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

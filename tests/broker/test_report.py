@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.harness import Estate, policy, topics
 from topicledger.config.settings import PolicySettings
 from topicledger.report import gather, of_run, render
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
+@pytest.mark.thorough
 def test_a_run_on_a_broker_is_told_with_its_reasons_batches_and_changes(estate: Estate, kafka: EmbeddedKafka) -> None:
     rules = PolicySettings(create=(policy("num_partitions", max=4),))
     judged = Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}, policies=rules)

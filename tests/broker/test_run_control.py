@@ -131,6 +131,7 @@ def test_an_applied_plan_is_finished(saved: Saved) -> None:
     assert saved.applied.outcomes() == {"ok": 2, "refused": 3}
 
 
+@pytest.mark.thorough
 def test_a_saved_plan_is_not_applied_to_another_cluster(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_an_unknown_plan_cannot_be_applied(saved: Saved) -> None:
         saved.estate.run("apply", run_id="nowhere")
 
 
+@pytest.mark.thorough
 def test_too_many_deletes_stop_all_deletes_of_that_cluster_and_nothing_else(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -225,6 +227,7 @@ def test_a_cluster_other_than_the_settings_say_is_not_touched(
     assert set(live(kafka, "stranger.")) == {"stranger.right", "stranger.theirs"}
 
 
+@pytest.mark.thorough
 def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_address_is_right(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -337,6 +340,7 @@ def test_what_phases_hand_on_is_what_the_tables_say(
     assert [len(batch) for batch in handed[0]["main"][1]] == [3]
 
 
+@pytest.mark.thorough
 def test_what_a_policy_refuses_after_validate_is_read_from_the_tables(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

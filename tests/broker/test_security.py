@@ -76,9 +76,9 @@ def cluster(kafka: EmbeddedKafka, listener: str, options: Options) -> ClusterSet
 @pytest.mark.parametrize(
     ("listener", "options"),
     [
-        ("TLS", lambda certificates: tls(certificates.authority)),
+        pytest.param("TLS", lambda certificates: tls(certificates.authority), marks=pytest.mark.thorough),
         ("MUTUAL", mutual),
-        ("PASSWORD", lambda certificates: password(certificates, "PLAIN")),
+        pytest.param("PASSWORD", lambda certificates: password(certificates, "PLAIN"), marks=pytest.mark.thorough),
         ("SCRAM", lambda certificates: password(certificates, "SCRAM-SHA-512")),
         ("TOKEN", token),
     ],

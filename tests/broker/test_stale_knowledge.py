@@ -174,6 +174,7 @@ def test_what_was_sent_is_found_out_before_the_rest_is_refused_for_its_manifests
     assert set(ends.values()) == {DONE}
 
 
+@pytest.mark.thorough
 def test_a_plan_that_expired_while_it_was_applied_sends_no_more_and_tells_what_was_done(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

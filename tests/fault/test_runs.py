@@ -69,6 +69,7 @@ _ANSWERS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", _ANSWERS if THOROUGH else list(_ANSWERS)[:1])
 def test_a_run_whose_answers_are_lost_finishes_as_if_nothing_had_been(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, name: str
@@ -158,6 +159,7 @@ def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
     assert estate.last("waits")["waited.b"] == ("verify", "ok", None)
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedKafka, estate: Estate) -> None:
     """What it finds out before it sends: its row isn't its own any more."""
     estate.declare(*topics(["given-up.a"], num_partitions=1))

@@ -115,6 +115,7 @@ def test_a_name_that_leads_to_another_cluster_since_the_plan_is_refused(
     assert live(kafka_policy, "renamed.") == before
 
 
+@pytest.mark.thorough
 def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import commands
 from tests.ledger.exercise import ROUNDS
 from tests.plugin_storage import FlakyStorage
@@ -14,6 +16,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
 
 
+@pytest.mark.thorough
 def test_a_hundred_writes_to_a_storage_that_fails_lose_and_double_nothing(
     pristine: Ledger, flaky_storage: FlakyStorage, tmp_path: Path
 ) -> None:

@@ -120,7 +120,12 @@ class Failing(Ledger):
 
 @pytest.mark.parametrize(
     "error",
-    [KeyboardInterrupt(), TableError("no answer"), PySparkException("no answer"), RuntimeError("no answer")],
+    [
+        KeyboardInterrupt(),
+        pytest.param(TableError("no answer"), marks=pytest.mark.thorough),
+        pytest.param(PySparkException("no answer"), marks=pytest.mark.thorough),
+        RuntimeError("no answer"),
+    ],
     ids=lambda error: type(error).__name__,
 )
 def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, error: BaseException) -> None:
@@ -150,6 +155,7 @@ def test_the_runs_own_earlier_lease_makes_nothing_contended(ledger: Ledger) -> N
         assert not held.contended
 
 
+@pytest.mark.thorough
 def test_a_run_waits_until_the_other_is_done(ledger: Ledger) -> None:
     other = take(ledger, "one")
     with other:
@@ -181,6 +187,7 @@ def test_a_start_with_the_holders_run_id_takes_over_at_once_where_the_holder_is_
         held.require_for_request()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["another host", "another pid namespace", "alive"])
 def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_may_be_alive(
     ledger: Ledger, dead: str, where: str
@@ -200,6 +207,7 @@ def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_m
         alive.communicate(b"\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("brief")
 def test_an_earlier_start_learns_that_a_later_one_wants_its_leases(ledger: Ledger) -> None:
     """It renews no more, so that the later one has them when they expire; also where both are of one process."""

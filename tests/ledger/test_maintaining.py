@@ -91,6 +91,7 @@ def aged(ledger: Ledger) -> Ledger:
     return ledger
 
 
+@pytest.mark.thorough
 def test_a_dry_run_tells_and_does_nothing(aged: Ledger) -> None:
     versions = {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)}
     told = maintain(aged, settings(aged), Request(retention_days={"audit": 1}))
@@ -99,6 +100,7 @@ def test_a_dry_run_tells_and_does_nothing(aged: Ledger) -> None:
     assert {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)} == versions
 
 
+@pytest.mark.thorough
 def test_old_rows_go_by_whole_days_and_a_row_in_runs_tells_of_it(aged: Ledger) -> None:
     done = maintain(
         aged, settings(aged), Request(execute=True, retention_days={"audit": 1}, requested_by="the auditor")
@@ -174,6 +176,7 @@ def test_a_run_id_that_is_taken_is_refused(aged: Ledger) -> None:
         maintain(aged, settings(aged), replace(Request(execute=True), run_id="over"))
 
 
+@pytest.mark.thorough
 def test_on_stdout_is_the_result_and_nothing_of_sparks_and_a_folder_is_no_old_file(
     ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -238,6 +241,7 @@ def test_an_append_under_way_when_audit_is_opened_for_a_delete_is_made_again(
     assert append_only(aged, AUDIT) == "true"
 
 
+@pytest.mark.thorough
 def test_appends_to_audit_go_on_while_old_rows_are_deleted_and_none_is_lost(aged: Ledger) -> None:
     # Fewer than a delete is tried again for.
     names = [f"meanwhile-{number}" for number in range(4)]
@@ -297,6 +301,7 @@ maintain(ledger, settings, Request(execute=True, retention_days={"audit": 1}))
 """
 
 
+@pytest.mark.thorough
 def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_killed(
     aged: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -320,6 +325,7 @@ def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_
     assert caplog.text == ""
 
 
+@pytest.mark.thorough
 def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) -> None:
     """C21, M3, and drift kind `recreated`: they answer as before."""
     since = midnight() - timedelta(days=9)
@@ -377,6 +383,7 @@ def states(ledger: Ledger) -> dict[str, str]:
     return {row["run_id"]: row["state"] for row in ledger.read(RUNS).where(commands).collect()}
 
 
+@pytest.mark.thorough
 def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the_way(ledger: Ledger) -> None:
     old, young = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) - timedelta(hours=23)
 

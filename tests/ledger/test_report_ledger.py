@@ -154,6 +154,7 @@ def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     assert found.drift.compared.last.startswith("audit audit-1 ")
 
 
+@pytest.mark.thorough
 def test_a_span_is_compared_with_the_time_before_it(told: Ledger) -> None:
     found = gather(told, span(moment("2026-11-17", "--since"), moment("2026-11-18", "--until"), ()), NOW)
     assert found.compared is not None
@@ -174,6 +175,7 @@ def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:
     assert drift.tallies == []
 
 
+@pytest.mark.thorough
 def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
     found = gather(told, of_run(told, "monday", ()), NOW, listed=1)
     assert [row.topic for row in found.rows] == ["a"]

@@ -15,10 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.fault.effort import THOROUGH
 from tests.unit.frames import NOW, decision_rows, dicts, estate_facts
 from topicledger import policies
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
@@ -667,7 +669,7 @@ def drawn_estates(seed: int) -> list[Estate]:
     return [any_estate(rng, f"c{number}") for number in range(ESTATES)]
 
 
-@settings(few, max_examples=4)
+@settings(few, max_examples=4 if THOROUGH else 2)
 @given(drawn=rule_settings(), seed=st.integers(0, 2**32), at_once=st.booleans())
 def test_every_built_in_policy_judges_as_its_plain_statement_does(
     spark: SparkSession, drawn: Settings, seed: int, at_once: bool
@@ -687,6 +689,7 @@ def test_every_built_in_policy_judges_as_its_plain_statement_does(
     assert not found
 
 
+@pytest.mark.thorough
 @settings(few, max_examples=1)
 @given(drawn=rule_settings(), seed=st.integers(0, 2**32))
 def test_a_verdict_does_not_depend_on_where_a_row_stands(spark: SparkSession, drawn: Settings, seed: int) -> None:
