@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
@@ -125,8 +125,8 @@ ACTIONS = StructType(
         _column("cluster", _STRING, "a name from the run settings"),
         _column("cluster_id", _STRING, "the Kafka cluster's own id"),
         _column("topic", _STRING, "the topic's name"),
-        _column("topic_id", _STRING, "the live topic's id, for a delete"),
-        _column("action", _STRING, "its kind: create or delete; null where a row was refused before it had one"),
+        _column("topic_id", _STRING, "the live topic's id; null for a create"),
+        _column("action", _STRING, "its kind, such as create; null where a row was refused before it had one"),
         _column("num_partitions", _INT, "as declared; null: the broker's default"),
         _column("replication_factor", _INT, "as declared; null: the broker's default"),
         _column("assignments", ASSIGNMENTS, "as declared: partition -> broker ids"),
@@ -146,10 +146,12 @@ ACTIONS = StructType(
         _column(
             "before",
             MapType(_STRING, _STRING),
-            "of a delete: num_partitions, replication_factor and assignments of the live topic; "
-            "where it has no id also the configs that are set on it",
+            "what is: of a delete num_partitions, replication_factor and assignments of the live topic, "
+            "where it has no id also the configs that are set on it; of a change what it touches: num_partitions, or "
+            "configs by name, as set on the topic (a name that is missing is the broker's default)",
         ),
         *_RESOURCE,
+        _column("after", MapType(_STRING, _STRING), "of a change: what is to be in place of before"),
     ]
 )
 """Columns of `plans`: what decide, policy and guard produce."""
@@ -169,7 +171,7 @@ SENT_BATCHES = Table(
         [
             _column("run_id", _STRING, "the run that wrote the row"),
             _column("cluster", _STRING, "a name from the run settings"),
-            _column("action", _STRING, "its kind: create or delete"),
+            _column("action", _STRING, "its kind, such as create"),
             _column("batch", _INT, "as in plans; the one after it may have a row before it is sent"),
             _column("epoch", _INT, "of the run's start that sent it"),
             _column("marked_at", _TIMESTAMP, "when the row was written"),
@@ -253,7 +255,7 @@ AUDIT = Table(
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("topic", _STRING, "the topic's name"),
-            _column("action", _STRING, "its kind: create or delete; null where a row was refused before it had one"),
+            _column("action", _STRING, "its kind, such as create; null where a row was refused before it had one"),
             _column("phase", _STRING, "manifest, observe, policy, guard, validate, apply or verify"),
             _column("outcome", _STRING, "ok, failed, refused or skipped; in verify also pending"),
             _column("error_code", _INT, "Kafka's number, 0 for none; -1 where the refusal is ours"),
@@ -271,6 +273,8 @@ AUDIT = Table(
             _column("completed_at", _TIMESTAMP, "when its answer came"),
             _column("manifest_version", _BIGINT, "the version of manifests that the run planned from"),
             *_RESOURCE,
+            _column("before", MapType(_STRING, _STRING), "of a change: as in plans, as read right before it was sent"),
+            _column("after", MapType(_STRING, _STRING), "of a change: what was sent; in verify, as read then"),
         ]
     ),
     properties={

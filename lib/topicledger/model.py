@@ -14,6 +14,8 @@ class Action(StrEnum):
 
     DELETE = "delete"
     CREATE = "create"
+    ADD_PARTITIONS = "add_partitions"
+    ALTER_CONFIGS = "alter_configs"
 
 
 class ResourceType(StrEnum):
@@ -23,10 +25,12 @@ class ResourceType(StrEnum):
 
 
 class Decision(StrEnum):
-    """What decide finds for a (cluster, topic); the first two are actions."""
+    """What decide finds for a (cluster, topic); the first four are actions."""
 
     CREATE = "create"
     DELETE = "delete"
+    ADD_PARTITIONS = "add_partitions"
+    ALTER_CONFIGS = "alter_configs"
     UNCHANGED = "unchanged"
     DRIFTED = "drifted"
     UNMANAGED = "unmanaged"
@@ -116,10 +120,15 @@ class Refusal(StrEnum):
     CLUSTER_ID_MISMATCH = "CLUSTER_ID_MISMATCH"
     SAME_CLUSTER = "SAME_CLUSTER"
     MAX_DELETES_EXCEEDED = "MAX_DELETES_EXCEEDED"
+    MAX_CHANGES_EXCEEDED = "MAX_CHANGES_EXCEEDED"
+    MAX_LOSSES_EXCEEDED = "MAX_LOSSES_EXCEEDED"
     CHANGED_SINCE_PLAN = "CHANGED_SINCE_PLAN"
     RECREATED = "RECREATED"
     PLAN_EXPIRED = "PLAN_EXPIRED"
     COUNTS_REQUIRED = "COUNTS_REQUIRED"
+    FEWER_PARTITIONS = "FEWER_PARTITIONS"
+    REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
+    BROKER_TOO_OLD = "BROKER_TOO_OLD"
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
 
 
@@ -181,7 +190,10 @@ class Target:
     """Of policies that only warn."""
     batch: int = 0
     before: Mapping[str, str] = field(default_factory=dict)
-    """Of a delete: what the plan saw, by `shape`; configs only where the broker gives topics no ids (D7)."""
+    """What the plan saw. Of a delete: its `shape`, configs only where the broker gives topics no ids (D7). Of a change:
+    `num_partitions`, or those of the configs it touches that are set on the topic."""
+    after: Mapping[str, str] = field(default_factory=dict)
+    """Of a change, what is to be in place of `before`; a config that is missing is reset to the broker's default."""
     maybe_sent: bool = False
     """Whether an earlier start of the run may have sent it (C18)."""
     resource_type: str = ResourceType.TOPIC.value
@@ -192,8 +204,27 @@ class Target:
         return self.topic
 
     @property
+    def grows_from(self) -> int:
+        """Of added partitions: how many there were."""
+        return int(self.before["num_partitions"])
+
+    @property
+    def grows_to(self) -> int:
+        """Of added partitions: how many there are to be."""
+        return int(self.after["num_partitions"])
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """Of a change: the names of what it sets or resets."""
+        return frozenset(self.before) | frozenset(self.after)
+
+    @property
     def records(self) -> int:
-        """Metadata records that the controller writes for a create: topic + partitions + configs (C15)."""
+        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1)."""
+        if self.action == Action.ALTER_CONFIGS:
+            return len(self.touched)
+        if self.action == Action.ADD_PARTITIONS:
+            return self.grows_to - self.grows_from
         partitions = len(self.assignments) if self.assignments else self.num_partitions or 1
         return 1 + partitions + len(self.configs)
 
@@ -209,6 +240,10 @@ class TopicResult:
     replication_factor: int | None = None
     configs: tuple[ConfigEntry, ...] | None = None
     topic_config_error_code: int | None = None
+    before: Mapping[str, str] | None = None
+    """Of a change: what it replaces, as read right before."""
+    after: Mapping[str, str] | None = None
+    """Of a change: what was sent; in verify, as read then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +388,14 @@ class PhaseResult:
     @property
     def configs(self) -> tuple[ConfigEntry, ...] | None:
         return self.result.configs
+
+    @property
+    def before(self) -> Mapping[str, str] | None:
+        return self.result.before
+
+    @property
+    def after(self) -> Mapping[str, str] | None:
+        return self.result.after
 
     @property
     def topic_config_error_code(self) -> int | None:

@@ -32,6 +32,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
+from topicledger.plan import changes
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
@@ -181,14 +182,15 @@ def _plan_clusters(
         accepted = judged.where(F.col("phase").isNull())
         # The plan is made, but not yet asked for, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
-            rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, again=again)
+            seen, configs = changes.describe(run.spark, settings, clusters, accepted, seen)
+            rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, configs, again=again)
     with context.progress.phase("plan"):
         tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
     run.require_ownership()
     if tries > 1:
         # Metrics are those of the first try, which failed somewhere on its way.
-        rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, again=again)
+        rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, configs, again=again)
         rows.write.format("noop").mode("overwrite").save()
     return seen, dict(metrics.get)
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import kafka
-from topicledger.actions import create, delete
-from topicledger.actions.kind import ActionKind, Verdict
-from topicledger.model import Outcome, Target, TopicInfo, TopicResult
+from topicledger.actions import add_partitions, alter_configs, create, delete
+from topicledger.actions.kind import ActionKind
+from topicledger.model import Target
 
-KINDS: dict[str, ActionKind] = {kind.name: kind for kind in (delete.KIND, create.KIND)}
+KINDS: dict[str, ActionKind] = {
+    kind.name: kind for kind in (delete.KIND, create.KIND, add_partitions.KIND, alter_configs.KIND)
+}
 """Every kind, by name."""
 
 
@@ -37,11 +38,3 @@ def found(rows: DataFrame) -> DataFrame:
     """
     names = F.array(*(F.when(kind.wanted(), F.lit(kind.name)) for kind in in_order()))
     return rows.withColumn("action", F.explode_outer(F.array_compact(names)))
-
-
-def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
-    """How an acknowledged action turned out (C10, C21, M2); skipped where the topic may not be described."""
-    if info is not None and not info.permitted:
-        message = "this principal may not describe the topic; grant it Describe to have it verified"
-        return Outcome.SKIPPED, kafka.TOPIC_AUTHORIZATION_FAILED, None, message
-    return KINDS[target.action].verdict(target, result, info)

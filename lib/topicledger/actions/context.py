@@ -126,11 +126,20 @@ class ClusterContext:
             return {}
         return self._sender.ask(lambda: {info.topic: info for info in self.admin.describe_topics(topics)})
 
-    def describe_configs(self, topics: Sequence[str]) -> dict[str, TopicConfigs]:
-        """By topic, its configs or the error of those that can't be read; raises OutcomeUnknown without an answer."""
+    def describe_configs(
+        self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
+    ) -> dict[str, TopicConfigs]:
+        """By topic, its configs or the error of those that can't be read; raises OutcomeUnknown without an answer.
+
+        `names`: by topic, which configs; by default all.
+        """
         if not topics:
             return {}
-        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(topics)})
+        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(topics, names)})
+
+    def reassigned_now(self) -> frozenset[str] | None:
+        """Topics whose replicas are being moved; None where this principal may not know."""
+        return self._sender.ask(self.admin.topics_reassigned_now)
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Topics that the controller says exist, as soon as brokers list them (C21)."""
@@ -147,6 +156,18 @@ class ClusterContext:
 
         found = self._when_listed(topics, readable)
         return {topic: each.configs for topic, each in found.items() if each.configs is not None}
+
+    def describe_when(
+        self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool], seconds: float
+    ) -> dict[str, TopicInfo]:
+        """Topics by name, described until each that is listed and permitted `is_so`, for so many seconds at most."""
+        deadline, backoff = self.clock() + seconds, self.retry_policy.first_backoff
+        while True:
+            live = self.describe(topics)
+            if self.clock() >= deadline or all(is_so(info) or not info.permitted for info in live.values()):
+                return live
+            self.wait(backoff)
+            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
 
     def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
         deadline = self.clock() + self.retry_policy.visibility

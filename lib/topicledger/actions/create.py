@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import DECLARED, ActionKind, CreatedByUs, Verdict
+from topicledger.actions.kind import DECLARED, ActionKind, CreatedByUs
+from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
@@ -215,6 +216,11 @@ def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, 
     return "; ".join(differences) or None
 
 
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe topics once."""
+    return verify_topics(context, applied, verdict)
+
+
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
     """How an acknowledged create turned out (C10, C21, M2)."""
     if info is None:
@@ -254,10 +260,9 @@ KIND = ActionKind(
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,
     done="created",
-    leaves_topic=True,
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,
     apply=apply,
-    verdict=verdict,
+    verify=verify,
 )

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
+from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
 from topicledger.manifests.rows import PRESENT
@@ -279,6 +280,11 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
     return None
 
 
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe topics once, which are gone."""
+    return verify_topics(context, applied, verdict, shown=False)
+
+
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
     """How an acknowledged delete turned out (C21, M2)."""
     if info is None:
@@ -294,10 +300,9 @@ KIND = ActionKind(
     wanted=lambda: F.col("decision") == Action.DELETE.value,
     not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),
     done="deleted",
-    leaves_topic=False,
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,
     apply=apply,
-    verdict=verdict,
+    verify=verify,
 )

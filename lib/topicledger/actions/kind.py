@@ -9,16 +9,13 @@ from typing import TypeAlias
 from pyspark.sql import Column
 
 from topicledger.actions.context import ClusterContext
-from topicledger.model import Note, Outcome, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import PhaseResult, Target, TopicResult
 
 CreatedByUs: TypeAlias = Callable[[Collection[str]], Collection[str]]
 """Of topics, those that the ledger knows this tool created, and wasn't asked to delete since."""
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
 """Columns of `plans`: what the manifest declares of the topic."""
-
-Verdict: TypeAlias = tuple[Outcome, int, Note | Refusal | None, str | None]
-"""Outcome, error code, our note, message."""
 
 Step: TypeAlias = Callable[[ClusterContext, Sequence[Target]], Iterator[PhaseResult]]
 
@@ -39,8 +36,6 @@ class ActionKind:
     `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
     done: str
     """What was done to a topic, in a word: created, deleted."""
-    leaves_topic: bool
-    """Whether the topic lives afterwards: then rows of verify show how it does."""
     validate: Callable[[ClusterContext, Sequence[Target], CreatedByUs], Iterator[PhaseResult]]
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step
@@ -52,6 +47,6 @@ class ActionKind:
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
     `ClusterContext.send`, which compares the cluster's id and checks the lease right before each; what is read instead
     counts only after `require_planned_cluster`."""
-    verdict: Callable[[Target, TopicResult, TopicInfo | None], Verdict]
-    """How an acknowledged target turned out, by what the answer said and how the topic is described; None where it is
-    not listed."""
+    verify: Callable[[ClusterContext, Sequence[tuple[Target, TopicResult]]], Iterator[PhaseResult]]
+    """Describes once targets that were acknowledged, each with what the answer said; yields a row of phase verify for
+    each: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""

@@ -6,13 +6,11 @@ Nothing here knows Spark or Delta: targets come in, `PhaseResult`s go out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
-from topicledger.actions import KINDS, by_kind, verdict
+from topicledger.actions import by_kind
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.kind import CreatedByUs
-from topicledger.kafka.sending import Answer
-from topicledger.model import Phase, PhaseResult, Target, TopicResult
+from topicledger.model import PhaseResult, Target, TopicResult
 
 
 class Executor(ClusterContext):
@@ -40,24 +38,6 @@ class Executor(ClusterContext):
 
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
         """Describe once what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
-        if not applied:
-            return
-        requested_at = datetime.now(UTC)
-        live = self.describe([target.topic for target, _ in applied])
-        for target, result in applied:
-            info = live.get(target.topic)
-            outcome, error_code, note, message = verdict(target, result, info)
-            seen = info if info is not None and info.permitted and KINDS[target.action].leaves_topic else None
-            answer = Answer(
-                TopicResult(
-                    error_code=error_code,
-                    error_message=message,
-                    topic_id=seen.topic_id if seen else None,
-                    num_partitions=seen.num_partitions if seen else None,
-                    replication_factor=seen.replication_factor if seen else None,
-                ),
-                1,
-                requested_at,
-                datetime.now(UTC),
-            )
-            yield self.result(target, Phase.VERIFY, outcome, answer, note=note)
+        results = {(target.action, target.resource): result for target, result in applied}
+        for kind, of_kind in by_kind([target for target, _ in applied]):
+            yield from kind.verify(self, [(target, results[target.action, target.resource]) for target in of_kind])

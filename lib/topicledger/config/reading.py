@@ -16,12 +16,15 @@ from topicledger.config.settings import (
     SECRET_OPTIONS,
     SEVERITIES,
     AuditSettings,
+    ChangeSettings,
     ClientValue,
     ClusterSettings,
+    ConfigChanges,
     GuardSettings,
     KafkaSettings,
     Mode,
     Needs,
+    PartitionChanges,
     PolicySettings,
     PolicySpec,
     Settings,
@@ -56,13 +59,14 @@ def load_settings(path: Path) -> Settings:
     raw = _read_toml(path)
     problems: list[str] = []
     top = _Table("", raw, problems)
-    top.only("tables", "clusters", "kafka", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "guards", "policies", "audit")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
         tables=_tables(top.table("tables")),
         clusters=_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
+        changes=_changes(top.table("changes"), clusters),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
@@ -161,13 +165,22 @@ class _Table:
             return default
         return value
 
-    def flag(self, name: str) -> bool:
-        """True or false; false where the key is missing or wrong."""
-        value = self.values.get(name, False)
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false; `default` where the key is missing or wrong."""
+        value = self.values.get(name, default)
         if not isinstance(value, bool):
             self.problem(name, f"must be true or false, not {_kind(value)}")
-            return False
+            return default
         return value
+
+    def choice(self, name: str, default: str, *known: str) -> str:
+        """One of `known`; `default` where the key is missing or wrong."""
+        value = self.values.get(name, default)
+        if value not in known:
+            shown = f'"{show(value)}"' if isinstance(value, str) else _kind(value)
+            self.problem(name, f"must be one of {', '.join(known)}, not {shown}")
+            return default
+        return str(value)
 
     def seconds(self, name: str, default: float, why: str = "") -> float:
         value = self.values.get(name, default)
@@ -207,11 +220,41 @@ def _kafka(table: _Table) -> KafkaSettings:
 
 
 def _guards(table: _Table) -> GuardSettings:
-    table.only("max_deletes", "max_plan_age", "max_removed_rows")
+    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_removed_rows")
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
+        max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
+        max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
+    )
+
+
+def _changes(table: _Table, clusters: _Table) -> Mapping[str, ChangeSettings]:
+    """By cluster: [changes] with [clusters.NAME.changes] over it, of those that mend anything."""
+    found = {}
+    everywhere = _change_settings(table, ChangeSettings())
+    for name, cluster in clusters.values.items():
+        of_cluster = cluster.get("changes") if isinstance(cluster, dict) else None
+        given = (
+            everywhere if of_cluster is None else _change_settings(clusters.table(name).table("changes"), everywhere)
+        )
+        if given.any:
+            found[name] = given
+    return found
+
+
+def _change_settings(table: _Table, default: ChangeSettings) -> ChangeSettings:
+    table.only("configs", "partitions", "pin", "ignore")
+    ignore = table.values.get("ignore", list(default.ignore))
+    if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
+        table.problem("ignore", "must be a list of names of configs")
+        ignore = []
+    return ChangeSettings(
+        configs=cast(ConfigChanges, table.choice("configs", default.configs, "off", "declared", "exact")),
+        partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
+        pin=table.flag("pin", default.pin),
+        ignore=tuple(ignore),
     )
 
 
@@ -286,7 +329,7 @@ def _clusters(table: _Table, problems: list[str]) -> dict[str, ClusterSettings]:
                 "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
             )
         cluster = table.table(name)
-        cluster.only("bootstrap_servers", "cluster_id", "client")
+        cluster.only("bootstrap_servers", "cluster_id", "client", "changes")
         clusters[name] = ClusterSettings(
             name=name,
             bootstrap_servers=_bootstrap_servers(cluster),

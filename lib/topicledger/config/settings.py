@@ -20,6 +20,8 @@ from topicledger.text import nearest, show
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
 Mode: TypeAlias = Literal["refuse", "warn"]
 Needs: TypeAlias = Literal["full", "visible"]
+ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
+PartitionChanges: TypeAlias = Literal["off", "grow"]
 
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
@@ -110,8 +112,35 @@ class GuardSettings:
     max_plan_age: float = 86_400.0
     """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
     a run is open."""
+    max_changes: int | None = None
+    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
+    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
+    max_losses: int = 0
+    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
+    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSettings:
+    """Which differences between manifests and topics that exist a run mends; by default none."""
+
+    configs: ConfigChanges = "off"
+    """`declared` sets the configs that manifests declare. `exact` also resets to the broker's default what is set on a
+    declared topic and its manifest doesn't declare."""
+    partitions: PartitionChanges = "off"
+    """`grow` adds partitions where a manifest declares more than there are. Kafka can't remove partitions."""
+    pin: bool = False
+    """Set a declared config on the topic also where the topic has the same value by the broker's default."""
+    ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+    """Names of configs that are never set or reset, declared or not. By default those that tools set while they move
+    replicas."""
+
+    @property
+    def any(self) -> bool:
+        """Whether any difference is mended."""
+        return (self.configs, self.partitions) != ("off", "off")
 
 
 IGNORE = "ignore"
@@ -196,6 +225,8 @@ class Settings:
     """[clusters.NAME], in the file's order."""
     kafka: KafkaSettings = KafkaSettings()
     """[kafka]"""
+    changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
+    """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
     guards: GuardSettings = GuardSettings()
     """[guards]"""
     policies: PolicySettings = PolicySettings()
@@ -241,12 +272,18 @@ class Settings:
             ]
             for kind, specs in (("create", self.policies.create), ("delete", self.policies.delete))
         }
+        # What a run without changes doesn't need is left out: its digest is that of versions before there were any.
+        guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
+        changes = {name: asdict(each) for name, each in self.changes.items() if each.any}
+        if changes:
+            guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
         return _digest(
             {
                 "tables": {"root": self.tables.root},
                 "clusters": clusters,
-                "guards": {"max_deletes": self.guards.max_deletes},
+                "guards": guards,
                 "policies": policies,
+                **({"changes": changes} if changes else {}),
             }
         )
 

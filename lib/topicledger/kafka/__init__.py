@@ -15,11 +15,18 @@ from functools import lru_cache
 from typing import Any
 
 from kafka.admin import ACLOperation, ConfigResourceType
-from kafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.kafka import groups, offsets, unseen
+from topicledger.kafka import changes, groups, offsets, unseen
 from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_PARTITIONS,
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
@@ -41,6 +48,7 @@ from topicledger.kafka.entries import config_entry
 from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 
 __all__ = [
+    "INVALID_PARTITIONS",
     "INVALID_REPLICATION_FACTOR",
     "INVALID_REQUEST",
     "NONE",
@@ -122,8 +130,8 @@ class ClusterAdmin(Connection):
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
-        results = response.topics if hasattr(response, "topics") else response.responses
-        if NOT_CONTROLLER in {each.error_code for each in results}:
+        results = (getattr(response, name, ()) for name in ("topics", "responses", "results"))
+        if NOT_CONTROLLER in {each.error_code for found in results for each in found}:
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
         return response
@@ -170,12 +178,20 @@ class ClusterAdmin(Connection):
         for start in range(0, len(topics), _DESCRIBE_BATCH):
             yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
-    def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
-        """Every config of the named topics, sensitive values null, or the error of those that can't be described."""
+    def topic_configs(
+        self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
+    ) -> Iterator[TopicConfigs]:
+        """Configs of the named topics, sensitive values null, or the error of those that can't be described.
+
+        `names`: by topic, the configs to describe; a name that the broker doesn't know is left out. By default all.
+        """
         for start in range(0, len(topics), _CONFIGS_BATCH):
             named = topics[start : start + _CONFIGS_BATCH]
             request = DescribeConfigsRequest(
-                resources=[(ConfigResourceType.TOPIC, name, None) for name in named], include_synonyms=False
+                resources=[
+                    (ConfigResourceType.TOPIC, name, None if names is None else sorted(names[name])) for name in named
+                ],
+                include_synonyms=False,
             )
             for result in self.ask(request).results:
                 described = result.error_code == NONE
@@ -196,6 +212,34 @@ class ClusterAdmin(Connection):
     def unseen_topics(self) -> int:
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self)
+
+    @property
+    def alters_incrementally(self) -> bool:
+        """Whether single configs can be altered (KIP-339, Kafka 2.3): AlterConfigs replaces all of a topic's."""
+        return self.supports(IncrementalAlterConfigsRequest)
+
+    def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        """One IncrementalAlterConfigs request; with `validate_only` nothing is changed (K1)."""
+        response = self._change(changes.alter_configs_request(targets, validate_only=validate_only))
+        return Response(results=changes.altered(response), throttle_time_ms=response.throttle_time_ms)
+
+    def add_partitions(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        """One CreatePartitions request; with `validate_only` nothing is changed."""
+        request = changes.create_partitions_request(targets, self._operation_timeout_ms, validate_only=validate_only)
+        response = self._change(request)
+        return Response(results=changes.grown(response), throttle_time_ms=response.throttle_time_ms)
+
+    def topics_reassigned_now(self) -> frozenset[str] | None:
+        """Topics whose replicas are being moved; None where this principal may not know (Describe on the cluster)."""
+        if self._admin._controller_id is None:
+            self.connect_to_controller()
+        request = changes.list_reassignments_request(self._operation_timeout_ms)
+        response = self.ask(request, self._admin._controller_id)
+        if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
+            return None
+        if response.error_code != NONE:
+            raise RequestLost(f"cluster {self.name}: reassignments can't be listed: {error_name(response.error_code)}")
+        return frozenset(each.name for each in response.topics)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).

@@ -17,7 +17,7 @@ from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
 from topicledger.kafka.pace import Pace
-from topicledger.model import Target, TopicResult
+from topicledger.model import Action, Target, TopicResult
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,14 @@ class ClusterLimits:
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
     def cost(self, target: Target) -> int:
-        """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one."""
+        """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one.
+
+        Added partitions cost one each (N5), changes of configs nothing (K6).
+        """
+        if target.action == Action.ALTER_CONFIGS:
+            return 0
+        if target.action == Action.ADD_PARTITIONS:
+            return target.records
         planned = len(target.assignments) if target.assignments else target.num_partitions
         return max(1, self.partitions.get(target.topic) or planned or 1)
 
@@ -220,7 +227,8 @@ class Sender:
         """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
         batch = self._within_limit(left)
         now = self.clock()
-        seconds, count = self.limits.pace.plan(now, [self.limits.cost(target) for target in batch])
+        costs = [self.limits.cost(target) for target in batch]
+        seconds, count = self.limits.pace.plan(now, costs) if any(costs) else (0.0, len(batch))
         if seconds > 0:
             self._report_wait(seconds, left)
         pause = max(seconds, self._quiet_until - now)
@@ -255,15 +263,16 @@ class Sender:
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
-        if len(batch) > 1 and all(_too_large(result) for result in response.results.values()):
+        if len(batch) > 1 and all(is_too_large(result) for result in response.results.values()):
             self._halve(sum(target.records for target in batch))
             return _Outcomes(too_large=True)
         codes = {result.error_code for result in response.results.values()}
         over_quota = THROTTLING_QUOTA_EXCEEDED in codes
-        if codes & _MAYBE_DONE:
-            pace.lost()
-        spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
-        pace.answered(sent, now, spent, throttled if over_quota else None)
+        if any(self.limits.cost(target) for target in batch):
+            if codes & _MAYBE_DONE:
+                pace.lost()
+            spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
+            pace.answered(sent, now, spent, throttled if over_quota else None)
         again = {topic: each for topic, each in response.results.items() if _has_no_outcome_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
         unanswered = [target.topic for target in batch if target.topic not in response.results]
@@ -313,5 +322,6 @@ def may_be_done(result: TopicResult) -> bool:
     return result.error_code in _MAYBE_DONE
 
 
-def _too_large(result: TopicResult) -> bool:
+def is_too_large(result: TopicResult) -> bool:
+    """Whether a broker refused the whole request for its size (C15, K5)."""
     return result.error_code == kafka.POLICY_VIOLATION and (result.error_message or "").startswith(_TOO_LARGE)

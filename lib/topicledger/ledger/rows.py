@@ -49,6 +49,9 @@ def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[Phase
     violations = [[asdict(violation) for violation in each.violations] or None for each in ended]
     columns["violations"] = pa.array(violations, type=schema.field("violations").type)
     columns["configs"] = configs_column([each.configs for each in ended])
+    for name in ("before", "after"):
+        pairs = [None if (values := getattr(each, name)) is None else list(values.items()) for each in ended]
+        columns[name] = pa.array(pairs, type=schema.field(name).type)
     return pa.Table.from_arrays([columns[field.name] for field in schema], schema=schema)
 
 

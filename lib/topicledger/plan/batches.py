@@ -13,22 +13,30 @@ from topicledger.schemas import ACTIONS
 
 
 def records() -> Column:
-    """Metadata records that the controller writes for a row: topic + partitions + configs (C15).
+    """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
+    each config that an alter touches (K5), each partition that is added (N1).
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
+    touched = F.size(F.array_union(F.map_keys("before"), F.map_keys("after")))
+    added = F.col("after")["num_partitions"].cast("bigint") - F.col("before")["num_partitions"].cast("bigint")
     partitions = F.coalesce(F.size("assignments"), F.lit(0))
     assigned = F.when(partitions > 0, partitions)
     configs = F.greatest(F.coalesce(F.size("configs"), F.lit(0)), F.lit(0))
     # bigint: a row may declare as many partitions as an int holds.
-    return F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
+    created = F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
+    return (
+        F.when(F.col("action") == Action.ALTER_CONFIGS.value, touched.cast("bigint"))
+        .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
+        .otherwise(created)
+    )
 
 
 def batched(most: int) -> Transform:
     """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
-    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `phase`, `waits`; rows that ended get
-    none. Topics go by name, those that wait for the room that deletes make after all others. One above half of `most`
+    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `phase`, `waits`;
+    rows that ended get none. Topics go by name, those that wait for the room that deletes make after all others. One above half of `most`
     goes alone; the others share batches that start every `most`/2 records: the last topic of a batch may overlap its
     end, by at most `most`/2.
     """

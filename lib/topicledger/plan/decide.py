@@ -10,7 +10,10 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
-from topicledger.schemas.tables import VIOLATIONS
+from topicledger.schemas.tables import CONFIGS, VIOLATIONS
+
+VALUES = "map<string,string>"
+CHANGE = f"struct<before:{VALUES},after:{VALUES}>"
 
 RESOLVED = {
     "resolved_num_partitions": "int",
@@ -72,6 +75,9 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
                 F.lit(None).cast(VIOLATIONS).alias("violations"),
                 F.lit(False).alias("waits"),
                 F.when(F.col("_decision") == Decision.DELETE.value, shape()).alias("before"),
+                F.lit(None).cast(VALUES).alias("after"),
+                F.lit(None).cast(CONFIGS).alias("live_configs"),
+                F.lit(None).cast(CHANGE).alias("alters"),
             )
         )
 

@@ -18,12 +18,14 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan import guards
 from topicledger.plan.batches import planned
+from topicledger.plan.changes import with_alters, with_changes
 from topicledger.plan.decide import decide
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Facts, Policy
 
 ENDED, ANY_PLANNED = "_ended", "_planned"
 """Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, and actions."""
+_MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
@@ -33,13 +35,14 @@ def plan_rows(
     clusters: Sequence[ClusterSettings],
     judged: DataFrame,
     seen: Observation,
+    configs: DataFrame | None,
     *,
     again: bool,
 ) -> tuple[DataFrame, Metrics]:
     """Rows of `plans`, and the metrics that count them by kind once they are written."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, rules, known, settings))
+    decisions = judged.transform(decided(seen, configs, rules, known, settings))
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
@@ -78,14 +81,20 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
     return transform
 
 
-def decided(seen: Observation, rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:
+def decided(
+    seen: Observation, configs: DataFrame | None, rules: Sequence[Policy], known: Facts, settings: Settings
+) -> Transform:
     """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns."""
 
     def transform(judged: DataFrame) -> DataFrame:
         return (
             judged.transform(decide(seen.topics, seen.statuses))
+            .transform(with_changes(settings.changes, configs))
             .transform(deletes_judged(rules, known, settings))
-            .transform(policies.judge([rule for rule in rules if rule.action is Action.CREATE], known))
+            .transform(policies.judge([rule for rule in rules if rule.action in _MAKE_PARTITIONS], known))
+            .transform(with_alters)
+            .transform(policies.judge([rule for rule in rules if rule.action is Action.ALTER_CONFIGS], known))
+            .transform(guards.changes(settings.guards))
             .transform(actions.found)
         )
 

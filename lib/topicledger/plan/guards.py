@@ -5,8 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.config.settings import GuardSettings
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
+from topicledger.plan import losses
 
 
 def max_deletes(most: int) -> Transform:
@@ -25,6 +27,46 @@ def max_deletes(most: int) -> Transform:
         )
         stop = delete & (F.col("_deletes") > most)
         return counted.transform(_stopped(stop, Refusal.MAX_DELETES_EXCEEDED, message)).drop("_deletes")
+
+    return transform
+
+
+def changes(settings: GuardSettings) -> Transform:
+    """All changes of a cluster are stopped where more topics than `max_changes` are to be changed; and all changes that
+    can lose something where there are more topics of these than `max_losses`. The others go on.
+
+    In and out: `contract.COLUMNS`, with a row per action. Changes that a policy refused don't count.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        kinds = (Action.ADD_PARTITIONS.value, Action.ALTER_CONFIGS.value)
+        change = F.coalesce(F.col("decision").isin(*kinds) & F.col("phase").isNull(), F.lit(False))
+        loss = F.when(change, losses.found())
+        of_cluster = Window.partitionBy("cluster")
+
+        def topics(where: Column) -> Column:
+            return F.size(F.collect_set(F.when(where, F.col("topic"))).over(of_cluster))
+
+        counted = decisions.withColumn("_loss", loss).withColumns(
+            {"_changes": topics(change), "_losses": topics(F.col("_loss").isNotNull())}
+        )
+        too_many = F.concat(
+            F.lit("topics of this cluster that are to be changed: "),
+            F.col("_changes"),
+            F.lit(f", guards.max_changes is {settings.max_changes}; raise it if they are meant"),
+        )
+        too_risky = F.concat(
+            F.col("_loss"),
+            F.lit("; topics of this cluster with such changes: "),
+            F.col("_losses"),
+            F.lit(f", guards.max_losses is {settings.max_losses}; raise it if they are meant"),
+        )
+        if settings.max_changes is not None:
+            stop = change & (F.col("_changes") > settings.max_changes)
+            counted = counted.transform(_stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, too_many))
+        stop = F.col("_loss").isNotNull() & (F.col("_losses") > settings.max_losses)
+        stopped = counted.transform(_stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, too_risky))
+        return stopped.select(*decisions.columns)
 
     return transform
 

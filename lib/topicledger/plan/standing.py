@@ -83,7 +83,7 @@ def in_batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], 
     `each` gets every row, with the columns `more`.
     """
     named = ("cluster", "cluster_id", "topic", "resource_type", "resource", "action", "topic_id", "batch", "maybe_sent")
-    columns = (*named, *DECLARED, "violations", "before", *more)
+    columns = (*named, *DECLARED, "violations", "before", "after", *more)
     kinds = F.array(*(F.lit(kind.name) for kind in actions.in_order()))
     place = F.array_position(kinds, F.col("action")).alias("place")
     order = [(name, "ascending") for name in ("cluster", "place", "batch", "resource")]
@@ -115,6 +115,7 @@ def target(row: Mapping[str, Any]) -> Target:
         violations=tuple(Violation(**each) for each in row["violations"] or ()),
         batch=row["batch"],
         before=dict(row["before"] or ()),
+        after=dict(row["after"] or ()),
         maybe_sent=row["maybe_sent"],
         resource_type=row.get("resource_type") or ResourceType.TOPIC.value,
     )

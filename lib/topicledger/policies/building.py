@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.errors import SettingsError
 from topicledger.model import Action, Refusal
-from topicledger.policies import create, create_together, delete
+from topicledger.policies import change, create, create_together, delete
 from topicledger.policies.contract import Policy, RowRule, Rule
 from topicledger.text import nearest, show
 
@@ -69,6 +69,7 @@ BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
 ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
     Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
+    Action.ADD_PARTITIONS: {"fewer_partitions": (change.fewer_partitions, Refusal.FEWER_PARTITIONS)},
 }
 """The policies that no setting turns off."""
 
@@ -91,8 +92,8 @@ def always() -> Sequence[Policy]:
     """The policies that no setting turns off, deletes first."""
     return [
         Policy(name=name, action=action, rule=factory(), error=error)
-        for action in (Action.DELETE, Action.CREATE)
-        for name, (factory, error) in ALWAYS[action].items()
+        for action in Action
+        for name, (factory, error) in ALWAYS.get(action, {}).items()
     ]
 
 
@@ -172,10 +173,10 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
         return _imported(spec, problems)
-    if any(spec.use in ALWAYS[each] for each in Action):
+    if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
         return None
-    others = [each for each in Action if spec.use in BUILT_IN[each]]
+    others = [each for each in BUILT_IN if spec.use in BUILT_IN[each]]
     if others:
         problems.append(f"{spec.where}: {spec.use} judges {others[0]}s: write it under [[policies.{others[0]}]]")
         return None

@@ -41,15 +41,22 @@ COLUMNS = (
     "violations",
     "waits",
     "before",
+    "after",
+    "live_configs",
+    "alters",
 )
 """What decide returns and policies and guards see.
 
 `phase` to `violations` are null while nothing ended the row; `waits` is true for a create that needs room which a
-delete has yet to make; `before` is the `shape` of what a delete finds. What validateOnly resolved is not known before
+delete has yet to make; `before` is the `shape` of what a delete finds, or what a change replaces by `after`;
+`live_configs` (as `configs` of `observed_configs`) are null where no change asks for them, and `alters`
+(struct<before,after>) is what is to be changed of them, until that is an action of its own. What validateOnly resolved is not known before
 the phase validate.
 """
 
-_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "before")
+_NOT_SHOWN = (
+    "phase", "outcome", "error", "error_message", "violations", "waits", "before", "after", "live_configs", "alters",
+)  # fmt: skip
 
 TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.

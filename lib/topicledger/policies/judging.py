@@ -183,8 +183,8 @@ def _broken(number: int, policy: Policy) -> Column:
 
 
 def _unjudgeable(number: int) -> Column:
-    """What can't be judged for good: nothing more gets known of a delete, nor of a create after validate."""
-    final = F.col("validated") | (F.col("decision") == Action.DELETE.value)
+    """What can't be judged for good: only of a create more gets known, by validate."""
+    final = F.col("validated") | (F.col("decision") != Action.CREATE.value)
     return F.when(final, F.col(f"_unjudgeable_{number}"))
 
 

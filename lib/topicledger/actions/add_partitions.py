@@ -1,0 +1,218 @@
+"""add_partitions: CreatePartitions (KIP-195; N1 to N7). Kafka can't take partitions away again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.checking import CheckedRequest, not_planned
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.verifying import Verdict, verify_topics
+from topicledger.config.settings import MAX_BATCH_RECORDS
+from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT
+from topicledger.model import (
+    OURS,
+    Action,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+
+
+def counts() -> Column:
+    """struct<before,after> of a topic that lives and is declared with another number of partitions; else null."""
+    declared = F.coalesce(F.col("num_partitions"), F.size(F.map_keys("assignments")))
+
+    def count(value: Column) -> Column:
+        return F.create_map(F.lit("num_partitions"), value.cast("string"))
+
+    return F.when(
+        declared != F.col("live_num_partitions"),
+        F.struct(count(F.col("live_num_partitions")).alias("before"), count(declared).alias("after")),
+    )
+
+
+def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+    """CreatePartitions with validateOnly, of what is as planned and isn't reassigned now."""
+    sendable: list[Target] = []
+    for target in targets:
+        if target.records > MAX_BATCH_RECORDS:
+            yield context.refused(
+                target,
+                Phase.VALIDATE,
+                Refusal.POLICY_VIOLATION,
+                f"it would get {target.records} partitions more at once, and brokers carry out such a request in part "
+                f"(N1): declare at most {MAX_BATCH_RECORDS} more at a time",
+            )
+        else:
+            sendable.append(target)
+    ready: list[Target] = []
+    for target, refused in _check(context, sendable, Phase.VALIDATE) if sendable else ():
+        if refused is None:
+            ready.append(target)
+        else:
+            yield refused
+    validate_only = partial(context.admin.add_partitions, validate_only=True)
+    for target, answer in context.send(ready, validate_only, changes=False):
+        yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
+
+
+def _check(
+    context: ClusterContext, targets: Sequence[Target], phase: Phase
+) -> Iterator[tuple[Target, PhaseResult | None]]:
+    """Each target, with its refusal where the topic is not as planned, or is reassigned now (N6)."""
+    live = context.describe([target.topic for target in targets])
+    moved = context.reassigned_now()
+    context.require_planned_cluster()
+    for target in targets:
+        info = live.get(target.topic)
+        refusal = not_planned(target, info)
+        if refusal is None and info is not None:
+            refusal = _reassigned(target, info, moved) or _other_count(target, info)
+        yield target, None if refusal is None else context.refused(target, phase, *refusal)
+
+
+def _other_count(target: Target, info: TopicInfo) -> tuple[Refusal, str] | None:
+    # What an earlier request may have grown is for the controller to say: it refuses what is no increase (N2).
+    if target.maybe_sent or info.num_partitions == target.grows_from:
+        return None
+    message = f"the topic has {info.num_partitions} partitions, and the plan saw {target.grows_from}; plan again"
+    return Refusal.CHANGED_SINCE_PLAN, message
+
+
+def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -> tuple[Refusal, str] | None:
+    """Why the new partitions could get too many replicas: a topic that is reassigned has more of them for a while."""
+    if moved is None:
+        # Without the list only the declared number of replicas shows that none is being moved.
+        if all(len(replicas) == target.replication_factor for replicas in info.assignments.values()):
+            return None
+        return (
+            Refusal.NOT_PERMITTED,
+            "this principal may not list reassignments, so nobody knows whether the new partitions would copy replicas "
+            "that are only being moved (N6): grant it Describe on the cluster, or declare the replication_factor",
+        )
+    if target.topic in moved:
+        return (
+            Refusal.REASSIGNMENT_IN_PROGRESS,
+            "its replicas are being moved, and new partitions would copy the replicas of both places (N6): run again "
+            "when it is over",
+        )
+    return None
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses topics that changed since the plan; whether an earlier start grew one is left to `apply`."""
+    yield from (refused for _, refused in _check(context, targets, Phase.APPLY) if refused is not None)
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that an earlier request grew: the controller says so of the same count (N2)."""
+    validate_only = partial(context.admin.add_partitions, validate_only=True)
+    answers = list(context.send(targets, validate_only, changes=False))
+    # Another cluster's answers say nothing, also where they yield nothing.
+    context.require_planned_cluster()
+    yield from _recovered(context, [pair for pair in answers if pair[1].result.error_code == kafka.INVALID_PARTITIONS])
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """CreatePartitions; where the topic has the planned count already, ours may have been the request that did it."""
+    add = CheckedRequest(context, partial(_check, context), partial(context.admin.add_partitions, validate_only=False))
+    not_grown: list[tuple[Target, Answer]] = []
+    for target, answer in context.send(targets, add, changes=True):
+        if target.topic in add.refused:
+            yield add.refused[target.topic]
+        elif answer.result.error_code == kafka.INVALID_PARTITIONS and (target.maybe_sent or answer.maybe_done):
+            not_grown.append((target, answer))
+        else:
+            yield context.result(
+                target, Phase.APPLY, outcome_of(answer.result.error_code), _with_counts(target, answer)
+            )
+    yield from _recovered(context, not_grown)
+
+
+def _with_counts(target: Target, answer: Answer) -> Answer:
+    """The answer, with what the request changed: it was checked right before."""
+    done = answer.result.error_code == kafka.NONE
+    result = replace(
+        answer.result,
+        num_partitions=target.grows_to if done else None,
+        before=target.before,
+        after=target.after if done else None,
+    )
+    return replace(answer, result=result)
+
+
+def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
+    """A topic that can't grow to the planned count, after our own request may have been carried out (N2)."""
+    if not grown:
+        return
+    counts = {target.topic: target.grows_to for target, _ in grown}
+    live = context.describe_when(
+        list(counts), lambda info: info.num_partitions >= counts[info.topic], context.retry_policy.visibility
+    )
+    context.require_planned_cluster()
+    for target, answer in grown:
+        info = live.get(target.topic)
+        if info is not None and not_planned(target, info) is None and info.num_partitions == target.grows_to:
+            done = replace(answer, result=TopicResult())
+            message = "an earlier request of this run added the partitions"
+            found = _with_counts(target, done)
+            yield context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=message)
+        else:
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer)
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe topics once."""
+    return verify_topics(context, applied, verdict)
+
+
+def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
+    """How acknowledged partitions turned out; they are visible late (N7)."""
+    if info is None or info.num_partitions < target.grows_to or info.leaderless:
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
+    if info.num_partitions > target.grows_to:
+        message = f"num_partitions is {info.num_partitions}, planned {target.grows_to}"
+        return Outcome.FAILED, OURS, Refusal.DIFFERS_FROM_PLAN, message
+    return Outcome.OK, kafka.NONE, None, None
+
+
+def not_declared() -> Column:
+    """It is asked for where its topic is declared present with the same number of partitions, on the same brokers."""
+    now = F.coalesce(F.col("now_num_partitions"), F.size(F.map_keys("now_assignments"))).cast("string")
+    same_count = F.col("after")["num_partitions"].eqNullSafe(now)
+    one, other = (F.array_sort(F.map_entries(each)) for each in ("assignments", "now_assignments"))
+    return (
+        F.when(F.col("now_state") == ABSENT, F.lit("declare it absent"))
+        .when(
+            ~same_count,
+            F.concat(F.lit("declare it with "), F.coalesce(now, F.lit("the broker's number of")), F.lit(" partitions")),
+        )
+        .when(~one.eqNullSafe(other), F.lit("declare it with other assignments"))
+    )
+
+
+KIND = ActionKind(
+    name=Action.ADD_PARTITIONS.value,
+    order=3,
+    wanted=lambda: F.col("decision") == Action.ADD_PARTITIONS.value,
+    not_declared=not_declared,
+    done="given partitions",
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verify=verify,
+)

@@ -1,0 +1,235 @@
+"""alter_configs: IncrementalAlterConfigs (KIP-339; K1 to K9). All that a topic needs goes in one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.checking import CheckedRequest, not_planned
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.verifying import Verdict, not_permitted
+from topicledger.config.settings import ChangeSettings
+from topicledger.kafka.config_values import same_value, same_value_column
+from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT
+from topicledger.model import (
+    OURS,
+    SET_ON_TOPIC,
+    Action,
+    ConfigEntry,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+
+_SETTLES_WITHIN = 15.0
+"""Seconds until brokers show what was altered, *measured* after 10,000 changes (K6)."""
+
+
+def differences(settings: ChangeSettings) -> Column:
+    """struct<before,after> of a topic whose configs are to be altered; else null.
+
+    In: `configs` as declared, `live_configs`; null where they aren't known. A value that the topic has from the
+    broker's default is left to it, but with `pin`; a sensitive one isn't known, so it is never altered.
+    """
+    by_name = F.map_from_entries(F.transform("live_configs", lambda each: F.struct(each["name"], each)))
+    ignored = F.array(*map(F.lit, settings.ignore)).cast("array<string>")
+
+    def to_set(name: Column, value: Column) -> Column:
+        live = by_name[name]
+        same = F.coalesce(same_value_column(name, value, live["value"]), F.lit(False))
+        fine = same & (live["config_source"] == SET_ON_TOPIC) if settings.pin else same
+        return ~fine & ~F.coalesce(live["is_sensitive"], F.lit(False)) & ~F.array_contains(ignored, name)
+
+    nothing = F.create_map().cast("map<string,string>")
+    after = F.coalesce(F.map_filter("configs", to_set), nothing)
+    declared = F.coalesce(F.map_keys("configs"), F.array().cast("array<string>"))
+
+    def replaced(each: Column) -> Column:
+        mine = F.array_contains(F.map_keys(after), each["name"])
+        if settings.configs == "exact":
+            mine |= ~F.array_contains(declared, each["name"]) & ~F.array_contains(ignored, each["name"])
+        return mine & (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"]
+
+    before = F.map_from_entries(
+        F.transform(F.filter("live_configs", replaced), lambda each: F.struct(each["name"], each["value"]))
+    )
+    return F.when(
+        F.col("live_configs").isNotNull() & ((F.size(before) > 0) | (F.size(after) > 0)),
+        F.struct(before.alias("before"), after.alias("after")),
+    )
+
+
+def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+    """IncrementalAlterConfigs with validateOnly (K1)."""
+    if not context.admin.alters_incrementally:
+        message = "this broker is older than Kafka 2.3 and can only replace all configs of a topic: nothing is altered"
+        yield from (context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, message) for target in targets)
+        return
+    validate_only = partial(context.admin.alter_configs, validate_only=True)
+    for target, answer in context.send(targets, validate_only, changes=False):
+        yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses topics of which another client changed what is planned to be altered."""
+    yield from (refused for _, refused in _Reader(context).check(targets, Phase.APPLY) if refused is not None)
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that are as planned. Altering twice does no harm, so what isn't visible by then is sent again."""
+    left, deadline = list(targets), context.clock() + _SETTLES_WITHIN
+    while left:
+        reader, requested_at = _Reader(context), datetime.now(UTC)
+        for target, refused in reader.check(left, Phase.APPLY):
+            if refused is None and not _other_values(target, reader.found[target.topic], target.after):
+                result = TopicResult(after=reader.found[target.topic])
+                message = "an earlier request of this run altered them"
+                answer = Answer(result, 1, requested_at, datetime.now(UTC))
+                yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
+                left.remove(target)
+        if context.clock() >= deadline:
+            return
+        if left:
+            context.wait(context.retry_policy.first_backoff)
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """IncrementalAlterConfigs. What another client changed since the plan is refused."""
+    reader = _Reader(context)
+    alter = CheckedRequest(context, reader.check, partial(context.admin.alter_configs, validate_only=False))
+    for target, answer in context.send(targets, alter, changes=True):
+        if target.topic in alter.refused:
+            yield alter.refused[target.topic]
+            continue
+        done = answer.result.error_code == kafka.NONE
+        result = replace(answer.result, before=reader.found[target.topic], after=target.after if done else None)
+        yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), replace(answer, result=result))
+
+
+class _Reader:
+    """Reads what is set on topics, of what a change touches, and compares it with the plan."""
+
+    def __init__(self, context: ClusterContext) -> None:
+        self._context = context
+        self.found: dict[str, Mapping[str, str]] = {}
+        """By topic, what is set on it, as first read."""
+
+    def check(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
+        """Each target, with its refusal where its topic, or what is set on it, is not as planned."""
+        context, names = self._context, {target.topic: target.touched for target in targets}
+        live = context.describe(list(names))
+        described = context.describe_configs([name for name in names if name in live], names)
+        context.require_planned_cluster()
+        for target in targets:
+            refusal = not_planned(target, live.get(target.topic))
+            if refusal is None:
+                configs = described[target.topic].configs
+                refusal = _UNREADABLE if configs is None else self._compared(target, configs)
+            yield target, None if refusal is None else context.refused(target, phase, *refusal)
+
+    def _compared(self, target: Target, configs: Sequence[ConfigEntry]) -> tuple[Refusal, str] | None:
+        found = _set_on_topic(target, configs)
+        self.found.setdefault(target.topic, found)
+        others = _other_values(target, found, target.before, target.after)
+        if not others:
+            return None
+        return Refusal.CHANGED_SINCE_PLAN, f"another client changed it since the plan: {'; '.join(others)}; plan again"
+
+
+_UNREADABLE = (
+    Refusal.NOT_PERMITTED,
+    "this principal may not describe the topic's configs any more; grant it DescribeConfigs",
+)
+
+
+def _set_on_topic(target: Target, configs: Sequence[ConfigEntry]) -> Mapping[str, str]:
+    return {
+        each.name: str(each.value)
+        for each in configs
+        if each.config_source == SET_ON_TOPIC and each.name in target.touched and not each.is_sensitive
+    }
+
+
+def _other_values(target: Target, found: Mapping[str, str], *expected: Mapping[str, str]) -> Sequence[str]:
+    """What of a change's configs is none of the expected values; a name that one of them lacks may be unset."""
+    others = []
+    for name in sorted(target.touched):
+        live = found.get(name)
+        if not any(
+            same_value(name, live, each[name]) if name in each and live is not None else live == each.get(name)
+            for each in expected
+        ):
+            planned = target.before.get(name, "not set")
+            others.append(f"{name} is {'not set' if live is None else live}, the plan saw {planned}")
+    return others
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe what was altered, once."""
+    requested_at = datetime.now(UTC)
+    names = {target.topic: target.touched for target, _ in applied}
+    live = context.describe(list(names))
+    described = context.describe_configs([name for name in names if name in live], names)
+    for target, _ in applied:
+        info, configs = live.get(target.topic), None
+        if target.topic in described:
+            configs = described[target.topic].configs
+        found = None if configs is None else _set_on_topic(target, configs)
+        outcome, error_code, note, message = verdict(target, info, found)
+        result = TopicResult(error_code=error_code, error_message=message, after=found)
+        yield context.result(
+            target, Phase.VERIFY, outcome, Answer(result, 1, requested_at, datetime.now(UTC)), note=note
+        )
+
+
+def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | None) -> Verdict:
+    """How acknowledged changes turned out, by what is set on the topic now; they are visible late (K6)."""
+    if info is None:
+        return Outcome.FAILED, OURS, Refusal.CHANGED_SINCE_PLAN, "another client deleted the topic since"
+    if not info.permitted or found is None:
+        return not_permitted("DescribeConfigs" if info.permitted else "Describe")
+    if info.topic_id != target.topic_id:
+        message = f"another client deleted and recreated it, with id {info.topic_id}"
+        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+    if not _other_values(target, found, target.after):
+        return Outcome.OK, kafka.NONE, None, None
+    others = _other_values(target, found, target.before, target.after)
+    if others:
+        return Outcome.FAILED, OURS, Refusal.DIFFERS_FROM_PLAN, f"another client changed it since: {'; '.join(others)}"
+    return Outcome.PENDING, kafka.NONE, None, "acknowledged, not visible yet"
+
+
+def not_declared() -> Column:
+    """It is asked for where its topic is declared present, with what it sets and without what it resets."""
+    touched = F.array_union(F.map_keys("before"), F.map_keys("after"))
+    others = F.filter(touched, lambda name: ~F.col("now_configs")[name].eqNullSafe(F.col("after")[name]))
+    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
+        F.size(others) > 0, F.concat(F.lit("declare it with other configs: "), F.array_join(F.array_sort(others), ", "))
+    )
+
+
+KIND = ActionKind(
+    name=Action.ALTER_CONFIGS.value,
+    order=4,
+    wanted=lambda: F.col("decision") == Action.ALTER_CONFIGS.value,
+    not_declared=not_declared,
+    done="given other configs",
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verify=verify,
+)

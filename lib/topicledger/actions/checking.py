@@ -1,0 +1,65 @@
+"""Requests that name topics, compared with the plan right before they go: what differs is refused, not sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext
+from topicledger.kafka import Response
+from topicledger.kafka.sending import is_too_large, may_be_done
+from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+
+Check: TypeAlias = Callable[[Sequence[Target], Phase], Iterator[tuple[Target, PhaseResult | None]]]
+"""Yields each target, with its refusal where its topic is not as planned; changes nothing. What an earlier request may
+have changed has `maybe_sent`."""
+
+_NOT_SENT = TopicResult(error_code=kafka.INVALID_REQUEST)
+
+
+class CheckedRequest:
+    """A request for `ClusterContext.send`. Where a quota paces a batch for minutes, each part is checked by itself."""
+
+    def __init__(self, context: ClusterContext, check: Check, request: Callable[[Sequence[Target]], Response]) -> None:
+        self._context = context
+        self._check = check
+        self._request = request
+        self._maybe_done: set[str] = set()
+        self.refused: dict[str, PhaseResult] = {}
+        """By topic, what was not sent."""
+
+    def __call__(self, targets: Sequence[Target]) -> Response:
+        ready: list[Target] = []
+        asked = [replace(each, maybe_sent=each.maybe_sent or each.topic in self._maybe_done) for each in targets]
+        for target, refused in self._check(asked, Phase.APPLY):
+            if refused is None:
+                ready.append(target)
+            else:
+                self.refused[target.topic] = refused
+        not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
+        if not ready:
+            return Response(results=not_sent, throttle_time_ms=0)
+        # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
+        self._context.require_planned_cluster()
+        self._context.may_send()
+        self._maybe_done.update(target.topic for target in ready)
+        response = self._request(ready)
+        if all(is_too_large(each) for each in response.results.values()):
+            # Nothing was done: it goes again in smaller requests, each of them checked anew.
+            self._maybe_done -= {target.topic for target in ready}
+            return response
+        self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)}
+        return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+
+def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:
+    """Why a topic is not the one that the plan saw, or None."""
+    if info is None:
+        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
+    if not info.permitted:
+        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+    if info.topic_id != target.topic_id:
+        return Refusal.RECREATED, f"recreated since the plan, with id {info.topic_id}; plan again"
+    return None

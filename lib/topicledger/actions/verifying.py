@@ -1,0 +1,52 @@
+"""Phase verify of actions whose outcome shows in how their topics are described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext
+from topicledger.kafka.sending import Answer
+from topicledger.model import Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+
+Verdict: TypeAlias = tuple[Outcome, int, Note | Refusal | None, str | None]
+"""Outcome, error code, our note, message."""
+
+
+def verify_topics(
+    context: ClusterContext,
+    applied: Sequence[tuple[Target, TopicResult]],
+    verdict: Callable[[Target, TopicResult, TopicInfo | None], Verdict],
+    *,
+    shown: bool = True,
+) -> Iterator[PhaseResult]:
+    """Describe topics once, and judge each by `verdict`: of the target, its answer, and the topic, None if not listed.
+
+    A topic that may not be described is skipped (29). `shown`: the rows show how a topic that is listed lives.
+    """
+    requested_at = datetime.now(UTC)
+    live = context.describe([target.topic for target, _ in applied])
+    for target, result in applied:
+        info = live.get(target.topic)
+        outcome, error_code, note, message = (
+            verdict(target, result, info) if info is None or info.permitted else not_permitted("Describe")
+        )
+        seen = info if info is not None and info.permitted and shown else None
+        found = TopicResult(
+            error_code=error_code,
+            error_message=message,
+            topic_id=seen.topic_id if seen else None,
+            num_partitions=seen.num_partitions if seen else None,
+            replication_factor=seen.replication_factor if seen else None,
+        )
+        yield context.result(
+            target, Phase.VERIFY, outcome, Answer(found, 1, requested_at, datetime.now(UTC)), note=note
+        )
+
+
+def not_permitted(right: str) -> Verdict:
+    """The verdict where this principal lacks the right to see how a topic is."""
+    message = f"this principal may not describe the topic; grant it {right} to have it verified"
+    return Outcome.SKIPPED, kafka.TOPIC_AUTHORIZATION_FAILED, None, message

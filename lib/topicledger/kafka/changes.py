@@ -1,0 +1,89 @@
+"""Requests that change topics that exist: IncrementalAlterConfigs (KIP-339) and CreatePartitions (KIP-195)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
+
+from topicledger.model import Target, TopicResult
+
+
+class _Operation(IntEnum):
+    """Kafka's AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+
+
+def alter_configs_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
+    """Sets each config of `Target.after`, and resets those that only `Target.before` has."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=ConfigResourceType.TOPIC,
+                resource_name=target.topic,
+                configs=[
+                    resource.AlterableConfig(
+                        name=name,
+                        config_operation=_Operation.SET if name in target.after else _Operation.DELETE,
+                        value=target.after.get(name),
+                    )
+                    for name in sorted(target.touched)
+                ],
+            )
+            for target in targets
+        ],
+        validate_only=validate_only,
+    )
+
+
+def altered(response: Any) -> dict[str, TopicResult]:
+    """By topic, what an IncrementalAlterConfigs response says."""
+    return {
+        each.resource_name: TopicResult(error_code=each.error_code, error_message=each.error_message)
+        for each in response.responses
+    }
+
+
+def create_partitions_request(targets: Sequence[Target], timeout_ms: int, *, validate_only: bool) -> Any:
+    """Raises each topic's count to `num_partitions` of `Target.after`, with the assignments that new ones have (N4)."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    return CreatePartitionsRequest(
+        topics=[
+            topic(
+                name=target.topic,
+                count=target.grows_to,
+                assignments=None
+                if target.assignments is None
+                else [
+                    topic.CreatePartitionsAssignment(broker_ids=list(target.assignments[partition]))
+                    for partition in range(target.grows_from, target.grows_to)
+                ],
+            )
+            for target in targets
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def grown(response: Any) -> dict[str, TopicResult]:
+    """By topic, what a CreatePartitions response says: it is not in the request's order (N3)."""
+    return {
+        each.name: TopicResult(error_code=each.error_code, error_message=each.error_message)
+        for each in response.results
+    }
+
+
+def list_reassignments_request(timeout_ms: int) -> Any:
+    """Every reassignment that is under way."""
+    return ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)

@@ -1,0 +1,151 @@
+"""What is to be changed of topics that exist and are declared otherwise, where `[changes]` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from topicledger.actions import add_partitions, alter_configs
+from topicledger.config.settings import ChangeSettings, ClusterSettings, Settings
+from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, Phase, Refusal
+from topicledger.observe.configs import observe_configs
+from topicledger.observe.topics import Observation
+from topicledger.plan.decide import CHANGE, ended
+
+
+def describe(
+    spark: SparkSession, settings: Settings, clusters: Sequence[ClusterSettings], accepted: DataFrame, seen: Observation
+) -> tuple[Observation, DataFrame | None]:
+    """Describe the configs that changes are decided on: of declared topics that exist, where configs or the number of
+    partitions may have to be changed.
+
+    In: `accepted`, manifest rows. Returns what was observed, where a cluster that didn't answer this is one that can't
+    be reached, and (cluster, topic, configs, config_error_code); None where nothing asks for them.
+    """
+    asked = {name: each for name, each in settings.changes.items() if name in seen.known}
+    if not asked:
+        return seen, None
+
+    def on(mends: Callable[[ChangeSettings], bool]) -> Column:
+        return F.col("cluster").isin(*(name for name, each in asked.items() if mends(each)))
+
+    count = F.coalesce(F.col("num_partitions"), F.size(F.map_keys("assignments")))
+    declared = accepted.where((F.col("state") == PRESENT) & F.col("cluster").isin(*asked)).select(
+        "cluster", "topic", count.alias("_count"), F.size(F.map_keys("configs")).alias("_configs")
+    )
+    grows = on(lambda each: each.partitions == "grow") & (F.col("_count") > F.col("num_partitions"))
+    alters = on(lambda each: each.configs == "exact") | (
+        on(lambda each: each.configs == "declared") & (F.col("_configs") > 0)
+    )
+    topics = (
+        seen.topics.where("not internal")
+        .join(declared, on=["cluster", "topic"])
+        .where(F.coalesce(grows | alters, F.lit(False)))
+        .drop("_count", "_configs")
+    )
+    found = observe_configs(spark, [each for each in clusters if each.name in asked], settings.kafka, topics)
+    statuses = {
+        name: replace(status, error=found.errors[name]) if name in found.errors else status
+        for name, status in seen.statuses.items()
+    }
+    return replace(seen, statuses=statuses), found.configs.select("cluster", "topic", "configs", "config_error_code")
+
+
+def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | None) -> Transform:
+    """Adds what is to be changed to topics that need nothing else.
+
+    In and out: `contract.COLUMNS`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
+    partitions has the decision add_partitions; what is to be altered of its configs is `alters`. A topic whose configs
+    may not be described is refused, NOT_PERMITTED.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        if not settings:
+            return decisions
+        rows = decisions
+        if configs is not None:
+            described = configs.withColumnRenamed("configs", "_configs")
+            rows = (
+                decisions.join(described, on=["cluster", "topic"], how="left")
+                .withColumn("live_configs", F.col("_configs"))
+                .select(*decisions.columns, "config_error_code")
+            )
+        else:
+            rows = decisions.withColumn("config_error_code", F.lit(None).cast("int"))
+        left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
+        lives = F.col("live") & ~F.col("internal") & F.col("phase").isNull() & left_alone
+        grows = _by_cluster(settings, lambda each: add_partitions.counts() if each.partitions == "grow" else None)
+        alters = _by_cluster(settings, lambda each: alter_configs.differences(each) if each.configs != "off" else None)
+        hidden = lives & F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
+        return (
+            rows.withColumns(
+                {
+                    "_grows": F.when(lives, grows),
+                    "alters": F.when(lives, alters),
+                    "_hidden": F.coalesce(hidden, F.lit(False)),
+                }
+            )
+            .withColumns(
+                {
+                    "decision": F.when(F.col("_grows").isNotNull(), F.lit(Action.ADD_PARTITIONS.value))
+                    .when(F.col("_hidden"), F.lit(Action.ALTER_CONFIGS.value))
+                    .otherwise(F.col("decision")),
+                    "before": F.coalesce("_grows.before", "before"),
+                    "after": F.coalesce("_grows.after", "after"),
+                    "_ended": F.when(
+                        F.col("_hidden"),
+                        ended(
+                            F.lit(Phase.OBSERVE.value),
+                            F.lit(Outcome.REFUSED.value),
+                            F.lit(Refusal.NOT_PERMITTED.value),
+                            F.lit(
+                                "this principal may not describe the topic's configs, so nobody knows what is to be "
+                                "changed; grant it DescribeConfigs"
+                            ),
+                        ),
+                    ),
+                }
+            )
+            .withColumns(
+                {name: F.coalesce(f"_ended.{name}", name) for name in ("phase", "outcome", "error", "error_message")}
+            )
+            .select(*decisions.columns)
+        )
+
+    return transform
+
+
+def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[ChangeSettings], Column | None]) -> Column:
+    """A change by the settings of its cluster, null where they ask for none."""
+    found: Column = F.lit(None).cast(CHANGE)
+    for each in dict.fromkeys(settings.values()):
+        value = change(each)
+        if value is not None:
+            names = [name for name, of_cluster in settings.items() if of_cluster == each]
+            found = F.when(F.col("cluster").isin(*names), value.cast(CHANGE)).otherwise(found)
+    return found
+
+
+def with_alters(decisions: DataFrame) -> DataFrame:
+    """What is to be altered becomes an action of its own. In and out: `contract.COLUMNS`.
+
+    A topic that needs nothing else has the decision alter_configs; one that gets partitions has a second row.
+    """
+    nothing_else = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
+    rows = F.when(F.col("alters").isNull(), F.array(F.lit(False))).when(nothing_else, F.array(F.lit(True)))
+    own = {
+        "decision": F.lit(Action.ALTER_CONFIGS.value),
+        "before": F.col("alters.before"),
+        "after": F.col("alters.after"),
+        "waits": F.lit(False),
+        **{name: F.lit(None) for name in ("phase", "outcome", "error", "error_message", "violations")},
+    }
+    return (
+        decisions.withColumn("_alters", F.explode(rows.otherwise(F.array(F.lit(False), F.lit(True)))))
+        .withColumns({name: F.when(F.col("_alters"), value).otherwise(F.col(name)) for name, value in own.items()})
+        .select(*decisions.columns)
+    )

@@ -1,0 +1,80 @@
+"""Changes that can lose data at once, keep it less safely, or lose the order of keys: see `guards.max_losses`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger.model import Action
+
+_DATA, _SAFETY, _ORDER = "can lose data at once", "keeps data less safely", "loses the order of keys"
+
+
+def found() -> Column:
+    """string: what a change can lose, each config from what to what; null where it can lose nothing.
+
+    In: `contract.COLUMNS` of one action a row. A config that is reset gets the broker's default, which isn't known:
+    it may be the smaller one.
+    """
+    alters = F.concat_ws(
+        "; ",
+        _loss("retention.ms", _DATA, _shorter),
+        _loss("retention.bytes", _DATA, _shorter),
+        _loss("cleanup.policy", _DATA, _adds_to_policy),
+        _loss("min.insync.replicas", _SAFETY, _smaller),
+        _loss("unclean.leader.election.enable", _SAFETY, _turned_on),
+    )
+    compacted = F.coalesce(F.array_contains(_parts(_live("cleanup.policy")), "compact"), F.lit(False))
+    grows = F.concat(
+        F.lit("a compacted topic, whose records have keys, from "),
+        F.col("before")["num_partitions"],
+        F.lit(" to "),
+        F.col("after")["num_partitions"],
+        F.lit(f" partitions {_ORDER}"),
+    )
+    return F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (alters != ""), alters).when(
+        (F.col("decision") == Action.ADD_PARTITIONS.value) & compacted, grows
+    )
+
+
+def _live(name: str) -> Column:
+    """The value that the topic has, from wherever."""
+    return F.element_at(F.filter("live_configs", lambda each: each["name"] == name), 1)["value"]
+
+
+def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Column:
+    old, new = _live(name), F.col("after")[name]
+    reset = F.col("before")[name].isNotNull() & new.isNull()
+    changed = F.concat(F.lit(f"{name} {{}} "), F.lit("-> "), new, F.lit(f" {what}"))
+    to_default = F.lit(f"{name} {{}} -> the broker's default, which isn't known, {what} if that is less")
+    text = F.when(reset, to_default).when(new.isNotNull() & F.coalesce(worse(old, new), F.lit(True)), changed)
+    return F.replace(text, F.lit("{}"), F.coalesce(old, F.lit("unknown")))
+
+
+def _number(value: Column) -> Column:
+    """-1 is without limit."""
+    number = F.trim(value).try_cast("decimal(38,0)")
+    return F.when(number == -1, F.lit("9" * 38).cast("decimal(38,0)")).otherwise(number)
+
+
+def _shorter(old: Column, new: Column) -> Column:
+    return _number(new) < _number(old)
+
+
+def _smaller(old: Column, new: Column) -> Column:
+    return F.trim(new).try_cast("int") < F.trim(old).try_cast("int")
+
+
+def _adds_to_policy(old: Column, new: Column) -> Column:
+    """`delete` deletes old records, `compact` all but the last of a key; and refuses records without one (K7)."""
+    return F.size(F.array_except(_parts(new), F.array_union(_parts(old), F.array(F.lit(""))))) > 0
+
+
+def _turned_on(old: Column, new: Column) -> Column:
+    return (F.lower(F.trim(new)) == "true") & (F.lower(F.trim(old)) != "true")
+
+
+def _parts(value: Column) -> Column:
+    return F.transform(F.split(value, ","), F.trim)
