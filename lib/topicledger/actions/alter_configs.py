@@ -72,6 +72,19 @@ def differences(settings: ChangeSettings) -> Column:
     )
 
 
+def afterwards() -> Column:
+    """map<string,string>: a topic's configs by name as they are after `alters`, less those that are reset."""
+    others = F.filter(
+        "live_configs",
+        lambda each: (
+            ~F.array_contains(F.map_keys("alters.before"), each["name"])
+            & ~F.array_contains(F.map_keys("alters.after"), each["name"])
+        ),
+    )
+    as_map = F.map_from_entries(F.transform(others, lambda each: F.struct(each["name"], each["value"])))
+    return F.map_concat(as_map, F.col("alters.after"))
+
+
 def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
     """IncrementalAlterConfigs with validateOnly (K1)."""
     if not context.admin.alters_incrementally:

@@ -30,7 +30,7 @@ from topicledger.model import OURS, Action, Key, Outcome, Phase, PhaseResult, Re
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.intent import expired, no_longer_declared
-from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.reevaluate import MAKE_PARTITIONS, reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
@@ -176,16 +176,20 @@ def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: Sent
         done.append(each_cluster(run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before))
 
     waits = _keys(ready.waiting)
-    send(only(ready.actions, lambda name, target: (name, target.topic) not in waits))
+
+    def needs_room(name: str, target: Target) -> bool:
+        return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
+
+    send(only(ready.actions, lambda name, target: not needs_room(name, target)))
     if waits:
         assert ready.seen is not None, "creates wait only where this start has judged them"
         judged = reevaluate(
-            run, context.policies, ready.seen, latest, Phase.APPLY, Action.CREATE, waited=ready.waiting, held=held
+            run, context.policies, ready.seen, latest, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
         )
         # Deletes whose outcome isn't known yet: their room isn't either.
         fit = waits - _keys(judged.waiting)
         left = in_batches(sendable(run, less=[*ready.problems]))
-        send(only(left, lambda name, target: (name, target.topic) in fit))
+        send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
     problems = dict(ready.problems)
     for step in done:
         problems |= step.problems

@@ -27,6 +27,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    Scope,
     Settings,
     TablesSettings,
     has_url_credentials,
@@ -276,9 +277,11 @@ def _audit(table: _Table) -> AuditSettings:
 
 
 def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete")
+    table.only("create", "delete", "change")
     return PolicySettings(
-        create=_policy_list(table, "create", clusters), delete=_policy_list(table, "delete", clusters)
+        create=_policy_list(table, "create", clusters),
+        delete=_policy_list(table, "delete", clusters),
+        change=_policy_list(table, "change", clusters),
     )
 
 
@@ -299,6 +302,7 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
         needs = item.get("needs")
         if needs not in (None, "full", "visible"):
             policy.problem("needs", 'must be "full" or "visible"')
+        scope = policy.choice("scope", PolicySpec.scope, "changes", "all")
         named = policy.texts("clusters")
         for name in named:
             if name not in clusters:
@@ -308,6 +312,7 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
                 use=policy.text("use") or "",
                 mode=cast(Mode, mode),
                 needs=cast(Needs | None, needs),
+                scope=cast(Scope, scope),
                 clusters=named,
                 owners=policy.texts("owners"),
                 labels=policy.text_values("labels"),

@@ -21,6 +21,7 @@ ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
 Mode: TypeAlias = Literal["refuse", "warn"]
 Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
+Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
 
 MAX_BATCH_RECORDS = 10_000
@@ -30,7 +31,7 @@ MAX_BATCH_RECORDS = 10_000
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
 
-OF_EVERY_POLICY = ("use", "mode", "needs", "clusters", "owners", "labels")
+OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
 
 _URL_CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@")
@@ -191,6 +192,8 @@ class PolicySpec:
     needs: Needs | None = None
     """`full`: judge only where every topic of the cluster is visible. `visible`: judge by the visible topics. By
     default the policy's own choice; only for policies about topics together."""
+    scope: Scope = "changes"
+    """What of a topic whose configs are altered a policy about configs judges: what is altered, or `all` of them."""
     clusters: tuple[str, ...] = ()
     """Judge topics on these clusters only. By default on all."""
     owners: tuple[str, ...] = ()
@@ -211,6 +214,8 @@ class PolicySettings:
     """Asked about every create."""
     delete: tuple[PolicySpec, ...] = ()
     """Asked about every delete."""
+    change: tuple[PolicySpec, ...] = ()
+    """Asked about every change of configs or partitions, as are the policies of `create` about these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +235,7 @@ class Settings:
     guards: GuardSettings = GuardSettings()
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]] and [[policies.delete]]"""
+    """[[policies.create]], [[policies.delete]] and [[policies.change]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
 
@@ -270,13 +275,18 @@ class Settings:
                 }
                 for spec in specs
             ]
-            for kind, specs in (("create", self.policies.create), ("delete", self.policies.delete))
+            for kind, specs in (
+                ("create", self.policies.create),
+                ("delete", self.policies.delete),
+                *((("change", self.policies.change),) if self.changes else ()),
+            )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.
         guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
-        changes = {name: asdict(each) for name, each in self.changes.items() if each.any}
+        changes: dict[str, object] = {name: asdict(each) for name, each in self.changes.items()}
         if changes:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
+            changes["scopes"] = [spec.scope for spec in self.policies.create]
         return _digest(
             {
                 "tables": {"root": self.tables.root},

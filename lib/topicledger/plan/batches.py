@@ -36,9 +36,9 @@ def batched(most: int) -> Transform:
     """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
     In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `phase`, `waits`;
-    rows that ended get none. Topics go by name, those that wait for the room that deletes make after all others. One above half of `most`
-    goes alone; the others share batches that start every `most`/2 records: the last topic of a batch may overlap its
-    end, by at most `most`/2.
+    rows that ended get none. Topics go by name, those that wait for the room that deletes make after all others. One
+    above half of `most` goes alone; the others share batches that start every `most`/2 records: the last topic of a
+    batch may overlap its end, by at most `most`/2.
     """
     half = max(1, most // 2)
 

@@ -142,6 +142,7 @@ def with_alters(decisions: DataFrame) -> DataFrame:
         "before": F.col("alters.before"),
         "after": F.col("alters.after"),
         "waits": F.lit(False),
+        "resolved_configs": alter_configs.afterwards(),
         **{name: F.lit(None) for name in ("phase", "outcome", "error", "error_message", "violations")},
     }
     return (

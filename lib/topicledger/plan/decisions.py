@@ -20,12 +20,11 @@ from topicledger.plan import guards
 from topicledger.plan.batches import planned
 from topicledger.plan.changes import with_alters, with_changes
 from topicledger.plan.decide import decide
-from topicledger.plan.reevaluate import facts
+from topicledger.plan.reevaluate import MAKE_PARTITIONS, facts
 from topicledger.policies import Facts, Policy
 
 ENDED, ANY_PLANNED = "_ended", "_planned"
 """Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, and actions."""
-_MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
 
 
@@ -91,7 +90,7 @@ def decided(
             judged.transform(decide(seen.topics, seen.statuses))
             .transform(with_changes(settings.changes, configs))
             .transform(deletes_judged(rules, known, settings))
-            .transform(policies.judge([rule for rule in rules if rule.action in _MAKE_PARTITIONS], known))
+            .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
             .transform(with_alters)
             .transform(policies.judge([rule for rule in rules if rule.action is Action.ALTER_CONFIGS], known))
             .transform(guards.changes(settings.guards))

@@ -49,7 +49,7 @@ def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Co
     reset = F.col("before")[name].isNotNull() & new.isNull()
     changed = F.concat(F.lit(f"{name} {{}} "), F.lit("-> "), new, F.lit(f" {what}"))
     to_default = F.lit(f"{name} {{}} -> the broker's default, which isn't known, {what} if that is less")
-    text = F.when(reset, to_default).when(new.isNotNull() & F.coalesce(worse(old, new), F.lit(True)), changed)
+    text = F.when(reset, to_default).when(new.isNotNull() & F.coalesce(worse(old, new), old.isNull()), changed)
     return F.replace(text, F.lit("{}"), F.coalesce(old, F.lit("unknown")))
 
 

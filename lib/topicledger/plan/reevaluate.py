@@ -25,9 +25,12 @@ from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.policies import Facts, Policy
-from topicledger.policies.contract import COLUMNS, partitions, replicas
+from topicledger.policies.contract import COLUMNS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.schemas.tables import VIOLATIONS
+
+MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
+"""What takes of the room that deletes leave: judged together."""
 
 NOTED = ("planned_violations", "noted_violations")
 """Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, has already."""
@@ -79,8 +82,9 @@ def reevaluate(
     known = facts(run.ledger, run.settings, run.clusters, brokers)
     rows = topics(run, seen, manifest_version)
     # Deletes first: only those that will be sent make room.
-    for action in (each for each in Action if each in actions):
-        rows = rows.transform(policies.judge([each for each in rules if each.action is action], known))
+    for together in ((Action.DELETE,), MAKE_PARTITIONS):
+        asked = [each for each in rules if each.action in together and each.action in actions]
+        rows = rows.transform(policies.judge(asked, known))
     judged = (
         rows.where(F.col("waits") | F.col("violations").isNotNull())
         .select(
@@ -117,7 +121,7 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
         "error_code": F.when(refused, F.lit(OURS)).otherwise(F.lit(0)),
         "error": F.when(refused & F.col("in_vain"), F.lit(Refusal.BUDGET_NOT_FREED.value)).otherwise(F.col("error")),
         "error_message": F.when(refused & F.col("in_vain"), unfreed).otherwise(F.col("error_message")),
-        "topic_id": F.when(F.col("action") == Action.DELETE.value, F.col("topic_id")),
+        "topic_id": F.when(F.col("action") != Action.CREATE.value, F.col("topic_id")),
     }
     return rows.transform(audit_rows(run.run_id, run.manifest_version, **values))
 
@@ -131,7 +135,8 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     """
     key = ["cluster", "topic"]
     known = F.col("cluster").isin(*seen.known)
-    judged_kinds = F.col("action").isin(*(each.value for each in Action))
+    # An alter has no part in what topics use together, and what it is judged by is as planned, or it is refused (K2).
+    judged_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
     planned = run.plans().where(judged_kinds & known).alias("planned")
     live = seen.topics.alias("live")
     declared = (
@@ -162,6 +167,9 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     deleted = (
         (F.col("action") == Action.DELETE.value) & acknowledged & F.col("topic_id").eqNullSafe(F.col("planned_id"))
     )
+    grown = F.when(
+        (F.col("action") == Action.ADD_PARTITIONS.value) & acknowledged, F.col("after")["num_partitions"].cast("int")
+    )
     created = (F.col("action") == Action.CREATE.value) & (acknowledged | F.coalesce("exists", F.lit(False)))
     listed = F.coalesce("permitted", F.lit(False)) & ~F.coalesce(deleted, F.lit(False))
     lives = listed | F.coalesce(created, F.lit(False))
@@ -172,12 +180,14 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         "decision": F.coalesce("action", F.when(listed & ~F.col("internal"), F.lit(Decision.UNMANAGED.value))),
         "live": lives,
         "internal": F.coalesce("internal", F.lit(False)),
-        "live_num_partitions": F.when(lives, F.coalesce("seen_num_partitions", partitions())),
-        "live_replication_factor": F.when(lives, F.coalesce("seen_replication_factor", replicas())),
+        "live_num_partitions": F.when(lives, F.greatest(F.coalesce("seen_num_partitions", partitions()), grown)),
+        "live_replication_factor": F.when(lives, F.coalesce("seen_replication_factor", created_replicas())),
         "validated": F.coalesce(is_open, F.lit(False)),
         "phase": F.when(~F.coalesce(is_open, F.lit(False)), F.coalesce("phase", F.lit(Phase.APPLY.value))),
         "violations": F.lit(None).cast(VIOLATIONS),
         "waits": F.lit(False),
+        "live_configs": F.lit(None),
+        "alters": F.lit(None),
         "planned_violations": F.col("violations"),
     }
     return rows.select(*(values.get(name, F.col(name)).alias(name) for name in (*COLUMNS, *NOTED)))

@@ -6,12 +6,13 @@ import importlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any
 
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.errors import SettingsError
@@ -63,8 +64,28 @@ BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
             delete.deletes_fraction,
         )
     },
+    Action.ADD_PARTITIONS: {
+        each.__name__: each for each in (change.partitions_growth, change.keyed_topics_keep_partitions)
+    },
+    Action.ALTER_CONFIGS: {each.__name__: each for each in (change.config_change_forbidden,)},
 }
 """The policies to choose from, by what they judge and by name."""
+
+GROWTH_TOO = frozenset({"num_partitions", "partition_budget", "replicas_per_broker", "partitions_per_owner"})
+"""Policies of creates that judge added partitions, too."""
+
+ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
+    "configs_allowed": lambda options: F.size(F.array_except(change.touched(), _names(options["names"]))) > 0,
+    "configs_required": lambda options: F.arrays_overlap(change.reset(), _names(options["names"])),
+    "configs_forbidden": lambda options: F.arrays_overlap(change.touched(), _names(options["names"])),
+    "config_values": lambda options: F.array_contains(change.touched(), options["config"]),
+    "config_range": lambda options: F.array_contains(change.touched(), options["config"]),
+    "min_insync_replicas": lambda _: F.array_contains(change.touched(), "min.insync.replicas"),
+}
+"""Policies of creates that judge altered configs, too: which alters concern them where their scope is `changes`."""
+
+_CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
+"""What [[policies.change]] is about."""
 
 ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
     Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
@@ -105,14 +126,36 @@ def from_settings(settings: Settings) -> Sequence[Policy]:
     """
     problems: list[str] = []
     policies = list(always())
-    for action, specs in ((Action.DELETE, settings.policies.delete), (Action.CREATE, settings.policies.create)):
+    found = settings.policies
+    for action, specs in ((Action.DELETE, found.delete), (Action.CREATE, found.create)):
         for spec in specs:
             policy = _policy(spec, action, problems)
             if policy is not None:
-                policies.append(policy)
+                policies += [policy, *(_of_changes(policy, spec) if settings.changes else ())]
+    for spec in found.change:
+        # One of the user's own judges both.
+        kinds = [each for each in _CHANGES if spec.use in BUILT_IN[each]] or _CHANGES
+        made = _policy(spec, kinds[0], problems)
+        if made is not None:
+            policies += [replace(made, action=kind) for kind in kinds]
     if problems:
         raise SettingsError("\n".join(f"{settings.path}: {problem}" for problem in problems))
     return policies
+
+
+def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
+    """The same policy for changes, where it judges these too."""
+    if policy.action is not Action.CREATE or policy.users_own:
+        return
+    if policy.name in GROWTH_TOO:
+        yield replace(policy, action=Action.ADD_PARTITIONS)
+    if policy.name in ALTERS_TOO:
+        concerns = ALTERS_TOO[policy.name](spec.options) if spec.scope == "changes" else None
+        yield replace(policy, action=Action.ALTER_CONFIGS, concerns=concerns)
+
+
+def _names(names: Sequence[str]) -> Column:
+    return F.array(*map(F.lit, names))
 
 
 def options(factory: Factory) -> Sequence[Option]:
@@ -178,12 +221,15 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
         return None
     others = [each for each in BUILT_IN if spec.use in BUILT_IN[each]]
     if others:
-        problems.append(f"{spec.where}: {spec.use} judges {others[0]}s: write it under [[policies.{others[0]}]]")
+        section = "change" if others[0] in _CHANGES else others[0].value
+        problems.append(f"{spec.where}: {spec.use} judges {section}s: write it under [[policies.{section}]]")
         return None
     offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if spec.use not in offered:
-        known = [*BUILT_IN[action], *offered]
-        problems.append(f"{spec.where}: there is no {action} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
+        alike = _CHANGES if action in _CHANGES else (action,)
+        known = [*(name for each in alike for name in BUILT_IN[each]), *offered]
+        section = "change" if action in _CHANGES else action.value
+        problems.append(f"{spec.where}: there is no {section} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
         return None
     try:
         found = offered[spec.use].load()

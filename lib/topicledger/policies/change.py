@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.policies.contract import RowRule, text
+from topicledger.policies.contract import RowRule, listed, text
+
+_MAX_FACTOR = 10_000
 
 
 def fewer_partitions() -> RowRule:
     """A topic is not declared with fewer partitions than it has: Kafka can't remove partitions (KIP-195)."""
-    live, declared = (F.col(name)["num_partitions"].cast("int") for name in ("before", "after"))
+    live, declared = _counts()
     return RowRule(
         reason=F.when(
             declared < live,
@@ -20,7 +25,76 @@ def fewer_partitions() -> RowRule:
                 declared,
                 " are declared, and Kafka can't remove partitions: declare ",
                 live,
+                " or more",
             ),
         ),
         inputs=text("num_partitions ", live, " to ", declared),
     )
+
+
+def config_change_forbidden(*, names: Sequence[str]) -> RowRule:
+    """None of these configs is set or reset on a topic that exists."""
+    if not names or not all(name.strip() for name in names):
+        raise ValueError("give at least one name, none of them empty")
+    found = F.array_intersect(touched(), F.array(*map(F.lit, names)))
+    return RowRule(
+        reason=F.when(
+            F.size(found) > 0, text("changes ", listed(found), ", which must stay as it is on topics that exist")
+        ),
+        inputs=text("configs changed: ", listed(touched())),
+    )
+
+
+def partitions_growth(*, max_factor: float) -> RowRule:
+    """A topic gets at most `max_factor` times the partitions that it has."""
+    if not 1 < max_factor <= _MAX_FACTOR:
+        raise ValueError(f"max_factor must be above 1 and at most {_MAX_FACTOR}")
+    live, declared = _counts()
+    most = F.floor(live * F.lit(float(max_factor)))
+    return RowRule(
+        reason=F.when(
+            declared > most,
+            text(
+                "would have ",
+                declared,
+                " partitions, and has ",
+                live,
+                f"; {max_factor:g} times as many are allowed: ",
+                most,
+            ),
+        ),
+        inputs=text("num_partitions ", live, " to ", declared),
+    )
+
+
+def keyed_topics_keep_partitions(*, label: str = "keyed", values: Sequence[str] = ("true",)) -> RowRule:
+    """A topic whose `label` has one of `values` keeps its partitions: a key's records would go to another one."""
+    if not label.strip() or not values:
+        raise ValueError("give a label and at least one value")
+    value = F.col("labels")[label]
+    return RowRule(
+        reason=F.when(
+            value.isin(*values),
+            text(
+                f"label {label} is ",
+                value,
+                ": with other partitions the order of a key's records is lost; create a new topic instead",
+            ),
+        ),
+        inputs=text(f"label {label} ", value),
+    )
+
+
+def touched() -> Column:
+    """Names of the configs that an alter sets or resets (array<string>)."""
+    return F.array_union(F.map_keys("before"), F.map_keys("after"))
+
+
+def reset() -> Column:
+    """Names of the configs that an alter resets (array<string>)."""
+    return F.array_except(F.map_keys("before"), F.map_keys("after"))
+
+
+def _counts() -> tuple[Column, Column]:
+    """How many partitions a topic has and gets (int)."""
+    return F.col("before")["num_partitions"].cast("int"), F.col("after")["num_partitions"].cast("int")

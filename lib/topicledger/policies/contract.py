@@ -47,11 +47,11 @@ COLUMNS = (
 )
 """What decide returns and policies and guards see.
 
-`phase` to `violations` are null while nothing ended the row; `waits` is true for a create that needs room which a
-delete has yet to make; `before` is the `shape` of what a delete finds, or what a change replaces by `after`;
-`live_configs` (as `configs` of `observed_configs`) are null where no change asks for them, and `alters`
-(struct<before,after>) is what is to be changed of them, until that is an action of its own. What validateOnly resolved is not known before
-the phase validate.
+`phase` to `violations` are null while nothing ended the row; `waits` is true for a create, or a topic that grows, which
+needs room that a delete has yet to make; `before` is the `shape` of what a delete finds, or what a change replaces by
+`after`; `live_configs` (as `configs` of `observed_configs`) are null where no change asks for them, and `alters`
+(struct<before,after>) is what is to be altered of them, until that is an action of its own. What validateOnly resolved
+is not known before the phase validate.
 """
 
 _NOT_SHOWN = (
@@ -69,6 +69,9 @@ tells the two apart. asked: this policy judges the row: an action of its kind th
 clusters, owners and labels. open: this create or delete is going to be sent, as far as was judged so far; an open
 delete is how a topic is marked for deletion (M1).
 """
+
+CHANGES = (Action.ADD_PARTITIONS.value, Action.ALTER_CONFIGS.value)
+"""Decisions that change a topic that exists."""
 
 ADDED = ("reason", "unjudgeable", "needs_freed", "inputs")
 """The columns that a set rule may add; `reason` it must."""
@@ -155,6 +158,8 @@ class Policy:
     """Only topics of these; empty takes all."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Only topics that have all of these."""
+    concerns: Column | None = None
+    """boolean: which of them it judges, where not all."""
     users_own: bool = False
     """Not ours: what it returns is checked before anything relies on it."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -172,24 +177,34 @@ class Policy:
             asked &= F.col("cluster").isin(*self.clusters)
         if self.owners:
             asked &= is_one_of(F.col("owner"), self.owners)
+        if self.concerns is not None:
+            asked &= self.concerns
         for name, value in self.labels.items():
             asked &= F.col("labels")[name] == value
         return F.coalesce(asked, F.lit(False))
 
 
 def partitions() -> Column:
-    """Partitions of a create (int): as declared, else as the broker resolved them; null where neither is known."""
+    """Partitions that a topic gets (int): as declared, else as the broker resolved them; null where nobody knows."""
     return F.coalesce(_if_any(F.size("assignments")), F.col("num_partitions"), F.col("resolved_num_partitions"))
 
 
 def replicas() -> Column:
+    """Replication factor (int). Of a create: as declared, else as the broker resolved it; else null. Of a topic that is
+    changed: the live one."""
+    lives = F.when(F.col("decision").isin(*CHANGES), F.col("live_replication_factor"))
+    return F.coalesce(lives, created_replicas())
+
+
+def created_replicas() -> Column:
     """Replication factor of a create (int): as declared, else as the broker resolved it; else null."""
     assigned = _if_any(F.size(F.try_element_at(F.map_values("assignments"), F.lit(1))))
     return F.coalesce(assigned, F.col("replication_factor"), F.col("resolved_replication_factor"))
 
 
 def config(name: str) -> Column:
-    """A config of a create (string): as declared, else as the broker resolved it; null where neither is known."""
+    """A config (string): as declared, else as the broker resolved it, or as a topic whose configs are altered has it
+    afterwards; null where neither is known."""
     return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
 
 

@@ -178,17 +178,19 @@ def _budget(
 ) -> SetRule:
     """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
 
-    Creates take what is left in the order of their names. The first create over the budget and all later ones are
-    refused, even smaller ones: which topics are created must not depend on what is asked for after them. Refused
-    topics use nothing. A need that isn't known yet uses nothing until validate returns it.
+    Creates, and topics that grow, take what is left in the order of their names. The first over the budget and all
+    later ones are refused, even smaller ones: which topics are created must not depend on what is asked for after them.
+    Refused topics use nothing. A need that isn't known yet uses nothing until validate returns it.
     """
     in_order = Window.partitionBy(*keys).orderBy("topic")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     # A total needs no order, but in the same order Spark sorts once for all of them.
     together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    # A planned create that lives already is counted there, and needs nothing more.
-    new = ~F.coalesce(F.col("live"), F.lit(False))
-    create = (F.col("decision") == Action.CREATE.value) & F.col("open") & new
+    # A planned create that lives already is counted there, and needs nothing more. A topic that grows needs the rest.
+    grows = F.coalesce(F.col("decision") == Action.ADD_PARTITIONS.value, F.lit(False))
+    new = ~F.coalesce(F.col("live"), F.lit(False)) | grows
+    needed = F.when(grows, need.cast("bigint") - used.cast("bigint")).otherwise(need.cast("bigint"))
+    create = F.col("decision").isin(Action.CREATE.value, Action.ADD_PARTITIONS.value) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
 
     def total(amount: Column, where: Column, window: WindowSpec = together) -> Column:
@@ -197,11 +199,11 @@ def _budget(
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         rows = topics.withColumns(
             {
-                "_need": F.when(F.col("live"), F.lit(0)).otherwise(need.cast("bigint")),
+                "_need": F.when(new, needed).otherwise(F.lit(0)),
                 "_limit": limit.cast("bigint"),
                 "_used": total(used, F.col("live")),
                 "_freed": total(used, F.col("live") & delete),
-                "_before": total(need, create, before),
+                "_before": total(needed, create, before),
             }
         ).withColumn("_wanted", F.col("_used") + F.col("_before") + F.col("_need"))
         count = text(

@@ -1,0 +1,341 @@
+"""Changing topics that exist: configs (K1 to K9) and partitions (N1 to N7), from manifest to verify."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import live, make, remove
+from tests.harness import Estate, policy
+from tests.waiting import until
+from topicledger.config.settings import ChangeSettings, GuardSettings, PolicySettings
+from topicledger.model import SET_ON_TOPIC
+from topicledger.schemas import AUDIT, DRIFT, PLANS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+WEEK = "604800000"
+
+
+def changing(
+    spark: SparkSession,
+    root: Path,
+    kafka: EmbeddedKafka,
+    *,
+    policies: PolicySettings | None = None,
+    guards: GuardSettings | None = None,
+    **changes: Any,
+) -> Estate:
+    """An estate whose settings ask for these changes on its cluster."""
+    estate = Estate(spark, root / "ledger", {"main": kafka}, policies=policies)
+    estate.settings = replace(
+        estate.settings,
+        changes={"main": ChangeSettings(**changes)},
+        guards=guards or GuardSettings(),
+    )
+    return estate
+
+
+def set_on(kafka: EmbeddedKafka, *topics: str) -> dict[str, dict[str, str]]:
+    """By topic, the configs that are set on it, as kafka-python describes them."""
+    admin = KafkaAdminClient(**kafka.client_options())
+    try:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])["topic"]
+    finally:
+        admin.close()
+    return {
+        topic: {name: each["value"] for name, each in configs.items() if each["config_source"] == SET_ON_TOPIC}
+        for topic, configs in found.items()
+    }
+
+
+def alter(kafka: EmbeddedKafka, topic: str, **configs: str) -> None:
+    """As another client would; returns when it is visible."""
+    wanted = {name.replace("_", "."): value for name, value in configs.items()}
+    admin = KafkaAdminClient(**kafka.client_options())
+    try:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted)], raise_on_unknown=False)
+    finally:
+        admin.close()
+    until(lambda: wanted.items() <= set_on(kafka, topic)[topic].items(), seconds=30)
+
+
+def ended(estate: Estate, run_id: str) -> dict[tuple[str, str], tuple[str, str, str | None]]:
+    """By topic and action, its last phase but verify: phase, outcome, error."""
+    order = ["manifest", "observe", "guard", "validate", "policy", "apply"]
+    found: dict[tuple[str, str], tuple[str, str, str | None]] = {}
+    for row in sorted(
+        (row for row in estate.rows(AUDIT, run_id) if row["phase"] != "verify"),
+        key=lambda row: order.index(row["phase"]),
+    ):
+        found[row["topic"], row["action"]] = (row["phase"], row["outcome"], row["error"])
+    return found
+
+
+def of_phase(estate: Estate, run_id: str, phase: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    return {(row["topic"], row["action"]): row for row in estate.rows(AUDIT, run_id) if row["phase"] == phase}
+
+
+OK = ("apply", "ok", None)
+
+
+def test_without_settings_nothing_that_exists_is_changed(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "off.one")
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare({"topic": "off.one", "num_partitions": 3, "configs": {"retention.ms": WEEK + "0"}})
+    summary = estate.run(run_id="off")
+    assert (summary.exit_code, summary.outcomes(), estate.rows(PLANS, "off")) == (0, {}, [])
+    assert set_on(kafka, "off.one") == {"off.one": {}}
+
+
+def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_what(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """`declared` leaves what only lives alone; a value that the broker's default gives is not set."""
+    names = ("decl.both", "decl.default", "decl.grows", "decl.same", "decl.unnamed")
+    make(kafka, *names, configs={"retention.ms": "700000000", "segment.bytes": "20000000"})
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow")
+    estate.declare(
+        {"topic": "decl.both", "num_partitions": 3, "configs": {"retention.ms": "800000000", "flush.ms": " 5 "}},
+        {"topic": "decl.default", "configs": {"cleanup.policy": "delete", "compression.type": "producer"}},
+        {"topic": "decl.grows", "num_partitions": 2},
+        {"topic": "decl.same", "num_partitions": 1, "configs": {"retention.ms": "0700000000"}},
+        {"topic": "decl.new", "num_partitions": 1, "configs": {"retention.ms": "1000"}},
+    )
+    summary = estate.run(run_id="decl", wait_visible=60.0)
+    assert (summary.exit_code, summary.outcomes(), summary.failures) == (0, {"ok": 4}, [])
+    assert summary.decisions["unchanged"] == 2
+    planned = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "decl")}
+    assert set(planned) == {
+        ("decl.both", "alter_configs"),
+        ("decl.both", "add_partitions"),
+        ("decl.grows", "add_partitions"),
+        ("decl.new", "create"),
+    }
+    configs = planned["decl.both", "alter_configs"]
+    assert configs["before"] == {"retention.ms": "700000000"}
+    assert configs["after"] == {"retention.ms": "800000000", "flush.ms": " 5 "}
+    applied, verified = of_phase(estate, "decl", "apply"), of_phase(estate, "decl", "verify")
+    assert applied["decl.both", "alter_configs"]["before"] == {"retention.ms": "700000000"}
+    assert verified["decl.both", "alter_configs"]["after"] == {"retention.ms": "800000000", "flush.ms": "5"}
+    grown = applied["decl.grows", "add_partitions"]
+    assert (grown["before"], grown["after"]) == ({"num_partitions": "1"}, {"num_partitions": "2"})
+    assert verified["decl.grows", "add_partitions"]["num_partitions"] == 2
+    order = [row["action"] for row in sorted(applied.values(), key=lambda row: row["completed_at"])]
+    assert order == ["create", "add_partitions", "add_partitions", "alter_configs"]
+    assert set_on(kafka, "decl.both", "decl.default") == {
+        "decl.both": {"retention.ms": "800000000", "segment.bytes": "20000000", "flush.ms": "5"},
+        "decl.default": {"retention.ms": "700000000", "segment.bytes": "20000000"},
+    }
+    assert {name: info.num_partitions for name, info in live(kafka, "decl.").items()} == {
+        **dict.fromkeys(names, 1),
+        "decl.both": 3,
+        "decl.grows": 2,
+        "decl.new": 1,
+    }
+    again = estate.run(run_id="decl-again")
+    assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "decl-again")) == (0, {}, [])
+
+
+def test_exact_resets_what_is_not_declared_but_for_what_is_ignored(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Afterwards an audit finds no config that differs; topics that no manifest names stay as they are."""
+    throttled = "leader.replication.throttled.replicas"
+    make(kafka, "exact.one", "exact.none", "exact.unnamed", configs={"flush.ms": "5", throttled: "*"})
+    estate = changing(spark, tmp_path, kafka, configs="exact", pin=True)
+    estate.declare(
+        {"topic": "exact.one", "configs": {"compression.type": "producer", throttled: "none"}}, {"topic": "exact.none"}
+    )
+    summary = estate.run(run_id="exact", wait_visible=60.0)
+    assert (summary.exit_code, summary.outcomes()) == (0, {"ok": 2})
+    assert set_on(kafka, "exact.one", "exact.none", "exact.unnamed") == {
+        "exact.one": {"compression.type": "producer", throttled: "*"},
+        "exact.none": {throttled: "*"},
+        "exact.unnamed": {"flush.ms": "5", throttled: "*"},
+    }
+    verified = of_phase(estate, "exact", "verify")
+    assert verified["exact.none", "alter_configs"]["after"] == {}
+    assert estate.run(run_id="exact-again").outcomes() == {}
+    estate.run_audit("exact-audit")
+    found = (row for row in estate.rows(DRIFT, "exact-audit") if row["kind"].startswith("config_"))
+    assert {(row["topic"], row["what"]) for row in found} == {("exact.one", throttled), ("exact.none", throttled)}
+
+
+def test_what_can_lose_something_is_stopped_by_the_guard_and_the_rest_goes_on(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "loss.time", "loss.longer", "loss.policy", "loss.reset", configs={"retention.ms": "700000000"})
+    make(kafka, "loss.keys", configs={"cleanup.policy": "compact"})
+    make(kafka, "loss.isr", "loss.unclean")
+    estate = changing(spark, tmp_path, kafka, configs="exact", partitions="grow")
+    rows = (
+        {"topic": "loss.time", "configs": {"retention.ms": "1000"}},
+        {"topic": "loss.longer", "configs": {"retention.ms": "-1"}},
+        {"topic": "loss.policy", "configs": {"retention.ms": "700000000", "cleanup.policy": "compact"}},
+        {"topic": "loss.reset"},
+        {"topic": "loss.keys", "num_partitions": 2, "configs": {"cleanup.policy": "compact"}},
+        {"topic": "loss.isr", "configs": {"min.insync.replicas": "1", "flush.ms": "7"}},
+        {"topic": "loss.unclean", "configs": {"unclean.leader.election.enable": "TRUE"}},
+    )
+    estate.declare(*rows)
+    summary = estate.run(run_id="loss")
+    assert (summary.exit_code, summary.outcomes()) == (5, {"ok": 2, "refused": 5})
+    guarded = ("guard", "refused", "MAX_LOSSES_EXCEEDED")
+    assert ended(estate, "loss") == {
+        ("loss.time", "alter_configs"): guarded,
+        ("loss.longer", "alter_configs"): OK,
+        ("loss.policy", "alter_configs"): guarded,
+        ("loss.reset", "alter_configs"): guarded,
+        ("loss.keys", "add_partitions"): guarded,
+        ("loss.isr", "alter_configs"): OK,
+        ("loss.unclean", "alter_configs"): guarded,
+    }
+    messages = {row["topic"]: row["error_message"] for row in estate.rows(AUDIT, "loss") if row["phase"] == "guard"}
+    assert messages["loss.time"] == (
+        "retention.ms 700000000 -> 1000 can lose data at once; topics of this cluster with such changes: 5, "
+        "guards.max_losses is 0; raise it if they are meant"
+    )
+    assert messages["loss.reset"].startswith("retention.ms 700000000 -> the broker's default")
+    assert "from 1 to 2 partitions loses the order of keys" in messages["loss.keys"]
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_changes=4))
+    summary = estate.run(run_id="many")
+    assert (summary.exit_code, {each[2] for each in ended(estate, "many").values()}) == (5, {"MAX_CHANGES_EXCEEDED"})
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_losses=5, max_changes=5))
+    assert estate.run(run_id="meant", wait_visible=60.0).outcomes() == {"ok": 5}
+    assert set_on(kafka, "loss.time", "loss.reset") == {"loss.time": {"retention.ms": "1000"}, "loss.reset": {}}
+
+
+def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "pol.range", "pol.scope", "pol.fixed", "pol.keyed", "pol.fast", "pol.a", "pol.b", "pol.fewer")
+    make(kafka, "pol.legacy", configs={"flush.ms": "99"})
+    owned = {"owner": "pol"}
+    policies = PolicySettings(
+        create=(
+            policy("config_range", config="flush.ms", max=50),
+            policy("configs_required", names=["flush.ms"]),
+            policy("partitions_per_owner", max=10),
+        ),
+        change=(
+            policy("config_change_forbidden", names=["segment.bytes"]),
+            policy("partitions_growth", max_factor=5),
+            policy("keyed_topics_keep_partitions"),
+        ),
+    )
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", policies=policies)
+    estate.declare(
+        {"topic": "pol.range", "configs": {"flush.ms": "60"}},
+        # Longer than allowed, but nobody changes that now.
+        {"topic": "pol.legacy", "configs": {"flush.ms": "99", "flush.messages": "9"}},
+        {"topic": "pol.scope", "configs": {"flush.messages": "9"}},
+        {"topic": "pol.fixed", "configs": {"segment.bytes": "20000000"}},
+        {"topic": "pol.keyed", "num_partitions": 2, "labels": {"keyed": "true"}},
+        {"topic": "pol.fast", "num_partitions": 6},
+        # Two of the owner's topics with 1 partition each: 10 in all are allowed.
+        {"topic": "pol.a", "num_partitions": 5, **owned},
+        {"topic": "pol.b", "num_partitions": 5, **owned},
+        {"topic": "pol.c", "num_partitions": 1, "configs": {"flush.ms": "1"}, **owned},
+        {"topic": "pol.fewer", "assignments": {}, "num_partitions": 1},
+    )
+    summary = estate.run(run_id="pol", wait_visible=60.0)
+    refused = ("policy", "refused", "POLICY_VIOLATION")
+    assert ended(estate, "pol") == {
+        ("pol.range", "alter_configs"): refused,
+        ("pol.legacy", "alter_configs"): OK,
+        ("pol.scope", "alter_configs"): OK,
+        ("pol.fixed", "alter_configs"): refused,
+        ("pol.keyed", "add_partitions"): refused,
+        ("pol.fast", "add_partitions"): refused,
+        ("pol.a", "add_partitions"): OK,
+        ("pol.b", "add_partitions"): OK,
+        ("pol.c", "create"): refused,
+        ("pol.fewer", None): ("manifest", "refused", "ASSIGNMENTS_AND_COUNTS"),
+    }
+    assert summary.exit_code == 4
+
+
+def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    make(kafka, "fewer.one", num_partitions=3)
+    estate = changing(spark, tmp_path, kafka, partitions="grow")
+    estate.declare({"topic": "fewer.one", "num_partitions": 2})
+    assert estate.run(run_id="fewer").exit_code == 4
+    (row,) = estate.rows(AUDIT, "fewer")
+    assert (row["action"], row["phase"], row["error"]) == ("add_partitions", "policy", "FEWER_PARTITIONS")
+    assert row["error_message"] == (
+        "it has 3 partitions, 2 are declared, and Kafka can't remove partitions: declare 3 or more"
+    )
+    assert (row["before"], row["after"]) == ({"num_partitions": "3"}, {"num_partitions": "2"})
+
+
+def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    names = [f"saved.{each}" for each in ("same", "other", "done", "anew", "declared", "gone")]
+    ids = make(kafka, *names)
+    make(kafka, "saved.grows", "saved.grown")
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow")
+    flush = [{"topic": name, "configs": {"flush.ms": "5"}} for name in names]
+    grows = [{"topic": name, "num_partitions": 3} for name in ("saved.grows", "saved.grown")]
+    estate.declare(*flush, *grows)
+    assert estate.run("plan", run_id="saved").pending_changes == 8
+    alter(kafka, "saved.other", flush_ms="6")
+    alter(kafka, "saved.done", flush_ms="5")
+    alter(kafka, "saved.same", segment_bytes="20000000")
+    remove(kafka, {name: ids[name] for name in ("saved.anew", "saved.gone")})
+    make(kafka, "saved.anew")
+    admin = KafkaAdminClient(**kafka.client_options())
+    admin.create_partitions({"saved.grown": 2})
+    admin.close()
+    until(lambda: live(kafka, "saved.grown")["saved.grown"].num_partitions == 2, seconds=30)
+    flush[4] = {"topic": "saved.declared", "configs": {"flush.ms": "9"}}
+    estate.declare_anew(*flush, *grows)
+    assert estate.run("apply", run_id="saved", wait_visible=60.0).exit_code == 4
+    changed = ("apply", "refused", "CHANGED_SINCE_PLAN")
+    assert ended(estate, "saved") == {
+        ("saved.same", "alter_configs"): OK,
+        ("saved.other", "alter_configs"): changed,
+        ("saved.done", "alter_configs"): OK,
+        ("saved.anew", "alter_configs"): ("apply", "refused", "RECREATED"),
+        ("saved.gone", "alter_configs"): changed,
+        ("saved.declared", "alter_configs"): changed,
+        ("saved.grows", "add_partitions"): OK,
+        ("saved.grown", "add_partitions"): changed,
+    }
+    messages = {row["topic"]: row["error_message"] for row in of_phase(estate, "saved", "apply").values()}
+    assert messages["saved.other"] == (
+        "another client changed it since the plan: flush.ms is 6, the plan saw not set; plan again"
+    )
+    assert "declare it with other configs: flush.ms" in messages["saved.declared"]
+    assert set_on(kafka, "saved.other", "saved.anew") == {"saved.other": {"flush.ms": "6"}, "saved.anew": {}}
+    assert live(kafka, "saved.grown")["saved.grown"].num_partitions == 2
+
+
+@pytest.mark.parametrize("most", [3, 8_000])
+def test_one_bad_value_fails_its_own_topic_only(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, most: int
+) -> None:
+    """K2: none of its keys are applied, others are unaffected, in batches of any size; the broker's words are kept."""
+    names = [f"bad{most}.{number}" for number in range(12)]
+    make(kafka, *names)
+    estate = changing(spark, tmp_path, kafka, configs="declared")
+    estate.settings = replace(estate.settings, kafka=replace(estate.settings.kafka, max_batch_records=most))
+    good = {"flush.ms": "5", "flush.messages": "9"}
+    bad = {3: {**good, "no.such.config": "1"}, 5: {**good, "compression.type": "brotli"}, 9: {"retention.ms": "soon"}}
+    estate.declare(*({"topic": name, "configs": bad.get(number, good)} for number, name in enumerate(names)))
+    summary = estate.run(run_id="bad", wait_visible=60.0)
+    assert (summary.exit_code, summary.outcomes()) == (4, {"ok": 9, "failed": 3})
+    failed = {row["topic"]: row for row in estate.rows(AUDIT, "bad") if row["outcome"] == "failed"}
+    assert {(row["phase"], row["error_code"], row["error"]) for row in failed.values()} == {
+        ("validate", 40, "INVALID_CONFIG")
+    }
+    assert "no.such.config" in failed[names[3]]["error_message"]
+    assert set_on(kafka, *names) == {name: {} if number in bad else good for number, name in enumerate(names)}
