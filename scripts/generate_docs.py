@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from topicledger.config import settings
-from topicledger.model import DriftKind
+from topicledger.config.severities import DriftKind
 from topicledger.schemas import TABLES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -86,7 +86,11 @@ def keys() -> str:
     """Every key of the settings with its type, default and meaning, after config/settings.py."""
     lines: list[str] = []
     for name, (what, of) in sections().items():
-        heading = "[[policies.create]] and [[policies.delete]]" if name.startswith("policies.") else f"[{name}]"
+        heading = (
+            "[[policies.create]], [[policies.delete]] and [[policies.change]]"
+            if name.startswith("policies.")
+            else f"[{name}]"
+        )
         lines += [f"### {heading}", "", what, "", "| key | type | default | meaning |", "|---|---|---|---|"]
         lines += [f"| `{key.name}` | {key.type} | {key.default} | {key.meaning} |" for key in of]
         lines.append("")
@@ -104,6 +108,9 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
                 yield "policies.create", settings.PolicySpec
             else:
                 yield dotted, typing.cast(type, hint)
+        elif hint is typing.get_type_hints(settings.Settings)["changes"]:
+            # By cluster only once it is read.
+            yield dotted, settings.ChangeSettings
         elif inner:
             yield f"{dotted}.NAME", typing.cast(type, inner[0])
 
@@ -150,6 +157,8 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return "none"
     if isinstance(field.default, str):
         return f'`"{field.default}"`'
+    if isinstance(field.default, tuple):
+        return ", ".join(f'`"{each}"`' for each in field.default)
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else format(field.default, 'g')}`"
 
 

@@ -62,33 +62,6 @@ class Outcome(StrEnum):
     PENDING = "pending"
 
 
-class DriftKind(StrEnum):
-    """The kinds of drift."""
-
-    MISSING = "missing"
-    SHOULD_BE_ABSENT = "should_be_absent"
-    PARTITIONS_FEWER = "partitions_fewer"
-    REPLICATION_FACTOR = "replication_factor"
-    CONFIG_DIFFERS = "config_differs"
-    RECREATED = "recreated"
-    UNMANAGED = "unmanaged"
-    PARTITIONS_MORE = "partitions_more"
-    ASSIGNMENT = "assignment"
-    CONFIG_UNDECLARED = "config_undeclared"
-    NOT_PERMITTED = "not_permitted"
-    OWNER_MISSING = "owner_missing"
-    BROKER_DEFAULT_CHANGED = "broker_default_changed"
-    PREFERRED_LEADER = "preferred_leader"
-
-
-class Severity(StrEnum):
-    """How much a drift matters, the worst first."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
 class RunState(StrEnum):
     """A run's life: planning -> planned -> applying -> finished, or abandoned by hand."""
 
@@ -196,7 +169,11 @@ class Target:
     """Of a change, what is to be in place of `before`; a config that is missing is reset to the broker's default."""
     maybe_sent: bool = False
     """Whether an earlier start of the run may have sent it (C18)."""
-    resource_type: str = ResourceType.TOPIC.value
+
+    @property
+    def resource_type(self) -> str:
+        """What the action is about."""
+        return ResourceType.TOPIC.value
 
     @property
     def resource(self) -> str:

@@ -15,7 +15,8 @@ from tests.broker.direct import live, make, remove
 from tests.harness import Estate
 from topicledger import actions
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs, Verdict
+from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
@@ -68,12 +69,11 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
             ~F.col("configs")[config].eqNullSafe(F.col("now_configs")[config]), F.lit(f"declare another {config}")
         ),
         done=f"given {config}",
-        leaves_topic=True,
         validate=validate,
         changed_since_plan=changed_since_plan,
         recover=lambda context, targets: iter(()),
         apply=apply,
-        verdict=verdict,
+        verify=lambda context, applied: verify_topics(context, applied, verdict),
     )
 
 
@@ -82,7 +82,7 @@ RETENTION, CLEANUP = "set_retention.ms", "set_cleanup.policy"
 
 @pytest.fixture
 def kinds(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (sets_config(kafka, "retention.ms", 4), sets_config(kafka, "cleanup.policy", 3)):
+    for kind in (sets_config(kafka, "retention.ms", 40), sets_config(kafka, "cleanup.policy", 30)):
         monkeypatch.setitem(actions.KINDS, kind.name, kind)
 
 

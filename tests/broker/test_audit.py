@@ -23,9 +23,9 @@ from tests.broker.test_provisioning import allow
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import AuditSettings, KafkaSettings
+from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
-from topicledger.model import DriftKind, Severity
 from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

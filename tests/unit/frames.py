@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, MapType, StringType, StructField, StructType
 
 from topicledger.policies import Facts
-from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES, VIOLATIONS
+from topicledger.schemas import BROKERS, CONFIGS, MANIFESTS, OBSERVED, USAGES, VIOLATIONS
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 """The time of day that the tests' policies go by."""
@@ -46,6 +46,9 @@ DECISIONS = StructType(
         StructField("violations", VIOLATIONS),
         StructField("waits", BooleanType()),
         StructField("before", _TEXT),
+        StructField("after", _TEXT),
+        StructField("live_configs", CONFIGS),
+        StructField("alters", StructType([StructField("before", _TEXT), StructField("after", _TEXT)])),
     ]
 )
 """What `decide` returns, policies and guards change, and `planned` takes."""

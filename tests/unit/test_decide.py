@@ -136,7 +136,7 @@ def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: Spar
         {"topic": "c", "decision": "unmanaged", "topic_id": "id.c"},
     )
     assert decisions.columns == list(COLUMNS)
-    maps = ("assignments", "configs", "labels", "resolved_configs", "before")
+    maps = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters")
     # Columns' comments come along with the columns of tables.
     assert_df_equality(
         decisions.drop(*maps),

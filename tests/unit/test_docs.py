@@ -11,8 +11,7 @@ import pytest
 
 from scripts import generate_docs
 from tests.commands import REPOSITORY
-from topicledger.config.settings import SEVERITIES
-from topicledger.model import DriftKind
+from topicledger.config.severities import SEVERITIES, DriftKind
 from topicledger.report.advice import OF_DRIFT
 
 DOCS = sorted((REPOSITORY / "docs").glob("*.md"))

@@ -14,10 +14,10 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import topics
 from tests.unit.frames import dicts, frame, judged_rows
-from topicledger.config.settings import SEVERITIES, AuditSettings
+from topicledger.config.settings import AuditSettings
+from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
-from topicledger.model import DriftKind, Severity
 from topicledger.schemas import AUDIT, DRIFT, OBSERVED, OBSERVED_CONFIGS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])

@@ -11,7 +11,8 @@ from unittest.mock import MagicMock, create_autospec
 import pytest
 
 from topicledger import kafka
-from topicledger.actions import verdict
+from topicledger.actions import create as creates
+from topicledger.actions import delete as deletes
 from topicledger.actions.context import WrongCluster
 from topicledger.actions.create import difference_from_plan
 from topicledger.actions.delete import delete_refusal
@@ -989,7 +990,6 @@ VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, 
         (Outcome.PENDING, 0, None),
     ),
     "created, partitions to come": (CREATE, ANSWER, live("a", partitions=2), (Outcome.PENDING, 0, None)),
-    "created, hidden": (CREATE, ANSWER, HIDDEN, (Outcome.SKIPPED, 29, None)),
     "created, then recreated": (
         CREATE,
         ANSWER,
@@ -1013,7 +1013,6 @@ VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, 
     "deleted, gone": (DELETE, UNTOLD, None, (Outcome.OK, 0, None)),
     "deleted, still listed": (DELETE, UNTOLD, live("a", "id-1"), (Outcome.PENDING, 0, None)),
     "deleted, then recreated": (DELETE, UNTOLD, live("a", "id-2"), (Outcome.OK, 0, Refusal.RECREATED)),
-    "deleted, hidden": (DELETE, UNTOLD, HIDDEN, (Outcome.SKIPPED, 29, None)),
 }
 
 
@@ -1021,16 +1020,24 @@ VERDICTS: dict[str, tuple[Target, TopicResult, TopicInfo | None, tuple[Outcome, 
 def test_what_was_acknowledged_is_ok_failed_or_not_visible_yet(case: str) -> None:
     """C10, C21, M2"""
     target, result, info, expected = VERDICTS[case]
-    outcome, code, note, message = verdict(target, result, info)
+    outcome, code, note, message = (deletes if target.action == "delete" else creates).verdict(target, result, info)
     assert (outcome, code, note) == expected
     assert (message is None) == (outcome is Outcome.OK and note is None)
+
+
+@pytest.mark.parametrize("target", [CREATE, DELETE], ids=lambda target: target.action)
+def test_what_may_not_be_described_is_not_verified(admin: MagicMock, executor: Executor, target: Target) -> None:
+    """M3"""
+    admin.describe_topics.return_value = [HIDDEN]
+    (ended,) = executor.verify([(target, UNTOLD)])
+    assert (ended.outcome, ended.error_code, ended.num_partitions) == (Outcome.SKIPPED, 29, None)
 
 
 def test_verify_tells_what_it_saw(admin: MagicMock, executor: Executor) -> None:
     """C21"""
     admin.describe_topics.return_value = [live("a", "id-1", partitions=3, replicas=2), live("old", "id-5")]
     applied = [(CREATE, ANSWER), (create("late"), ANSWER), (delete("old", "id-4"), UNTOLD)]
-    a, late, old = executor.verify(applied)
+    old, a, late = executor.verify(applied)
     assert (a.outcome, a.phase, a.topic_id, a.num_partitions, a.replication_factor) == ("ok", "verify", "id-1", 3, 2)
     assert (late.outcome, late.topic_id, late.num_partitions) == ("pending", None, None)
     assert (old.outcome, old.error, old.topic_id) == ("ok", "RECREATED", "id-4")

@@ -30,23 +30,29 @@ COUNTED: dict[str, tuple[dict[str, Any], int]] = {
     "no.configs": ({"configs": {}}, 2),
     "assigned": ({"assignments": {0: [1, 2], 1: [2, 1]}, "configs": {"a": "1"}}, 4),
     "most.partitions": ({"num_partitions": MOST_PARTITIONS}, MOST_PARTITIONS + 1),
+    "grows": (
+        {"action": "add_partitions", "before": {"num_partitions": "3"}, "after": {"num_partitions": "10"}},
+        7,
+    ),
+    "alters": ({"action": "alter_configs", "before": {"a": "1", "b": "1"}, "after": {"b": "2", "c": "3"}}, 3),
+    "resets": ({"action": "alter_configs", "before": {"a": "1"}, "after": {}}, 1),
 }
 
 
 def test_records_are_the_topic_its_partitions_and_its_configs(spark: SparkSession) -> None:
     """C15. The driver counts a target the same way."""
-    rows = frame(spark, DECISIONS, ({"topic": topic, **fields} for topic, (fields, _) in COUNTED.items()))
+    rows = frame(spark, ACTIONS, ({"topic": topic, **fields} for topic, (fields, _) in COUNTED.items()))
     found = {row["topic"]: row["records"] for row in dicts(rows.select("topic", records().alias("records")))}
     assert found == {topic: count for topic, (_, count) in COUNTED.items()}
     for topic, (fields, count) in COUNTED.items():
-        assert Target(topic=topic, action=Action.CREATE, **fields).records == count
+        assert Target(**{"topic": topic, "action": Action.CREATE, **fields}).records == count
 
 
 SIZED = StructType(
     [
         *(StructField(name, StringType()) for name in ("cluster", "action", "topic", "phase")),
         StructField("num_partitions", IntegerType()),
-        *(DECISIONS[name] for name in ("assignments", "configs", "waits")),
+        *(DECISIONS[name] for name in ("assignments", "configs", "before", "after", "waits")),
     ]
 )
 
@@ -170,7 +176,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
     about = [{"resource_type": "topic", "resource": row["topic"]} for row in rows]
     expected = frame(spark, ACTIONS, [{**every, **row, **more} for row, more in zip(rows, about, strict=True)])
     assert plan.columns == ACTIONS.names
-    maps = ("assignments", "configs", "before")
+    maps = ("assignments", "configs", "before", "after")
     assert_df_equality(
         plan.drop(*maps), expected.drop(*maps), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
     )
@@ -189,5 +195,5 @@ def test_kinds_of_actions_have_places_of_their_own() -> None:
     """Deletes first: they make room for creates."""
     orders = [kind.order for kind in actions.in_order()]
     assert orders == sorted(set(orders))
-    assert [kind.name for kind in actions.in_order()] == [Action.DELETE, Action.CREATE]
+    assert [kind.name for kind in actions.in_order()] == [*Action]
     assert all(actions.KINDS[kind.name] is kind for kind in actions.in_order())

@@ -98,6 +98,19 @@ def live(topic: str, decision: str | None = "unmanaged", **columns: Any) -> Row:
     return {"topic": topic, "says": None, "decision": decision, "live": True, **columns}
 
 
+def grows(topic: str, old: int, new: int, says: str | None = None, **columns: Any) -> Row:
+    counts = {"before": {"num_partitions": str(old)}, "after": {"num_partitions": str(new)}}
+    numbers = {"live_num_partitions": old, "num_partitions": new}
+    return {"topic": topic, "says": says, "decision": "add_partitions", "live": True, **numbers, **counts, **columns}
+
+
+def alters(
+    topic: str, before: Mapping[str, str], after: Mapping[str, str], says: str | None = None, **columns: Any
+) -> Row:
+    changed = {"before": before, "after": after}
+    return {"topic": topic, "says": says, "decision": "alter_configs", "live": True, **changed, **columns}
+
+
 def of_one(policy: str, title: str, *topics: Row, action: Action = Action.CREATE, **options: Any) -> Estate:
     """An estate for a rule about one topic at a time; its cluster is called as it is."""
     return Estate(policy=policy, action=action, settings=options, cluster=title, title=title, topics=topics)
@@ -877,7 +890,60 @@ def deletes() -> Iterator[Estate]:
     )
 
 
+def of_changes() -> Iterator[Estate]:
+    growth, altered = Action.ADD_PARTITIONS, Action.ALTER_CONFIGS
+    yield of_one(
+        "fewer_partitions",
+        "partitions can not be removed",
+        grows("more", 3, 4),
+        grows(
+            "fewer", 3, 2, "it has 3 partitions, 2 are declared, and Kafka can't remove partitions: declare 3 or more"
+        ),
+        action=growth,
+    )
+    yield of_one(
+        "partitions_growth",
+        "a topic grows by a factor at most",
+        grows("twice", 3, 6),
+        grows("fraction", 3, 7),
+        grows("more", 3, 8, "would have 8 partitions, and has 3; 2.5 times as many are allowed: 7"),
+        create("new", num_partitions=100),
+        action=growth,
+        max_factor=2.5,
+    )
+    yield of_one(
+        "keyed_topics_keep_partitions",
+        "topics with keys keep their partitions",
+        grows("unlabelled", 1, 2),
+        grows("other", 1, 2, labels={"keys": "none"}),
+        grows(
+            "keyed",
+            1,
+            2,
+            "label keys is hashed: with other partitions the order of a key's records is lost; create a new topic "
+            "instead",
+            labels={"keys": "hashed"},
+        ),
+        alters("configs", {}, {"flush.ms": "1"}, labels={"keys": "hashed"}),
+        action=growth,
+        label="keys",
+        values=["hashed", "murmur2"],
+    )
+    must_stay = ", which must stay as it is on topics that exist"
+    yield of_one(
+        "config_change_forbidden",
+        "some configs stay as they are",
+        alters("other", {"c": "1"}, {"d": "1"}),
+        alters("set", {}, {"a": "1", "d": "1"}, "changes a" + must_stay),
+        alters("reset", {"b": "1"}, {}, "changes b" + must_stay),
+        create("new", configs={"a": "1"}),
+        action=altered,
+        names=["a", "b"],
+    )
+
+
 ESTATES = [
+    *of_changes(),
     *creates_one_by_one(),
     *racks(),
     *collisions(),
@@ -897,7 +963,7 @@ def rules() -> list[Policy]:
     made: dict[tuple[Action, str, str], Policy] = {}
     for estate in ESTATES:
         key = estate.action, estate.policy, str(estate.settings)
-        factory, error = building.ALWAYS[estate.action].get(estate.policy, (None, Refusal.POLICY_VIOLATION))
+        factory, error = building.ALWAYS.get(estate.action, {}).get(estate.policy, (None, Refusal.POLICY_VIOLATION))
         before = made.get(key)
         first = not any(known[:2] == key[:2] for known in made)
         made[key] = Policy(

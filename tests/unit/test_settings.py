@@ -14,8 +14,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from topicledger.config.reading import load_settings
 from topicledger.config.secrets import check_references, redact, resolve_client_options, secret_values, words_of
 from topicledger.config.settings import AuditSettings, ClusterSettings, Settings
+from topicledger.config.severities import DriftKind, Severity
 from topicledger.errors import ExitCode, SecretError, SettingsError, UsageError
-from topicledger.model import DriftKind, Severity
 from topicledger.text import nearest, show
 
 MINIMAL = '[tables]\nroot = "data/ledger"\n[clusters.orders]\nbootstrap_servers = ["localhost:9092"]\n'

@@ -135,7 +135,8 @@ class ClusterContext:
         """
         if not topics:
             return {}
-        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(topics, names)})
+        asked = (topics,) if names is None else (topics, names)
+        return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(*asked)})
 
     def reassigned_now(self) -> frozenset[str] | None:
         """Topics whose replicas are being moved; None where this principal may not know."""

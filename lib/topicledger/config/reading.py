@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.settings import (
-    IGNORE,
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
     SECRET_OPTIONS,
-    SEVERITIES,
     AuditSettings,
     ChangeSettings,
     ClientValue,
@@ -32,11 +29,11 @@ from topicledger.config.settings import (
     TablesSettings,
     has_url_credentials,
 )
+from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severity
+from topicledger.config.toml_table import TomlTable, kind_of
 from topicledger.errors import SettingsError
-from topicledger.model import DriftKind, Severity
 from topicledger.text import nearest, show
 
-_MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
 _INTEGER_OPTIONS_WITHOUT_DEFAULT = frozenset({"receive_buffer_bytes", "send_buffer_bytes"})
 _FOREIGN_OPTIONS = {
     "bootstrap_servers": "it belongs one level up, beside `client`",
@@ -52,14 +49,13 @@ _FOREIGN_OPTIONS = {
 _REFERENCE = re.compile(r"(?:env|file):")
 _FACTORY = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_settings(path: Path) -> Settings:
     """Read and check ``path``; raises one SettingsError that lists every problem of the file, one a line."""
     raw = _read_toml(path)
     problems: list[str] = []
-    top = _Table("", raw, problems)
+    top = TomlTable("", raw, problems)
     top.only("tables", "clusters", "kafka", "changes", "guards", "policies", "audit")
     clusters = top.table("clusters")
     settings = Settings(
@@ -95,113 +91,14 @@ def _read_toml(path: Path) -> dict[str, object]:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
 
-class _Table:
-    """A TOML table being checked: reads give the value or a stand-in, and note what is wrong in ``problems``."""
-
-    def __init__(self, where: str, values: Mapping[str, object], problems: list[str]) -> None:
-        self.where = where
-        self.values = values
-        self.problems = problems
-
-    def key(self, name: str) -> str:
-        """The full dotted name of a key, as TOML writes it."""
-        written = name if _BARE_KEY.fullmatch(name) else json.dumps(show(name), ensure_ascii=False)
-        return f"{self.where}.{written}" if self.where else written
-
-    def problem(self, name: str, text: str) -> None:
-        self.problems.append(f"`{self.key(name)}` {text}")
-
-    def only(self, *known: str) -> None:
-        for name in self.values:
-            if name not in known:
-                self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
-
-    def table(self, name: str) -> _Table:
-        value = self.values.get(name, {})
-        if not isinstance(value, dict):
-            self.problem(name, f"must be a table, [{self.key(name)}], not {_kind(value)}")
-            value = {}
-        return _Table(self.key(name), value, self.problems)
-
-    def text(self, name: str) -> str | None:
-        """A string with something in it, None where the key is missing or wrong."""
-        value = self.values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            self.problem(name, f"must be a string, not {_kind(value)}")
-            return None
-        if not value.strip():
-            self.problem(name, "must not be empty")
-            return None
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings, at least one; empty where the key is missing or wrong."""
-        value = self.values.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
-            self.problem(name, "must be a list of strings, at least one")
-            return ()
-        return tuple(value)
-
-    def text_values(self, name: str) -> Mapping[str, str]:
-        """A table of strings, at least one; empty where the key is missing or wrong."""
-        value = self.values.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not value or not all(isinstance(each, str) for each in value.values()):
-            self.problem(name, "must be a table of strings, at least one")
-            return {}
-        return value
-
-    def integer(self, name: str, default: int, least: int, most: int, why: str = "") -> int:
-        value = self.values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            self.problem(name, f"must be an integer, not {_kind(value)}")
-            return default
-        if not least <= value <= most:
-            self.problem(name, f"must be between {least} and {most}{why}")
-            return default
-        return value
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """True or false; `default` where the key is missing or wrong."""
-        value = self.values.get(name, default)
-        if not isinstance(value, bool):
-            self.problem(name, f"must be true or false, not {_kind(value)}")
-            return default
-        return value
-
-    def choice(self, name: str, default: str, *known: str) -> str:
-        """One of `known`; `default` where the key is missing or wrong."""
-        value = self.values.get(name, default)
-        if value not in known:
-            shown = f'"{show(value)}"' if isinstance(value, str) else _kind(value)
-            self.problem(name, f"must be one of {', '.join(known)}, not {shown}")
-            return default
-        return str(value)
-
-    def seconds(self, name: str, default: float, why: str = "") -> float:
-        value = self.values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.problem(name, f"must be a number of seconds, not {_kind(value)}")
-            return default
-        if not 0.001 <= value <= _MAX_TIMEOUT_SECONDS:
-            self.problem(name, f"must be above 0 (from 0.001 to {_MAX_TIMEOUT_SECONDS:.0f} seconds){why}")
-            return default
-        return float(value)
-
-
-def _tables(table: _Table) -> TablesSettings:
+def _tables(table: TomlTable) -> TablesSettings:
     table.only("root", "single_writer")
     if "root" not in table.values:
         table.problem("root", "is missing: a path or `catalog.schema` for the Delta tables")
     return TablesSettings(root=table.text("root") or "", single_writer=table.flag("single_writer"))
 
 
-def _kafka(table: _Table) -> KafkaSettings:
+def _kafka(table: TomlTable) -> KafkaSettings:
     table.only("connect_timeout", "operation_timeout", "max_batch_records")
     return KafkaSettings(
         connect_timeout=table.seconds("connect_timeout", KafkaSettings.connect_timeout),
@@ -220,7 +117,7 @@ def _kafka(table: _Table) -> KafkaSettings:
     )
 
 
-def _guards(table: _Table) -> GuardSettings:
+def _guards(table: TomlTable) -> GuardSettings:
     table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_removed_rows")
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
@@ -231,7 +128,7 @@ def _guards(table: _Table) -> GuardSettings:
     )
 
 
-def _changes(table: _Table, clusters: _Table) -> Mapping[str, ChangeSettings]:
+def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettings]:
     """By cluster: [changes] with [clusters.NAME.changes] over it, of those that mend anything."""
     found = {}
     everywhere = _change_settings(table, ChangeSettings())
@@ -245,7 +142,7 @@ def _changes(table: _Table, clusters: _Table) -> Mapping[str, ChangeSettings]:
     return found
 
 
-def _change_settings(table: _Table, default: ChangeSettings) -> ChangeSettings:
+def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSettings:
     table.only("configs", "partitions", "pin", "ignore")
     ignore = table.values.get("ignore", list(default.ignore))
     if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
@@ -259,7 +156,7 @@ def _change_settings(table: _Table, default: ChangeSettings) -> ChangeSettings:
     )
 
 
-def _audit(table: _Table) -> AuditSettings:
+def _audit(table: TomlTable) -> AuditSettings:
     table.only("require_owner", "owners", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
@@ -276,7 +173,7 @@ def _audit(table: _Table) -> AuditSettings:
     return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
 
 
-def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:
+def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
     table.only("create", "delete", "change")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
@@ -285,7 +182,7 @@ def _policies(table: _Table, clusters: Iterable[str]) -> PolicySettings:
     )
 
 
-def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:
+def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:
     value = table.values.get(kind, [])
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         table.problem(kind, f"must be a list of tables: write [[{table.key(kind)}]] above each policy")
@@ -293,7 +190,7 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
     specs = []
     for number, item in enumerate(value, start=1):
         where = f"{table.key(kind)}[{number}]"
-        policy = _Table(where, item, table.problems)
+        policy = TomlTable(where, item, table.problems)
         if "use" not in item:
             policy.problem("use", "is missing: a built-in policy or `package.module:factory`")
         mode = item.get("mode", "refuse")
@@ -323,7 +220,7 @@ def _policy_list(table: _Table, kind: str, clusters: Iterable[str]) -> tuple[Pol
     return tuple(specs)
 
 
-def _clusters(table: _Table, problems: list[str]) -> dict[str, ClusterSettings]:
+def _clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSettings]:
     if not table.values:
         problems.append("no clusters: at least one [clusters.NAME] with `bootstrap_servers` is needed")
     clusters = {}
@@ -344,11 +241,11 @@ def _clusters(table: _Table, problems: list[str]) -> dict[str, ClusterSettings]:
     return clusters
 
 
-def _bootstrap_servers(cluster: _Table) -> tuple[str, ...]:
+def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
     name = "bootstrap_servers"
     value = cluster.values.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        found = "is missing" if value is None else f"is {_kind(value)}"
+        found = "is missing" if value is None else f"is {kind_of(value)}"
         cluster.problem(name, f'{found}: must be a list of "host:port" strings')
         return ()
     if not value:
@@ -362,7 +259,7 @@ def _bootstrap_servers(cluster: _Table) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _client(table: _Table) -> dict[str, ClientValue]:
+def _client(table: TomlTable) -> dict[str, ClientValue]:
     """Client options with the type of kafka-python's own default; messages never repeat a value."""
     if not table.values:
         return {}
@@ -391,11 +288,11 @@ def _client_problem(name: str, value: object, default: object) -> str | None:
         whole = isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)
         return None if whole and value else "must be a list of integers such as [3, 9]"
     if isinstance(default, bool):
-        return None if isinstance(value, bool) else f"must be true or false, not {_kind(value)}"
+        return None if isinstance(value, bool) else f"must be true or false, not {kind_of(value)}"
     if isinstance(default, int) or name in _INTEGER_OPTIONS_WITHOUT_DEFAULT:
-        return None if type(value) is int else f"must be an integer, not {_kind(value)}"
+        return None if type(value) is int else f"must be an integer, not {kind_of(value)}"
     if not isinstance(value, str):
-        return f"must be a string, not {_kind(value)}"
+        return f"must be a string, not {kind_of(value)}"
     if _REFERENCE.fullmatch(value):
         return f"is only `{value}`: the name of the variable or file is missing"
     if _REFERENCE.match(value):
@@ -405,11 +302,3 @@ def _client_problem(name: str, value: object, default: object) -> str | None:
     if name == "sasl_oauth_token_provider" and not _FACTORY.fullmatch(value):
         return 'must be "package.module:factory"'
     return None
-
-
-def _kind(value: object) -> str:
-    """A value's TOML type, with its article; used instead of the value, which may be a secret."""
-    if isinstance(value, bool):
-        return "a boolean"
-    kinds = {str: "a string", int: "an integer", float: "a float", list: "a list", dict: "a table"}
-    return kinds.get(type(value), "a date or time")

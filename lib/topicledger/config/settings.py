@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
-from topicledger.model import DriftKind, Severity
 from topicledger.text import nearest, show
 
 ClientValue: TypeAlias = str | int | float | bool | tuple[int, ...]
@@ -142,28 +142,6 @@ class ChangeSettings:
     def any(self) -> bool:
         """Whether any difference is mended."""
         return (self.configs, self.partitions) != ("off", "off")
-
-
-IGNORE = "ignore"
-"""In place of a severity: no check for such drift."""
-
-SEVERITIES: Mapping[DriftKind, Severity] = {
-    DriftKind.MISSING: Severity.ERROR,
-    DriftKind.SHOULD_BE_ABSENT: Severity.ERROR,
-    DriftKind.PARTITIONS_FEWER: Severity.ERROR,
-    DriftKind.REPLICATION_FACTOR: Severity.ERROR,
-    DriftKind.CONFIG_DIFFERS: Severity.ERROR,
-    DriftKind.RECREATED: Severity.ERROR,
-    DriftKind.UNMANAGED: Severity.WARNING,
-    DriftKind.PARTITIONS_MORE: Severity.WARNING,
-    DriftKind.ASSIGNMENT: Severity.WARNING,
-    DriftKind.CONFIG_UNDECLARED: Severity.WARNING,
-    DriftKind.NOT_PERMITTED: Severity.WARNING,
-    DriftKind.OWNER_MISSING: Severity.WARNING,
-    DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
-    DriftKind.PREFERRED_LEADER: Severity.INFO,
-}
-"""What each kind of drift is where the settings don't say otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

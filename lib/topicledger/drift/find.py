@@ -13,10 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import AuditSettings
+from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.kinds import FINDING, checks, nothing
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.rows import Transform
-from topicledger.model import SET_ON_TOPIC, DriftKind, Outcome, Severity
+from topicledger.model import SET_ON_TOPIC, Outcome
 
 COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severity")
 

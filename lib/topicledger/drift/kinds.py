@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from topicledger.config.settings import AuditSettings
+from topicledger.config.severities import DriftKind
 from topicledger.kafka.config_values import same_value_column
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, DriftKind
+from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC
 
 FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
 

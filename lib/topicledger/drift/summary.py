@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from topicledger.config.severities import DriftKind, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, DriftKind, RunState, Severity
+from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.schemas import DRIFT
 from topicledger.text import SHOWN_FAILURES, cell
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.ledger.run import Run
-from topicledger.model import Key, Outcome, Phase, ResourceType, Results, Target, TopicResult, Violation, Work
+from topicledger.model import Key, Outcome, Phase, Results, Target, TopicResult, Violation, Work
 from topicledger.schemas import ACTION_KEY
 
 
@@ -117,7 +117,6 @@ def target(row: Mapping[str, Any]) -> Target:
         before=dict(row["before"] or ()),
         after=dict(row["after"] or ()),
         maybe_sent=row["maybe_sent"],
-        resource_type=row.get("resource_type") or ResourceType.TOPIC.value,
     )
 
 

@@ -88,8 +88,8 @@ _CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
 """What [[policies.change]] is about."""
 
 ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
-    Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
+    Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.ADD_PARTITIONS: {"fewer_partitions": (change.fewer_partitions, Refusal.FEWER_PARTITIONS)},
 }
 """The policies that no setting turns off."""
@@ -109,12 +109,13 @@ class Option:
         return self.default is inspect.Parameter.empty
 
 
-def always() -> Sequence[Policy]:
-    """The policies that no setting turns off, deletes first."""
+def always(*, changes: bool = False) -> Sequence[Policy]:
+    """The policies that no setting turns off, deletes first; those of changes only where a run changes anything."""
     return [
         Policy(name=name, action=action, rule=factory(), error=error)
-        for action in Action
-        for name, (factory, error) in ALWAYS.get(action, {}).items()
+        for action, named in ALWAYS.items()
+        for name, (factory, error) in named.items()
+        if changes or action not in _CHANGES
     ]
 
 
@@ -125,7 +126,7 @@ def from_settings(settings: Settings) -> Sequence[Policy]:
     made, and settings that are unknown, missing, of another type, or that its factory refuses.
     """
     problems: list[str] = []
-    policies = list(always())
+    policies = list(always(changes=bool(settings.changes)))
     found = settings.policies
     for action, specs in ((Action.DELETE, found.delete), (Action.CREATE, found.create)):
         for spec in specs:

@@ -54,14 +54,13 @@ needs room that a delete has yet to make; `before` is the `shape` of what a dele
 is not known before the phase validate.
 """
 
-_NOT_SHOWN = (
-    "phase", "outcome", "error", "error_message", "violations", "waits", "before", "after", "live_configs", "alters",
-)  # fmt: skip
+_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters")
 
 TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
 
-cluster, cluster_id, topic, topic_id (live); decision: create, delete, or what needs nothing. As declared:
+cluster, cluster_id, topic, topic_id (live); decision: create, delete, add_partitions, alter_configs, or what needs
+nothing; before and after (map<string,string>): of a change, what it replaces and by what, as in `plans`. As declared:
 num_partitions, replication_factor, assignments, configs, owner, labels. As it lives: live, internal,
 live_num_partitions, live_replication_factor. As the broker resolved it by validateOnly: resolved_num_partitions,
 resolved_replication_factor, resolved_configs; null before that, and where it didn't return them (C10, C11); `validated`

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from topicledger.model import DriftKind, Refusal
+from topicledger.config.severities import DriftKind
+from topicledger.model import Refusal
 from topicledger.report.facts import Drift
 
 _MANIFEST = "Correct the row of manifests and load it again."

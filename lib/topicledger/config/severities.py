@@ -1,0 +1,55 @@
+"""The kinds of drift, and how much each matters where the settings don't say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class DriftKind(StrEnum):
+    """The kinds of drift."""
+
+    MISSING = "missing"
+    SHOULD_BE_ABSENT = "should_be_absent"
+    PARTITIONS_FEWER = "partitions_fewer"
+    REPLICATION_FACTOR = "replication_factor"
+    CONFIG_DIFFERS = "config_differs"
+    RECREATED = "recreated"
+    UNMANAGED = "unmanaged"
+    PARTITIONS_MORE = "partitions_more"
+    ASSIGNMENT = "assignment"
+    CONFIG_UNDECLARED = "config_undeclared"
+    NOT_PERMITTED = "not_permitted"
+    OWNER_MISSING = "owner_missing"
+    BROKER_DEFAULT_CHANGED = "broker_default_changed"
+    PREFERRED_LEADER = "preferred_leader"
+
+
+class Severity(StrEnum):
+    """How much a drift matters, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+IGNORE = "ignore"
+"""In place of a severity: no check for such drift."""
+
+SEVERITIES: Mapping[DriftKind, Severity] = {
+    DriftKind.MISSING: Severity.ERROR,
+    DriftKind.SHOULD_BE_ABSENT: Severity.ERROR,
+    DriftKind.PARTITIONS_FEWER: Severity.ERROR,
+    DriftKind.REPLICATION_FACTOR: Severity.ERROR,
+    DriftKind.CONFIG_DIFFERS: Severity.ERROR,
+    DriftKind.RECREATED: Severity.ERROR,
+    DriftKind.UNMANAGED: Severity.WARNING,
+    DriftKind.PARTITIONS_MORE: Severity.WARNING,
+    DriftKind.ASSIGNMENT: Severity.WARNING,
+    DriftKind.CONFIG_UNDECLARED: Severity.WARNING,
+    DriftKind.NOT_PERMITTED: Severity.WARNING,
+    DriftKind.OWNER_MISSING: Severity.WARNING,
+    DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
+    DriftKind.PREFERRED_LEADER: Severity.INFO,
+}
+"""What each kind of drift is where the settings don't say otherwise."""

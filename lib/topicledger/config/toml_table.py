@@ -1,0 +1,119 @@
+"""A TOML table that is being checked: every problem is noted, and named by its key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from topicledger.text import nearest, show
+
+_MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class TomlTable:
+    """A TOML table being checked: reads give the value or a stand-in, and note what is wrong in ``problems``."""
+
+    def __init__(self, where: str, values: Mapping[str, object], problems: list[str]) -> None:
+        self.where = where
+        self.values = values
+        self.problems = problems
+
+    def key(self, name: str) -> str:
+        """The full dotted name of a key, as TOML writes it."""
+        written = name if _BARE_KEY.fullmatch(name) else json.dumps(show(name), ensure_ascii=False)
+        return f"{self.where}.{written}" if self.where else written
+
+    def problem(self, name: str, text: str) -> None:
+        self.problems.append(f"`{self.key(name)}` {text}")
+
+    def only(self, *known: str) -> None:
+        for name in self.values:
+            if name not in known:
+                self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
+
+    def table(self, name: str) -> TomlTable:
+        value = self.values.get(name, {})
+        if not isinstance(value, dict):
+            self.problem(name, f"must be a table, [{self.key(name)}], not {kind_of(value)}")
+            value = {}
+        return TomlTable(self.key(name), value, self.problems)
+
+    def text(self, name: str) -> str | None:
+        """A string with something in it, None where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self.problem(name, f"must be a string, not {kind_of(value)}")
+            return None
+        if not value.strip():
+            self.problem(name, "must not be empty")
+            return None
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            self.problem(name, "must be a list of strings, at least one")
+            return ()
+        return tuple(value)
+
+    def text_values(self, name: str) -> Mapping[str, str]:
+        """A table of strings, at least one; empty where the key is missing or wrong."""
+        value = self.values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not value or not all(isinstance(each, str) for each in value.values()):
+            self.problem(name, "must be a table of strings, at least one")
+            return {}
+        return value
+
+    def integer(self, name: str, default: int, least: int, most: int, why: str = "") -> int:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.problem(name, f"must be an integer, not {kind_of(value)}")
+            return default
+        if not least <= value <= most:
+            self.problem(name, f"must be between {least} and {most}{why}")
+            return default
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false; `default` where the key is missing or wrong."""
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            self.problem(name, f"must be true or false, not {kind_of(value)}")
+            return default
+        return value
+
+    def choice(self, name: str, default: str, *known: str) -> str:
+        """One of `known`; `default` where the key is missing or wrong."""
+        value = self.values.get(name, default)
+        if value not in known:
+            shown = f'"{show(value)}"' if isinstance(value, str) else kind_of(value)
+            self.problem(name, f"must be one of {', '.join(known)}, not {shown}")
+            return default
+        return str(value)
+
+    def seconds(self, name: str, default: float, why: str = "") -> float:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.problem(name, f"must be a number of seconds, not {kind_of(value)}")
+            return default
+        if not 0.001 <= value <= _MAX_TIMEOUT_SECONDS:
+            self.problem(name, f"must be above 0 (from 0.001 to {_MAX_TIMEOUT_SECONDS:.0f} seconds){why}")
+            return default
+        return float(value)
+
+
+def kind_of(value: object) -> str:
+    """A value's TOML type, with its article; used instead of the value, which may be a secret."""
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds = {str: "a string", int: "an integer", float: "a float", list: "a list", dict: "a table"}
+    return kinds.get(type(value), "a date or time")
