@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
@@ -82,6 +83,8 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
+    configs_compared: bool = False
+    """Whether live configs were compared with the manifests, on every cluster of the run."""
 
     @property
     def failure_count(self) -> int:
@@ -200,7 +203,13 @@ def summarise(
         problems=list(dict.fromkeys(problems)),
         warnings=warnings,
         warning_count=warning_count,
+        configs_compared=compares_configs(run.settings, [cluster.name for cluster in run.clusters]),
     )
+
+
+def compares_configs(settings: Settings, clusters: Sequence[str]) -> bool:
+    """Whether runs compare configs on all of these clusters: where `[changes]` asks for it."""
+    return all(name in settings.changes and settings.changes[name].configs != "off" for name in clusters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,12 +270,14 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     return [Warned(**row.asDict()) for row in first], count
 
 
-def nothing_to_send(drifted: int) -> str:
-    """The message of a run with nothing to create or delete, where `drifted` topics differ; configs aren't compared."""
+def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
+    """The message of a run with nothing to send, where `drifted` topics differ in what it may not change."""
     differ = ""
     if drifted:
         topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
         differ = f"{topics} in partitions, replication factor or placement; "
+    if configs_compared:
+        return f"nothing to create, delete or change{'; ' + differ.removesuffix('; ') if differ else ''}"
     return f"nothing to create or delete; {differ}configs were not compared: run audit"
 
 
@@ -288,7 +299,8 @@ def render(summary: Summary, console: Console) -> None:
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
-        console.print(nothing_to_send(summary.decisions.get("drifted", 0)), highlight=False, soft_wrap=True)
+        message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=summary.configs_compared)
+        console.print(message, highlight=False, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)
     if summary.pending_changes and summary.state == RunState.PLANNED:

@@ -13,11 +13,14 @@ from rich.table import Table as Grid
 
 from topicledger.apply.summary import phase_order
 from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import SET_ON_TOPIC
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
+
+_PLANNED = ("cluster", "topic", "action", "num_partitions", "replication_factor", "before", "after")
 
 
 def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
@@ -50,7 +53,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
 
 
 def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
-    """Print every decision of a run with how each phase ended and what validateOnly resolved (C5)."""
+    """Print every decision of a run with how each phase ended, what validateOnly resolved (C5) and what it changes."""
     ledger.ensure(RUNS, PLANS, AUDIT)
     if find_run(ledger, run_id) is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
@@ -59,7 +62,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
         click.echo(json.dumps(actions, default=str, indent=2))
         return ExitCode.DONE
     grid = Grid(title=f"run {run_id}", title_justify="left")
-    for name in ("cluster", "topic", "action", "phases", "partitions", "RF", "set on the topic", "message"):
+    for name in ("cluster", "topic", "action", "phases", "partitions", "RF", "set on the topic", "change", "message"):
         grid.add_column(name, overflow="fold")
     for action in actions:
         resolved = action["resolved"] or {}
@@ -80,6 +83,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
             cell(resolved.get("num_partitions") or action["num_partitions"]),
             cell(resolved.get("replication_factor") or action["replication_factor"]),
             cell(", ".join(configs)),
+            cell(action["change"]),
             cell(message),
         )
     _console().print(grid)
@@ -87,7 +91,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
 
 
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
-    plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
+    plans = ledger.read(PLANS).where(F.col("run_id") == run_id).withColumn("change", change_in_words())
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
@@ -103,7 +107,8 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
         plans.alias("plan")
         .join(phases.alias("audited"), on=same, how="left")
         .select(
-            *(f"plan.{name}" for name in ("cluster", "topic", "action", "num_partitions", "replication_factor")),
+            *(f"plan.{name}" for name in _PLANNED),
+            "plan.change",
             "audited.phases",
             "audited.resolved",
         )

@@ -102,3 +102,17 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
         return rows.select(*(own.get(c.name, F.lit(None)).cast(c.dataType).alias(c.name) for c in AUDIT.schema))
 
     return transform
+
+
+def change_in_words() -> Column:
+    """Of rows with `before` and `after`, what a change does: `retention.ms 100 -> 200, flush.ms default -> 5` (string);
+    null where it is no change."""
+    names = F.array_sort(F.array_union(F.map_keys("before"), F.map_keys("after")))
+
+    def value(column: str, name: Column) -> Column:
+        return F.coalesce(F.col(column)[name], F.lit("default"))
+
+    words = F.transform(
+        names, lambda name: F.concat(name, F.lit(" "), value("before", name), F.lit(" -> "), value("after", name))
+    )
+    return F.when(F.col("before").isNotNull() & F.col("after").isNotNull(), F.array_join(words, ", "))

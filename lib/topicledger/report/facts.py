@@ -178,6 +178,8 @@ class Result:
     error: str | None
     error_message: str | None
     completed_at: datetime | None
+    change: str | None = None
+    """Of a change, from what to what."""
 
 
 @dataclass(frozen=True, kw_only=True)

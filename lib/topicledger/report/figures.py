@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.apply.summary import last_phases
+from topicledger.ledger.rows import change_in_words
 from topicledger.model import OURS, Outcome, Phase
 from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
@@ -25,6 +26,7 @@ RESULTS = (
     "error",
     "error_message",
     "completed_at",
+    "change",
 )
 _TOPIC = ("run_id", "cluster", "topic")
 _RESOURCE = ("run_id", "cluster", "resource_type", "resource")
@@ -52,7 +54,10 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
     outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
-    return last.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
+    change = F.substring(change_in_words(), 1, _MESSAGE_CHARACTERS).alias("change")
+    changes = plans.where(F.col("after").isNotNull()).select(*_RESOURCE, "action", change)
+    rows = last.join(changes, on=[*_RESOURCE, "action"], how="left")
+    return rows.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
 
 
 def tallies(found: DataFrame) -> DataFrame:

@@ -226,11 +226,12 @@ def _topics(report: Report) -> Listing:
 def _topic(row: Result, *, several: bool) -> Line:
     cluster = _name(row.cluster) or _NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
+    reason = "; ".join(filter(None, (_message(row.change), _message(row.error_message))))
     return Line(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
             Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
-            Cell(text=_name(row.error), under=_message(row.error_message), wide=True),
+            Cell(text=_name(row.error), under=reason, wide=True),
             Cell(text=words.time(row.completed_at), under=_name(row.run_id) if several else ""),
         ],
         filters=[row.outcome, cluster, _name(row.error) or "none"],

@@ -122,7 +122,7 @@ def _were(count: int) -> str:
 
 def _of_nothing(report: Report) -> Headline:
     if report.kind is ReportKind.SPAN:
-        return Headline(text="No run created, deleted or refused anything", tone="good")
+        return Headline(text="No run created, deleted, changed or refused anything", tone="good")
     if report.run is not None and report.run.state != RunState.FINISHED:
         return Headline(text=f"Nothing has ended yet: the run is {report.run.state}", tone="open")
     drifted = report.run.counts.get(Decision.DRIFTED.value, 0) if report.run is not None else 0
@@ -156,7 +156,7 @@ def done(report: Report) -> str:
         )
         if topics:
             counts.append(f"{number(topics)} {kind.done}")
-    return ", ".join(counts) or "nothing was created or deleted"
+    return ", ".join(counts) or "nothing was created, deleted or changed"
 
 
 def reasons(tallies: Sequence[Tally]) -> list[Reason]:
