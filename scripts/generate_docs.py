@@ -108,7 +108,7 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
                 yield "policies.create", settings.PolicySpec
             else:
                 yield dotted, typing.cast(type, hint)
-        elif hint is typing.get_type_hints(settings.Settings)["changes"]:
+        elif inner == [settings.ChangeSettings]:
             # By cluster only once it is read.
             yield dotted, settings.ChangeSettings
         elif inner:

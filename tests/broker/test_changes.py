@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import (
+    ACLOperation,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+)
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import live, make, remove
+from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
+from tests.broker.test_provisioning import allow
 from tests.harness import Estate, policy
 from tests.waiting import until
 from topicledger.config.settings import ChangeSettings, GuardSettings, PolicySettings
-from topicledger.model import SET_ON_TOPIC
+from topicledger.model import SET_ON_TOPIC, Action, Target
 from topicledger.schemas import AUDIT, DRIFT, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -339,3 +348,127 @@ def test_one_bad_value_fails_its_own_topic_only(
     }
     assert "no.such.config" in failed[names[3]]["error_message"]
     assert set_on(kafka, *names) == {name: {} if number in bad else good for number, name in enumerate(names)}
+
+
+def test_what_one_request_can_not_do_as_a_whole_is_not_sent(kafka: EmbeddedKafka) -> None:
+    """N1: of more than 10,000 new partitions a broker adds some and answers that it failed."""
+    ids = make(kafka, "vast.one", "vast.two")
+    with executor_of(kafka) as executor:
+        vast, two = executor.validate([grow("vast.one", ids, 10_002), grow("vast.two", ids, 2)], lambda _: ())
+    assert (vast.topic, vast.outcome, vast.error) == ("vast.one", "refused", "POLICY_VIOLATION")
+    assert "declare at most 10000 more at a time" in str(vast.error_message)
+    assert (two.topic, two.outcome) == ("vast.two", "ok")
+    assert {info.num_partitions for info in live(kafka, "vast.").values()} == {1}
+
+
+def grow(topic: str, ids: Mapping[str, str], count: int) -> Target:
+    return Target(
+        topic=topic,
+        topic_id=ids[topic],
+        action=Action.ADD_PARTITIONS,
+        before={"num_partitions": "1"},
+        after={"num_partitions": str(count)},
+    )
+
+
+def test_new_partitions_get_the_brokers_that_are_declared(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """N4: only those of the new partitions are sent; a partition whose replicas differ stays as it is."""
+    make(kafka_three, "places.one", assignments={0: (1, 2)}, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three, partitions="grow")
+    estate.declare({"topic": "places.one", "assignments": {0: [1, 2], 1: [3, 1], 2: [2, 3]}})
+    assert estate.run(run_id="places", wait_visible=60.0).outcomes() == {"ok": 1}
+    assert live(kafka_three, "places.")["places.one"].assignments == {0: (1, 2), 1: (3, 1), 2: (2, 3)}
+
+
+def test_a_topic_whose_replicas_are_being_moved_gets_no_partitions_yet(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """N6: its new partitions would have the replicas of both places."""
+    make(kafka_three, "moved.one", assignments={0: (1,)}, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three, partitions="grow")
+    estate.declare({"topic": "moved.one", "num_partitions": 2})
+    with moving(kafka_three, "moved.one", [2]):
+        assert estate.run(run_id="moving").exit_code == 4
+        assert ended(estate, "moving") == {
+            ("moved.one", "add_partitions"): ("validate", "refused", "REASSIGNMENT_IN_PROGRESS")
+        }
+        assert live(kafka_three, "moved.")["moved.one"].num_partitions == 1
+    until(lambda: live(kafka_three, "moved.")["moved.one"].assignments == {0: (2,)}, seconds=60)
+    assert estate.run(run_id="moved", wait_visible=60.0).outcomes() == {"ok": 1}
+    (topic,) = live(kafka_three, "moved.").values()
+    assert (topic.num_partitions, topic.replication_factor) == (2, 1)
+
+
+@contextmanager
+def moving(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Iterator[None]:
+    """Replicas of partition 0 are on their way, at a byte a second; afterwards as fast as they can."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    for _ in range(200):
+        producer.send(topic, bytes(10_000))
+    producer.flush()
+    producer.close()
+    rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    brokers = [str(number) for number in (1, 2, 3)]
+    admin = KafkaAdminClient(**kafka.client_options())
+    try:
+        admin.alter_configs(
+            [
+                *(
+                    ConfigResource(ConfigResourceType.BROKER, each, configs=dict.fromkeys(rates, "1"))
+                    for each in brokers
+                ),
+                ConfigResource(
+                    ConfigResourceType.TOPIC,
+                    topic,
+                    configs={
+                        "leader.replication.throttled.replicas": "*",
+                        "follower.replication.throttled.replicas": "*",
+                    },
+                ),
+            ],
+            raise_on_unknown=False,
+        )
+        until(lambda: len(set_on(kafka, topic)[topic]) == 2, seconds=30)
+        admin.alter_partition_reassignments({TopicPartition(topic, 0): replicas})
+        yield
+    finally:
+        admin.alter_configs(
+            [
+                ConfigResource(ConfigResourceType.BROKER, each, configs=dict.fromkeys(rates, "100000000"))
+                for each in brokers
+            ],
+            raise_on_unknown=False,
+        )
+        admin.close()
+
+
+def test_without_the_rights_a_row_says_which_are_missing(
+    spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """K2, N7: without AlterConfigs or Alter the broker refuses; without DescribeConfigs we do."""
+    names = ("rights.alter", "rights.hidden", "rights.grow")
+    make(kafka_sasl, *names)
+    rights = [
+        *(allow("describer", ACLOperation.DESCRIBE, name, ACLResourcePatternType.LITERAL) for name in names),
+        *(
+            allow("describer", ACLOperation.DESCRIBE_CONFIGS, name, ACLResourcePatternType.LITERAL)
+            for name in ("rights.alter", "rights.grow")
+        ),
+    ]
+    with admin_of(kafka_sasl) as admin:
+        admin._admin.create_acls(rights)
+    estate = changing(spark, tmp_path, kafka_sasl, configs="declared", partitions="grow")
+    estate.settings = replace(estate.settings, clusters={"main": settings_for("main", kafka_sasl, "describer")})
+    estate.declare(
+        {"topic": "rights.alter", "configs": {"flush.ms": "5"}},
+        {"topic": "rights.hidden", "configs": {"flush.ms": "5"}},
+        {"topic": "rights.grow", "num_partitions": 2, "replication_factor": 1},
+    )
+    assert estate.run(run_id="rights").exit_code == 4
+    assert ended(estate, "rights") == {
+        ("rights.alter", "alter_configs"): ("validate", "failed", "TOPIC_AUTHORIZATION_FAILED"),
+        ("rights.hidden", "alter_configs"): ("observe", "refused", "NOT_PERMITTED"),
+        ("rights.grow", "add_partitions"): ("validate", "failed", "TOPIC_AUTHORIZATION_FAILED"),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.commands import REPOSITORY
 from tests.harness import Estate
+from topicledger.config.settings import ChangeSettings
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
@@ -36,7 +38,18 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
         cluster="orders",
     )
     assert estate.run(requested_by="bob").exit_code == 4
-    estate.declare({"topic": "payments.planned"}, cluster="orders")
+    changed = Estate(spark, root, {"orders": kafka})
+    changed.settings = replace(changed.settings, changes={"orders": ChangeSettings(partitions="grow")})
+    changed.declare_anew({**first[0], "num_partitions": 4}, cluster="orders")
+    assert changed.run().exit_code == 0
+    estate.declare_anew(
+        {**first[0], "num_partitions": 4},
+        {"topic": "payments.by-default", "configs": {"retention.ms": "1000"}, "owner": "payments"},
+        {"topic": "payments.too-many-copies", "replication_factor": 3, "owner": "payments"},
+        {"topic": "payments none", "owner": "payments"},
+        {"topic": "payments.planned"},
+        cluster="orders",
+    )
     estate.run_audit()
     estate.run("plan", run_id="open")
     return estate
@@ -44,6 +57,15 @@ def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.T
 
 def ask(estate: Estate, question: str) -> list[Row]:
     return estate.spark.sql(QUERIES[question].replace("/data/ledger", str(Path(estate.settings.tables.root)))).collect()
+
+
+def test_what_was_changed(ledger: Estate) -> None:
+    (row,) = ask(ledger, "What was changed on topics that exist, from what to what?")
+    assert (row.topic, row.before, row.after) == (
+        "payments.authorised",
+        {"num_partitions": "3"},
+        {"num_partitions": "4"},
+    )
 
 
 def test_there_are_at_least_ten() -> None:

@@ -18,10 +18,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafka.protocol.admin import (
+    CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
@@ -30,10 +32,16 @@ from topicledger.testing.embedded_kafka import HOST, Broker, EmbeddedKafka
 CREATE_TOPICS: int = CreateTopicsRequest.API_KEY
 DELETE_TOPICS: int = DeleteTopicsRequest.API_KEY
 DESCRIBE_CONFIGS: int = DescribeConfigsRequest.API_KEY
+ALTER_CONFIGS: int = IncrementalAlterConfigsRequest.API_KEY
+CREATE_PARTITIONS: int = CreatePartitionsRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
 
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}
 """The responses that say where brokers are."""
+_VALIDATING = {
+    each.API_KEY: each for each in (CreateTopicsRequest, CreatePartitionsRequest, IncrementalAlterConfigsRequest)
+}
+"""The requests that can be validateOnly."""
 _START_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 
@@ -49,7 +57,7 @@ class Frame:
     correlation_id: int
     client_id: str | None
     validate_only: bool
-    """Of a CreateTopics, or of what it is answered with; false for all others."""
+    """Of a request that can be, or of what it is answered with; false for all others."""
     broker: int
     """The node id."""
     direction: Direction
@@ -419,8 +427,8 @@ class _Link:
     def _request(self, data: bytes) -> Frame:
         api_key, api_version, correlation_id, length = struct.unpack_from(">hhih", data, 4)
         validate_only = False
-        if api_key == CREATE_TOPICS:
-            request = CreateTopicsRequest.decode(data, version=api_version, header=True, framed=True)
+        if api_key in _VALIDATING:
+            request = _VALIDATING[api_key].decode(data, version=api_version, header=True, framed=True)
             validate_only = bool(request.validate_only)
         return Frame(
             api_key=api_key,

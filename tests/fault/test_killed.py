@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.fault import told
+from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
-from tests.fault.proxy import CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
+from tests.fault.proxy import ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
@@ -31,6 +32,8 @@ from topicledger.model import Action, Target
 from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
+CHANGES = {CREATE_TOPICS: "create", DELETE_TOPICS: "delete", CREATE_PARTITIONS: "grow", ALTER_CONFIGS: "alter"}
+"""The requests that change something."""
 WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
 
 
@@ -58,7 +61,7 @@ class Doomed:
     def on_frame(self, frame: Frame) -> None:
         """Called by the proxy before a frame goes on."""
         validate = " validateOnly" if frame.validate_only else ""
-        self._happened(f"{'create' if frame.api_key == CREATE_TOPICS else 'delete'}{validate} {frame.direction}")
+        self._happened(f"{CHANGES[frame.api_key]}{validate} {frame.direction}")
 
     def wait(self) -> int | None:
         """Until it was killed (None) or has ended by itself (its exit code); watches the ledger meanwhile."""
@@ -98,23 +101,39 @@ def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
 
 
 def prepared(
-    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, folder: Path, prefix: str, creates: int, deletes: int
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    proxy: FaultProxy,
+    folder: Path,
+    prefix: str,
+    *,
+    creates: int,
+    deletes: int,
+    changes: int = 0,
 ) -> tuple[Path, Path, dict[str, bool]]:
-    """A ledger that declares topics, and a cluster that has those to go. Returns settings, root, what is due."""
+    """A ledger that declares topics, and a cluster that has those to go and those to change.
+
+    Returns settings, root, what is due.
+    """
     new = [f"{prefix}new-{number:04}" for number in range(creates)]
     old = [f"{prefix}old-{number:04}" for number in range(deletes)]
+    other = [f"{prefix}other-{number:04}" for number in range(changes)]
     estate = Estate(spark, folder / "ledger", {"main": kafka})
     estate.declare(*topics(new, num_partitions=2, configs={"retention.ms": "1000"}))
+    if other:
+        estate.declare(*topics(other, num_partitions=3, configs={"flush.ms": "5"}))
     if old:
         estate.declare(*topics(old, state="absent"))
         with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
-            response = admin.create_topics([target(name) for name in old], validate_only=False)
+            response = admin.create_topics([target(name) for name in (*old, *other)], validate_only=False)
             assert {each.error_code for each in response.results.values()} == {0}
-            until(lambda: set(old) <= {info.topic for info in admin.list_topics()}, seconds=60)
+            until(lambda: {*old, *other} <= {info.topic for info in admin.list_topics()}, seconds=60)
     # Small batches, so that there is something between them.
     more = f"[kafka]\nmax_batch_records = {max(8, creates)}\n[guards]\nmax_deletes = {deletes}\n"
+    if other:
+        more += '[changes]\nconfigs = "exact"\npartitions = "grow"\n'
     config = commands.settings_file(folder, {"main": proxy.bootstrap_servers}, more=more)
-    return config, folder / "ledger", dict.fromkeys(new, True) | dict.fromkeys(old, False)
+    return config, folder / "ledger", dict.fromkeys((*new, *other), True) | dict.fromkeys(old, False)
 
 
 def target(name: str) -> Target:
@@ -132,7 +151,7 @@ def chain(
         def hook(frame: Frame, on_frame: Callable[[Frame], None] = job.on_frame) -> None:
             on_frame(frame)
 
-        for api_key in (CREATE_TOPICS, DELETE_TOPICS):
+        for api_key in CHANGES:
             for direction in ("request", "response"):
                 proxy.on(api_key, direction, times=None, do=hook)  # type: ignore[arg-type]
         code = job.wait()
@@ -162,11 +181,15 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
     fault = Fault(name="driver killed at each event in turn")
     FAULTS.append(fault)
     prefix = "killed-each."
-    config, root, declared = prepared(spark, kafka, proxy, tmp_path, prefix, creates=6, deletes=3)
+    config, root, declared = prepared(spark, kafka, proxy, tmp_path, prefix, creates=6, deletes=3, changes=4)
     # A few kills must do with some of the events, spread over the run.
     step = 1 if THOROUGH else 8
     killed = chain(proxy, config, root, "each", fault, every(2 if THOROUGH else 9, step, KILLS))
     told.check(fault, root, "each", kafka, prefix, declared)
+    changed = {name for name in declared if "other" in name}
+    client = AnotherClient(kafka)
+    assert set(client.config("flush.ms", changed).values()) == {"5"}
+    assert {each.num_partitions for each in client.topics(f"{prefix}other").values()} == {3}
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.broker.direct import creates, deletes, make, remove
 from tests.fault.another_client import AnotherClient, Live
 from tests.fault.proxy import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
     CREATE_TOPICS,
     CUT,
     DELETE_TOPICS,
@@ -33,7 +35,7 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy
-from topicledger.model import Note, Outcome, PhaseResult, Target
+from topicledger.model import Action, Note, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 REQUEST_TIMEOUT = 1.5
@@ -147,6 +149,56 @@ def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
     assert told(rows) == {(Outcome.OK, 0, None)}
     assert proxy.count(CREATE_TOPICS, "request", validate_only=False) == 0
     assert not cluster.names("lost.validate.")
+
+
+@MATRIX
+def test_partitions_whose_request_is_lost_are_added_once(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """N2: the controller refuses what is no increase any more, and the count is the planned one."""
+    ids = make(kafka, *names_of("lost.grow", request))
+    rule = proxy.on(CREATE_PARTITIONS, direction, do=fault)
+    counts = {"before": {"num_partitions": "1"}, "after": {"num_partitions": "3"}}
+    with executor_of(proxy) as executor:
+        grows = [
+            Target(topic=name, topic_id=each, action=Action.ADD_PARTITIONS, **counts) for name, each in ids.items()
+        ]
+        rows = list(executor.apply(grows))
+    assert rule.fired == 1
+    assert {row.topic: (row.before, row.after) for row in rows} == dict.fromkeys(ids, tuple(counts.values()))
+    assert told(rows) == {(Outcome.OK, 0, Note.RECOVERED if direction == "response" else None)}
+    cluster.await_topics(next(iter(ids))[:-1], {name: Live(3, 1, topic_id) for name, topic_id in ids.items()})
+
+
+@MATRIX
+def test_configs_whose_request_is_lost_are_altered_and_say_what_was_before(
+    kafka: EmbeddedKafka,
+    cluster: AnotherClient,
+    proxy: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
+) -> None:
+    """K6: altering twice is the same as once; `before` is what was read before the first request."""
+    ids = make(kafka, *names_of("lost.alter", request), configs={"flush.ms": "4", "flush.messages": "9"})
+    rule = proxy.on(ALTER_CONFIGS, direction, do=fault)
+    values = {"before": {"flush.ms": "4", "flush.messages": "9"}, "after": {"flush.ms": "5"}}
+    with executor_of(proxy) as executor:
+        alters = [
+            Target(topic=name, topic_id=each, action=Action.ALTER_CONFIGS, **values) for name, each in ids.items()
+        ]
+        rows = list(executor.apply(alters))
+    assert rule.fired == 1
+    assert told(rows) == {(Outcome.OK, 0, None)}
+    assert {row.topic: (row.before, row.after) for row in rows} == dict.fromkeys(ids, tuple(values.values()))
+    default = "9223372036854775807"
+    until(lambda: set(cluster.config("flush.ms", set(ids)).values()) == {"5"}, seconds=30)
+    until(lambda: set(cluster.config("flush.messages", set(ids)).values()) == {default}, seconds=30)
 
 
 @MATRIX

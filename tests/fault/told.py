@@ -106,6 +106,10 @@ def check(
 def _true(row: Mapping[str, Any], live: Live | None) -> bool:
     if row["action"] == "delete":
         return live is None or live.topic_id != row["topic_id"]
+    if row["action"] == "alter_configs":
+        return live is not None and live.topic_id == row["topic_id"]
+    if row["action"] == "add_partitions":
+        return live is not None and (live.num_partitions, live.topic_id) == (row["num_partitions"], row["topic_id"])
     return live is not None and (live.num_partitions, live.replication_factor, live.topic_id) == (
         row["num_partitions"],
         row["replication_factor"],

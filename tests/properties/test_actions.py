@@ -67,7 +67,10 @@ CREATES = (
     create("c", 1),
 )
 DELETES = ("x", "y")
-TOPICS = (*(target.topic for target in CREATES), *DELETES)
+GROWS, ALTERS = "g", "k"
+CHANGED = {GROWS: (Action.ADD_PARTITIONS, "num_partitions", "3"), ALTERS: (Action.ALTER_CONFIGS, "x", "2")}
+"""Topics that exist, and what is to be changed of each: one has 1 partition, one has x=1."""
+TOPICS = (*(target.topic for target in CREATES), *DELETES, *CHANGED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +98,9 @@ class Topic:
     """Whether a request of the run made it."""
     late: bool = False
     """Whether that request arrived after its start had died."""
+
+    def value(self, name: str) -> str | None:
+        return str(self.partitions) if name == "num_partitions" else dict(self.configs).get(name)
 
     def like(self, other: Topic) -> bool:
         return (self.partitions, self.configs) == (other.partitions, other.configs)
@@ -154,7 +160,7 @@ CODES = {
 """Code, and whether the request was carried out nevertheless."""
 FAULTS = (*CARRIED_OUT, "lost, late", *CODES, "crash, done", "crash, not done", "crash, late")
 AT_COMMIT = ("crash before the commit", "crash after the commit")
-BY_OTHERS = ("makes the same", "makes another", "deletes", "recreates", "alters")
+BY_OTHERS = ("makes the same", "makes another", "deletes", "recreates", "alters", "changes", "grows")
 TO_ALL = ("late ones arrive", "brokers catch up", "a broker starts", "stop", "lease lost", "another cluster", "too old")
 OF_ONE = ("no longer declared", "hidden", "shown", "no right to create", "the right to create")
 
@@ -166,6 +172,7 @@ MOVES_OF_ALL: Sequence[Move] = (
     *((each, None) for each in (*TO_ALL, "a broker starts", "a broker starts")),
     *((each, topic) for each in BY_OTHERS for topic in TOPICS),
     *(("makes the same", target.topic) for target in CREATES for _ in range(3)),
+    *((each, topic) for each in ("changes", "grows", "no longer declared", "hidden") for topic in CHANGED),
     *((each, topic) for each in OF_ONE for topic in ("a", "x")),
 )
 
@@ -196,6 +203,7 @@ class World:
         self.uid = 100
         before = {name: Topic(uid=number, partitions=1, configs=(("x", "1"),)) for number, name in enumerate(DELETES)}
         before = before if estate.deletes else {}
+        before |= {name: Topic(uid=50 + n, partitions=1, configs=(("x", "1"),)) for n, name in enumerate(CHANGED)}
         self.planned = Kafka(PLANNED_ID, before)
         self.another = Kafka(ANOTHER_ID, {name: topic for name, topic in before.items() if name != "x"})
         self.answering = self.planned
@@ -207,6 +215,8 @@ class World:
         self.stop = threading.Event()
         self.in_flight: list[Callable[[], object]] = []
         self.asked: dict[tuple[Action, str], Asked] = {}
+        self.ours_changed: dict[str, tuple[int, bool]] = {}
+        """By topic, the state after our last change of it, and whether that came late."""
         self.ours_deleted: dict[int, bool] = {}
         """By uid, whether the request came late."""
         self.clock = 0.0
@@ -292,6 +302,10 @@ class World:
             self.planned.put(name, replace(live, uid=self.new_uid(), ours=False, late=False))
         elif kind == "alters":
             self.planned.put(name, replace(live, configs=(*live.configs, ("other", "1"))))
+        elif kind == "changes":
+            self.planned.put(name, replace(live, configs=tuple({**dict(live.configs), "x": "9"}.items())))
+        elif kind == "grows":
+            self.planned.put(name, replace(live, partitions=live.partitions + 1))
 
     def new_uid(self) -> int:
         self.uid += 1
@@ -325,6 +339,7 @@ class Admin:
         self.has_default_counts = world.estate.returns_configs
         self.returns_configs = world.estate.returns_configs
         self.deletes_by_id = world.estate.gives_ids
+        self.alters_incrementally = True
         self.seen: dict[str, TopicInfo] = {}
         self.seen_configs: dict[str, TopicConfigs] = {}
         self.ready = ""
@@ -369,7 +384,13 @@ class Admin:
         assignments = dict.fromkeys(range(topic.partitions), (1,))
         return TopicInfo(topic=name, topic_id=self.world.id_of(topic), assignments=assignments)
 
-    def topic_configs(self, topics: Sequence[str]) -> Iterator[TopicConfigs]:
+    def topics_reassigned_now(self) -> frozenset[str]:
+        self._read()
+        return frozenset()
+
+    def topic_configs(
+        self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
+    ) -> Iterator[TopicConfigs]:
         listed = self._read().listed()
         for name in topics:
             topic = listed.get(name)
@@ -410,6 +431,46 @@ class Admin:
                 replication_factor=1,
                 configs=(),
             )
+
+        return self._request(targets, done, changes=not validate_only)
+
+    def add_partitions(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        def changed(topic: Topic, target: Target) -> Topic | int:
+            more = target.grows_to > topic.partitions
+            return replace(topic, partitions=target.grows_to) if more else kafka.INVALID_PARTITIONS
+
+        return self._change(targets, changed, validate_only=validate_only)
+
+    def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        def changed(topic: Topic, target: Target) -> Topic | int:
+            if not validate_only and target.topic in self.seen_configs:
+                seen = {each.name: each.value for each in self.seen_configs[target.topic].configs or ()}
+                expected = (target.before.get("x"), target.after.get("x"))
+                self.world.require(seen.get("x") in expected, f"{target.topic} was altered, it had another value")
+            return replace(topic, configs=tuple({**dict(topic.configs), **target.after}.items()))
+
+        return self._change(targets, changed, validate_only=validate_only)
+
+    def _change(
+        self, targets: Sequence[Target], changed: Callable[[Topic, Target], Topic | int], *, validate_only: bool
+    ) -> Response:
+        world = self.world
+        if validate_only:
+            self.ready = ""
+
+        def done(cluster: Kafka, target: Target, late: bool) -> TopicResult:
+            live = cluster.now.get(target.topic)
+            if live is None or target.topic in world.hidden:
+                hidden = target.topic in world.hidden
+                code = kafka.TOPIC_AUTHORIZATION_FAILED if hidden else kafka.UNKNOWN_TOPIC_OR_PARTITION
+                return TopicResult(error_code=code)
+            new = changed(live, target)
+            if isinstance(new, int):
+                return TopicResult(error_code=new)
+            if not validate_only:
+                cluster.put(target.topic, new)
+                world.ours_changed[target.topic] = (len(cluster.states) - 1, late)
+            return TopicResult()
 
         return self._request(targets, done, changes=not validate_only)
 
@@ -484,6 +545,18 @@ class Admin:
             self._asked(target)
         world.tell("  ", {name: each.error_code for name, each in results.items()})
         return Response(results=results, throttle_time_ms=0)
+
+
+def planned_change(info: TopicInfo, described: TopicConfigs) -> Target | None:
+    """What is planned of a topic that is to be changed; None where it needs nothing, or can't be seen."""
+    action, what, wanted = CHANGED[info.topic]
+    if not info.permitted or described.configs is None:
+        return None
+    values = {each.name: str(each.value) for each in described.configs} | {"num_partitions": str(info.num_partitions)}
+    if values.get(what) == wanted or (action is Action.ADD_PARTITIONS and info.num_partitions > int(wanted)):
+        return None
+    before = {what: values[what]} if what in values else {}
+    return Target(topic=info.topic, action=action, topic_id=info.topic_id, before=before, after={what: wanted})
 
 
 class Run:
@@ -592,7 +665,7 @@ class Run:
     def _make_plan(self) -> bool:
         try:
             live = self.executor.describe(TOPICS)
-            configs = {} if self.world.estate.gives_ids else self.executor.describe_configs(list(live))
+            configs = self.executor.describe_configs(list(live))
         except ClusterError:
             return False
         if self.world.answering is not self.world.planned:
@@ -602,7 +675,7 @@ class Run:
         for name in DELETES:
             info = live.get(name)
             if info is not None and info.permitted:
-                found = configs.get(name)
+                found = None if self.world.estate.gives_ids else configs.get(name)
                 before = shape(info, found.configs if found is not None else None)
                 deletes.append(
                     Target(
@@ -613,7 +686,12 @@ class Run:
                         before=dict(before),
                     )
                 )
-        self.commit(lambda: setattr(self, "plan", [*deletes, *plan]))
+        changes = [
+            change
+            for name in CHANGED
+            if name in live and name in configs and (change := planned_change(live[name], configs[name])) is not None
+        ]
+        self.commit(lambda: setattr(self, "plan", [*deletes, *plan, *changes]))
         return True
 
     def _validate(self) -> bool:
@@ -738,7 +816,24 @@ class Run:
                 applying = self._applying_since is not None and self._applying_since < self.starts
                 maybe_ours = asked.unanswered or (marked and applying)
                 world.require(maybe_ours, f"{row.topic} is RECOVERED, and nothing was sent for it")
-            (self._check_create if row.action is Action.CREATE else self._check_delete)(target, row, asked)
+            checks = {Action.CREATE: self._check_create, Action.DELETE: self._check_delete}
+            checks.get(cast(Action, row.action), self._check_change)(target, row, asked)
+
+    def _check_change(self, target: Target, row: PhaseResult, asked: Asked) -> None:
+        world, name = self.world, row.topic
+        _, what, wanted = CHANGED[name]
+
+        def is_so(state: State) -> bool:
+            topic = state.get(name)
+            return topic is not None and world.id_of(topic) == target.topic_id and topic.value(what) == wanted
+
+        if row.outcome is Outcome.OK:
+            world.require(any(map(is_so, world.planned.states)), f"{name} is ok, and was never changed so")
+            return
+        changed, late = world.ours_changed.get(name, (0, True))
+        # What we changed is only refused or failed where somebody changed it again, or it can't be seen.
+        stays = not late and name not in world.hidden and all(map(is_so, world.planned.states[changed:]))
+        world.require(not stays, f"{name} was changed by us and is {row.outcome}, {row.error}")
 
     def _check_create(self, target: Target, row: PhaseResult, asked: Asked) -> None:
         world, name = self.world, row.topic

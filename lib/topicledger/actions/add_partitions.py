@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, not_planned
+from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind, CreatedByUs
 from topicledger.actions.verifying import Verdict, verify_topics
@@ -73,7 +73,7 @@ def _check(
     context: ClusterContext, targets: Sequence[Target], phase: Phase
 ) -> Iterator[tuple[Target, PhaseResult | None]]:
     """Each target, with its refusal where the topic is not as planned, or is reassigned now (N6)."""
-    live = context.describe([target.topic for target in targets])
+    live = describe_planned(context, targets, partial(context.admin.add_partitions, validate_only=True))
     moved = context.reassigned_now()
     context.require_planned_cluster()
     for target in targets:

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.checking import CheckedRequest, not_planned
+from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind, CreatedByUs
 from topicledger.actions.verifying import Verdict, not_permitted
@@ -143,13 +143,14 @@ class _Reader:
     def check(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
         """Each target, with its refusal where its topic, or what is set on it, is not as planned."""
         context, names = self._context, {target.topic: target.touched for target in targets}
-        live = context.describe(list(names))
-        described = context.describe_configs([name for name in names if name in live], names)
+        live = describe_planned(context, targets, partial(context.admin.alter_configs, validate_only=True))
+        readable = [name for name in names if name in live and live[name].permitted]
+        described = context.configs_when_listed(readable, names)
         context.require_planned_cluster()
         for target in targets:
             refusal = not_planned(target, live.get(target.topic))
             if refusal is None:
-                configs = described[target.topic].configs
+                configs = described.get(target.topic)
                 refusal = _UNREADABLE if configs is None else self._compared(target, configs)
             yield target, None if refusal is None else context.refused(target, phase, *refusal)
 
@@ -197,10 +198,11 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
     live = context.describe(list(names))
     described = context.describe_configs([name for name in names if name in live], names)
     for target, _ in applied:
-        info, configs = live.get(target.topic), None
-        if target.topic in described:
-            configs = described[target.topic].configs
-        found = None if configs is None else _set_on_topic(target, configs)
+        info, each = live.get(target.topic), described.get(target.topic)
+        if each is not None and each.error_code == kafka.UNKNOWN_TOPIC_OR_PARTITION:
+            # Another broker was asked, which doesn't list it yet.
+            info = None
+        found = None if each is None or each.configs is None else _set_on_topic(target, each.configs)
         outcome, error_code, note, message = verdict(target, info, found)
         result = TopicResult(error_code=error_code, error_message=message, after=found)
         yield context.result(
@@ -211,7 +213,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | None) -> Verdict:
     """How acknowledged changes turned out, by what is set on the topic now; they are visible late (K6)."""
     if info is None:
-        return Outcome.FAILED, OURS, Refusal.CHANGED_SINCE_PLAN, "another client deleted the topic since"
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, and not listed now"
     if not info.permitted or found is None:
         return not_permitted("DescribeConfigs" if info.permitted else "Describe")
     if info.topic_id != target.topic_id:

@@ -54,6 +54,21 @@ class CheckedRequest:
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
 
 
+def describe_planned(
+    context: ClusterContext, targets: Sequence[Target], validate_only: Callable[[Sequence[Target]], Response]
+) -> dict[str, TopicInfo]:
+    """By topic, those that exist, by name. A topic that an earlier request may have changed is only gone where the
+    controller says so, by `validate_only`: a listing lags (C21). Raises OutcomeUnknown where it stays unlisted."""
+    live = context.describe([target.topic for target in targets])
+    unlisted = [target for target in targets if target.maybe_sent and target.topic not in live]
+    there = [
+        target.topic
+        for target, answer in context.send(unlisted, validate_only, changes=False)
+        if answer.result.error_code != kafka.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    return live | (context.describe_when_listed(there) if there else {})
+
+
 def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:
     """Why a topic is not the one that the plan saw, or None."""
     if info is None:

@@ -146,11 +146,16 @@ class ClusterContext:
         """Topics that the controller says exist, as soon as brokers list them (C21)."""
         return self._when_listed(topics, lambda: self.describe(topics))
 
-    def configs_when_listed(self, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
-        """Configs of listed topics, as soon as the broker asked lists them too; without those that may not be read."""
+    def configs_when_listed(
+        self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
+    ) -> dict[str, tuple[ConfigEntry, ...]]:
+        """Configs of listed topics, as soon as the broker asked lists them too; without those that may not be read.
+
+        `names`: by topic, which configs; by default all.
+        """
 
         def readable() -> dict[str, TopicConfigs]:
-            found = self.describe_configs(topics)
+            found = self.describe_configs(topics, names)
             return {
                 topic: each for topic, each in found.items() if each.error_code in (kafka.NONE, *AUTHORIZATION_FAILED)
             }
