@@ -45,6 +45,8 @@ SUITE: Mapping[str, Benchmark] = {
     "growth": Benchmark(run=growth.run, driver_memory=growth.DRIVER_MEMORY),
     "observe": Benchmark(run=observing.run, driver_memory=observing.DRIVER_MEMORY),
     "deletes": Benchmark(run=kafka_part.deletes, driver_memory=kafka_part.DRIVER_MEMORY),
+    "alters": Benchmark(run=kafka_part.alters, driver_memory=kafka_part.DRIVER_MEMORY),
+    "exact": Benchmark(run=jobs.exact, driver_memory=jobs.DRIVER_MEMORY),
     "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
 }

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 _SECONDS = 120.0
@@ -30,6 +32,18 @@ class Floor:
             ),
         )
 
+    def alter(self, topics: Sequence[str], configs: Mapping[str, str], *, validate_only: bool) -> int:
+        """IncrementalAlterConfigs that sets configs; returns how many topics were acknowledged."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+        ]
+        return self._all(
+            [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in topics],
+            lambda batch: self._client.incremental_alter_configs(
+                batch, validate_only=validate_only, request_timeout=_SECONDS
+            ),
+        )
+
     def delete(self, topics: Sequence[str]) -> int:
         """DeleteTopics by name; returns how many were acknowledged."""
         return self._all(
@@ -37,7 +51,7 @@ class Floor:
             lambda batch: self._client.delete_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS),
         )
 
-    def _all(self, things: list[Any], ask: Callable[[list[Any]], Mapping[str, Future[None]]]) -> int:
+    def _all(self, things: list[Any], ask: Callable[[list[Any]], Mapping[Any, Future[Any]]]) -> int:
         asked = [ask(things[start : start + self._size]) for start in range(0, len(things), self._size)]
         acknowledged = 0
         for futures in asked:

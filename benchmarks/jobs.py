@@ -123,6 +123,36 @@ def cold(size: Size, folder: Path) -> Result:
     )
 
 
+def exact(size: Size, folder: Path) -> Result:
+    """From shell to exit where nothing is to be changed: with `[changes] configs = "exact"` beside a run without."""
+    count = {Size.FULL: 10_000, Size.SMALL: 40}[size]
+    with brokers.fresh() as (kafka,):
+        brokers.with_topics(kafka, count)
+        without = _ground(folder, _ledger(folder, count), kafka)
+        settings = folder / "exact.toml"
+        settings.write_text(
+            without.settings.read_text(encoding="utf-8") + '[changes]\nconfigs = "exact"\n', encoding="utf-8"
+        )
+        asking = replace(without, settings=settings)
+
+        @contextmanager
+        def on(ground: _Ground) -> Iterator[_Ground]:
+            yield ground
+
+        works = [
+            Work(name="without", what="provision without [changes]", do=_provision, around=lambda: on(without)),
+            Work(name="exact", what="provision that compares every config", do=_provision, around=lambda: on(asking)),
+        ]
+        warm_ups, samples = {Size.FULL: (1, 5), Size.SMALL: (0, 1)}[size]
+        plain, compared = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
+    return Result(
+        work=f"From shell to exit: {count:,} manifests that {count:,} topics meet.",
+        series=[plain, compared],
+        ratios=[Ratio(of="exact", to="without", value=compared.median / plain.median, reach=1.6)],
+        notes=["Every config of every topic is described, on the executors; the broker shares the cores."],
+    )
+
+
 def _ledger(folder: Path, count: int) -> Path:
     """A ledger with all its tables, `manifests` filled, the rest empty."""
     root = folder / f"ledger-{count}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from kafka.protocol.admin import CreateTopicsRequest
@@ -15,7 +16,7 @@ from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.apply.executor import Executor
 from topicledger.kafka.created import CreateTopics
-from topicledger.model import Outcome, PhaseResult, Target
+from topicledger.model import Action, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
@@ -23,6 +24,7 @@ REACH = 3.0
 
 _CREATES = {Size.FULL: 10_000, Size.SMALL: 200}
 _DELETES = {Size.FULL: 20_000, Size.SMALL: 200}
+_ALTERS = {Size.FULL: (10_000, 5_000), Size.SMALL: (200, 100)}
 _SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
 _FLOOR_SIZES = {Size.FULL: (500, 1_000, 2_000, 3_300), Size.SMALL: (200,)}
 """Topics in one of the floor's requests; 3,300 topics of one partition and one config are as many as a broker takes."""
@@ -103,6 +105,64 @@ def deletes(size: Size, folder: Path) -> Result:
         floor,
         per_sample=count,
     )
+
+
+def alters(size: Size, folder: Path) -> Result:
+    """Alter one config of each second topic of a broker, to another value each time."""
+    topics, count = _ALTERS[size]
+    with brokers.fresh() as (kafka,):
+        changed = brokers.with_topics(kafka, topics)[:count]
+        names, values = [target.topic for target in changed], [1]
+
+        @contextmanager
+        def settled() -> Iterator[int]:
+            """When the last value is visible everywhere (K6); gives the next one."""
+            with brokers.executor(kafka) as sending:
+                while True:
+                    found = sending.admin.topic_configs(names, dict.fromkeys(names, ("flush.ms",)))
+                    if {each.value for topic in found for each in topic.configs or ()} <= {str(values[-1])}:
+                        break
+                    time.sleep(1.0)
+            values.append(values[-1] + 1)
+            yield values[-1]
+
+        def floor(value: int, each: int) -> Mapping[str, int]:
+            client = Floor(kafka.bootstrap_servers, each)
+            configs = {"flush.ms": str(value)}
+            return {
+                "validated": client.alter(names, configs, validate_only=True),
+                "altered": client.alter(names, configs, validate_only=False),
+            }
+
+        def ours(value: int) -> Mapping[str, int]:
+            targets = [
+                replace(
+                    target,
+                    action=Action.ALTER_CONFIGS,
+                    before={"flush.ms": str(value - 1)},
+                    after={"flush.ms": str(value)},
+                )
+                for target in changed
+            ]
+            with brokers.executor(kafka) as sending:
+                return {
+                    "validated": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                    "altered": _done(sending, targets, sending.apply),
+                }
+
+        # The first value: what is compared is a change of it.
+        with brokers.executor(kafka) as sending:
+            first = [replace(each, action=Action.ALTER_CONFIGS, after={"flush.ms": "1"}) for each in changed]
+            _done(sending, first, sending.apply)
+        return _compared(
+            size,
+            f"Validate, then alter one config of {count:,} of {topics:,} topics.",
+            f"validate and apply: {count:,} topics, their ids and what is set on them compared right before",
+            settled,
+            ours,
+            floor,
+            per_sample=2 * count,
+        )
 
 
 def _compared(

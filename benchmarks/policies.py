@@ -168,7 +168,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         F.count_if(ended).alias("ended"),
     ]
     rows = (
-        judged.transform(decided(seen, rules, known, settings))
+        judged.transform(decided(seen, None, rules, known, settings))
         .observe(metrics, *counted)
         .transform(planned(run_id, version, datetime.now(UTC), settings.kafka.max_batch_records))
     )

@@ -54,11 +54,11 @@ def list_policies(*, as_json: bool) -> None:
     """Print the built-in policies with their settings."""
     found = [
         {"judges": action.value, "policy": name, "settings": _settings(factory), "what": _what(factory)}
-        for action in (Action.CREATE, Action.DELETE)
+        for action in BUILT_IN
         for name, factory in BUILT_IN[action].items()
     ]
-    for action in (Action.CREATE, Action.DELETE):
-        for name, (factory, _) in ALWAYS[action].items():
+    for action in BUILT_IN:
+        for name, (factory, _) in ALWAYS.get(action, {}).items():
             found.append(
                 {"judges": action.value, "policy": name, "settings": [], "what": f"{_what(factory)} Always on."}
             )
