@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,12 +22,14 @@ from pyspark.sql import SparkSession
 
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
 from tests.broker.test_provisioning import allow
+from tests.clusters import JARS
+from tests.fault.another_client import AnotherClient
 from tests.harness import Estate, policy
 from tests.waiting import until
 from topicledger.config.settings import ChangeSettings, GuardSettings, PolicySettings
 from topicledger.model import SET_ON_TOPIC, Action, Target
 from topicledger.schemas import AUDIT, DRIFT, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 WEEK = "604800000"
 
@@ -472,3 +475,62 @@ def test_without_the_rights_a_row_says_which_are_missing(
         ("rights.hidden", "alter_configs"): ("observe", "refused", "NOT_PERMITTED"),
         ("rights.grow", "add_partitions"): ("validate", "failed", "TOPIC_AUTHORIZATION_FAILED"),
     }
+
+
+@pytest.mark.thorough
+def test_an_estate_of_2000_topics_becomes_what_is_declared_and_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+    """1,500 topics with other configs and 300 with more partitions, key by key against what librdkafka describes."""
+    rng = random.Random(20261123)
+    names = [f"large.{number:04}" for number in range(2_000)]
+    values = {
+        "flush.ms": ("5", "6", "7"),
+        "segment.bytes": ("20000000", "30000000"),
+        "compression.type": ("lz4", "zstd"),
+    }
+
+    def any_configs() -> dict[str, str]:
+        return {name: rng.choice(each) for name, each in values.items() if rng.random() < 0.5}
+
+    with EmbeddedKafka(JARS, KafkaOptions(heap="1g")) as kafka:
+        before = {name: any_configs() for name in names}
+        with admin_of(kafka) as admin:
+            for start in range(0, len(names), 500):
+                created = [
+                    Target(
+                        topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=before[name]
+                    )
+                    for name in names[start : start + 500]
+                ]
+                results = admin.create_topics(created, validate_only=False).results
+                assert {each.error_code for each in results.values()} == {0}
+            until(lambda: len(list(admin.describe_topics(names))) == len(names), seconds=120)
+        after = dict(before)
+        for name in rng.sample(names, 1_500):
+            while after[name] == before[name]:
+                after[name] = any_configs()
+        grown = set(rng.sample(names, 300))
+        estate = changing(spark, tmp_path, kafka, configs="exact", partitions="grow")
+        estate.declare(
+            *({"topic": name, "num_partitions": 2 if name in grown else 1, "configs": after[name]} for name in names)
+        )
+        summary = estate.run(run_id="large", wait_visible=120.0)
+        assert (summary.exit_code, summary.outcomes()) == (0, {"ok": 1_800})
+        assert summary.decisions["unchanged"] == len(names) - len(grown | {n for n in names if after[n] != before[n]})
+        client = AnotherClient(kafka)
+        for name, each in client.topics("large.").items():
+            assert each.num_partitions == (2 if name in grown else 1)
+        for config in values:
+            defaults = {
+                "flush.ms": "9223372036854775807",
+                "segment.bytes": "1073741824",
+                "compression.type": "producer",
+            }
+            live_values = client.config(config, set(names))
+            assert live_values == {name: after[name].get(config, defaults[config]) for name in names}
+        kept = {row["topic"]: row for row in estate.rows(PLANS, "large") if row["action"] == "alter_configs"}
+        for name, row in kept.items():
+            assert {**{k: v for k, v in after[name].items() if k not in row["after"]}, **row["before"]} == before[name]
+        again = estate.run(run_id="large-again")
+        assert (again.exit_code, again.outcomes(), again.decisions["unchanged"]) == (0, {}, 2_000)
+        estate.run_audit("large-audit")
+        assert [row for row in estate.rows(DRIFT, "large-audit") if row["kind"] != "broker_default_changed"] == []

@@ -255,7 +255,8 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
 
 def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     """What policies warned of: the first, and how many there are."""
-    specs = (*run.settings.policies.create, *run.settings.policies.delete)
+    made = run.settings.policies
+    specs = (*made.create, *made.delete, *made.change)
     if not any(spec.mode == "warn" for spec in specs):
         return [], 0
     warnings = (

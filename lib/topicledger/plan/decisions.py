@@ -86,16 +86,20 @@ def decided(
     """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns."""
 
     def transform(judged: DataFrame) -> DataFrame:
-        return (
+        rows = (
             judged.transform(decide(seen.topics, seen.statuses))
             .transform(with_changes(settings.changes, configs))
             .transform(deletes_judged(rules, known, settings))
             .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
-            .transform(with_alters)
-            .transform(policies.judge([rule for rule in rules if rule.action is Action.ALTER_CONFIGS], known))
-            .transform(guards.changes(settings.guards))
-            .transform(actions.found)
         )
+        if settings.changes:
+            alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
+            rows = (
+                rows.transform(with_alters)
+                .transform(policies.judge(alters, known))
+                .transform(guards.changes(settings.guards))
+            )
+        return rows.transform(actions.found)
 
     return transform
 
