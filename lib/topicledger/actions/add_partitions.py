@@ -171,7 +171,8 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
             found = _with_counts(target, done)
             yield context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=message)
         else:
-            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer)
+            why = not_planned(target, info) or (None, None)
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=why[0], message=why[1])
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
