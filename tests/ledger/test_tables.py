@@ -98,8 +98,8 @@ def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
     with pytest.raises(TableError) as error:
         ledger.ensure(RUNS)
     message = str(error.value)
-    assert message.startswith(f"table {tmp_path}/runs doesn't match topicledger's schema 3: ")
-    problems = message.split(" schema 3: ")[1].split(". Nothing was changed")[0].split("; ")
+    assert message.startswith(f"table {tmp_path}/runs doesn't match topicledger's schema {SCHEMA_VERSION}: ")
+    problems = message.split(f" schema {SCHEMA_VERSION}: ")[1].split(". Nothing was changed")[0].split("; ")
     assert sorted(problems) == [
         "column exit_code is bigint, not int",
         "no column counts",

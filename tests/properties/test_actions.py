@@ -832,7 +832,7 @@ class Run:
             world.require(any(map(is_so, world.planned.states)), f"{name} is ok, and was never changed so")
             return
         changed, late = world.ours_changed.get(name, (0, True))
-        # What we changed is only refused or failed where somebody changed it again or recreated it, or it can't be seen.
+        # What we changed is only refused or failed where another client changed or recreated it, or it is hidden.
         since = [state[name] for state in world.planned.states[changed:] if name in state]
         planned = [topic for topic in since if world.id_of(topic) == target.topic_id and topic.value(what) == wanted]
         stays = not late and name not in world.hidden and len(planned) == len(world.planned.states[changed:])

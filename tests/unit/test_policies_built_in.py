@@ -897,7 +897,11 @@ def of_changes() -> Iterator[Estate]:
         "partitions can not be removed",
         grows("more", 3, 4),
         grows(
-            "fewer", 3, 2, "it has 3 partitions, 2 are declared, and Kafka can't remove partitions: declare 3 or more"
+            "fewer",
+            3,
+            2,
+            "it has 3 partitions, 2 are declared, and Kafka can't remove partitions: declare 3 or more",
+            error="FEWER_PARTITIONS",
         ),
         action=growth,
     )

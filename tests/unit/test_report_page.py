@@ -244,7 +244,11 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
             "bad",
         ),
         (replace(of(), run=None), "No run in this time", "open"),
-        (replace(of(), run=None, history=History(run_count=1)), "No run created, deleted or refused anything", "good"),
+        (
+            replace(of(), run=None, history=History(run_count=1)),
+            "No run created, deleted, changed or refused anything",
+            "good",
+        ),
         (reports.audit(), "1,498 findings of drift, 36 errors among them", "bad"),
         (replace(reports.audit(), drift=None), "No drift", "good"),
         (

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
@@ -83,8 +82,6 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
-    configs_compared: bool = False
-    """Whether live configs were compared with the manifests, on every cluster of the run."""
 
     @property
     def failure_count(self) -> int:
@@ -203,13 +200,7 @@ def summarise(
         problems=list(dict.fromkeys(problems)),
         warnings=warnings,
         warning_count=warning_count,
-        configs_compared=compares_configs(run.settings, [cluster.name for cluster in run.clusters]),
     )
-
-
-def compares_configs(settings: Settings, clusters: Sequence[str]) -> bool:
-    """Whether runs compare configs on all of these clusters: where `[changes]` asks for it."""
-    return all(name in settings.changes and settings.changes[name].configs != "off" for name in clusters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,8 +273,8 @@ def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
     return f"nothing to create or delete; {differ}configs were not compared: run audit"
 
 
-def render(summary: Summary, console: Console) -> None:
-    """Print a summary for people."""
+def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
+    """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
     console.print(
         f"run {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
     )
@@ -300,7 +291,7 @@ def render(summary: Summary, console: Console) -> None:
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
-        message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=summary.configs_compared)
+        message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
         console.print(message, highlight=False, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)

@@ -116,7 +116,11 @@ def _run(request: runs.Request, options: Options, deadline: float | None = None)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
-    return _show(summary, options)
+    compared = all(
+        name in settings.changes and settings.changes[name].configs != "off"
+        for name in options.cluster or settings.clusters
+    )
+    return _show(summary, options, configs_compared=compared)
 
 
 def _provisioned(
@@ -147,11 +151,13 @@ def _stoppable(deadline: float | None) -> Iterator[Stop]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _show(summary: Summary, options: Options) -> int:
+def _show(summary: Summary, options: Options, *, configs_compared: bool) -> int:
     for counts in summary.clusters:
         for outcome, count in counts.outcomes.items():
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
     for decision, count in summary.decisions.items():
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
-    print_result(summary.to_json(), lambda console: render(summary, console), options)
+    print_result(
+        summary.to_json(), lambda console: render(summary, console, configs_compared=configs_compared), options
+    )
     return summary.exit_code

@@ -254,9 +254,13 @@ class Definitions:
         return DeltaTable.forPath(self.spark, self.location(table))
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """The table, at `version` where one is given; rows of an older package have `Table.defaults`."""
+        """The table, at `version` where one is given; what rows of an older package lack is as in `Table.defaults`, or
+        null."""
         rows = self._load(table, version)
-        filled = {
+        lacking = {
+            field.name: F.lit(None).cast(field.dataType) for field in table.schema if field.name not in rows.columns
+        }
+        filled = lacking | {
             name: F.coalesce(name, F.expr(default)) if name in rows.columns else F.expr(default)
             for name, default in table.defaults.items()
         }
