@@ -48,6 +48,7 @@ def root(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) ->
     spark.sql(f"DROP DATABASE {schema} CASCADE")
 
 
+@pytest.mark.thorough
 def test_every_command_works_with_tables_in_a_schema(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, root: str
 ) -> None:

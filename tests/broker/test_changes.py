@@ -18,7 +18,8 @@ from kafka.admin import (
     ConfigResourceType,
     KafkaAdminClient,
 )
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
 from tests.broker.test_provisioning import allow
@@ -28,6 +29,7 @@ from tests.harness import Estate, policy
 from tests.waiting import until
 from topicledger.config.settings import ChangeSettings, GuardSettings, PolicySettings
 from topicledger.model import SET_ON_TOPIC, Action, Target
+from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, DRIFT, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
@@ -273,6 +275,36 @@ def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
         ("pol.fewer", None): ("manifest", "refused", "ASSIGNMENTS_AND_COUNTS"),
     }
     assert summary.exit_code == 4
+
+
+def keeps_small(topics: DataFrame, _: Facts) -> DataFrame:
+    """A user's own: a topic's configs are only altered where it stays small."""
+    return topics.withColumn("reason", F.when(F.col("after").isNotNull() & (F.col("topic") == "own.both"), F.lit("no")))
+
+
+def small_topics() -> SetRule:
+    return keeps_small
+
+
+def test_a_policy_of_the_users_own_judges_each_change_once(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "own.both", "own.one")
+    rules = PolicySettings(change=(policy("tests.broker.test_changes:small_topics"),))
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", policies=rules)
+    estate.declare(
+        {"topic": "own.both", "num_partitions": 2, "configs": {"flush.ms": "5"}},
+        {"topic": "own.one", "num_partitions": 2, "configs": {"flush.ms": "5"}},
+    )
+    assert estate.run(run_id="own", wait_visible=60.0).outcomes() == {"ok": 2, "refused": 2}
+    refused = ("policy", "refused", "POLICY_VIOLATION")
+    assert ended(estate, "own") == {
+        ("own.both", "add_partitions"): refused,
+        ("own.both", "alter_configs"): refused,
+        ("own.one", "add_partitions"): OK,
+        ("own.one", "alter_configs"): OK,
+    }
+    assert len(estate.rows(PLANS, "own")) == 4
 
 
 def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_an_audit_of_another_cluster_keeps_nothing_of_it(
     assert estate.run_audit("stranger", clusters=("main",)).exit_code == 0, "the same id goes on when it is right"
 
 
+@pytest.mark.thorough
 def test_an_id_in_the_settings_decides_and_is_recorded(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -189,6 +189,7 @@ def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tm
     assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("manifest", "code"),
     [
@@ -314,6 +315,7 @@ def test_a_secret_that_cannot_be_resolved_names_its_reference(tmp_path: Path, sp
     assert "TOPICLEDGER_NO_SUCH" in message
 
 
+@pytest.mark.thorough
 def test_two_runs_of_one_ledger_are_two_rows(
     config: Path, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

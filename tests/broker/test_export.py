@@ -65,6 +65,7 @@ def audit(config: Path, *more: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.thorough
 def test_export_then_load_then_audit_is_empty_and_the_table_is_the_same_by_either_way(
     config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_provider_that_has_no_token_at_re_authentication_loses_requests_withou
     assert tokens.SECRET not in "".join(map(printed, lost))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("provider", ["not_made", "no_token"])
 def test_executors_look_at_the_other_clusters_all_the_same(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_secured: EmbeddedKafka, authority: Certificates, provider: str
@@ -110,6 +111,7 @@ def test_executors_look_at_the_other_clusters_all_the_same(
         assert tokens.SECRET not in str(told)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("provider", [pytest.param("not_made_here", marks=pytest.mark.thorough), "no_token_here"])
 def test_on_the_driver_that_cluster_alone_stays_open_until_its_provider_works(
     spark: SparkSession,

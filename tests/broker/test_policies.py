@@ -132,6 +132,7 @@ def test_the_same_rules_on_the_same_manifests_refuse_the_same_again(ruled: tuple
     assert (second.exit_code, second.pending_changes, second.decisions["unchanged"]) == (4, 0, 3)
 
 
+@pytest.mark.thorough
 def test_what_a_broker_does_not_tell_is_refused_as_unjudgeable(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -146,6 +146,7 @@ def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config
     assert made == {"manifests", "runs", "usages"}
 
 
+@pytest.mark.thorough
 def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
     """P4: the docs' walk-through, through Spark."""
     own = config.with_name("own.toml")

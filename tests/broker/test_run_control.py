@@ -263,6 +263,7 @@ def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_a
     assert (run["state"], run["exit_code"]) == ("finished", 4)
 
 
+@pytest.mark.thorough
 def test_empty_manifests_are_nothing_to_do(estate: Estate) -> None:
     summary = estate.run(run_id="empty")
     assert (summary.exit_code, summary.state, summary.outcomes()) == (0, "finished", {})
@@ -302,6 +303,7 @@ def test_the_only_cluster_may_be_away_twice_and_the_same_run_still_finishes(
     assert [row["phase"] for row in back.rows(PLANS, "away")].count("manifest") == 1
 
 
+@pytest.mark.thorough
 def test_what_phases_hand_on_is_what_the_tables_say(
     estate: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
     assert set(live(kafka, "flip.")) == {"flip.kept", "flip.forgotten", "flip.same"}
 
 
+@pytest.mark.thorough
 def test_manifests_that_change_while_a_run_validates_count_for_it_too(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +274,7 @@ def test_a_topic_without_an_id_is_deleted_by_name_after_it_was_compared(old: Est
         }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("changed", ["counts", "configs"])
 def test_a_topic_without_an_id_that_was_recreated_otherwise_survives(
     old: Estate, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, changed: str

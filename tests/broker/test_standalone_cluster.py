@@ -47,6 +47,7 @@ def test_executors_import_the_package_from_the_zip(standalone: str, tmp_path: Pa
     assert all("topicledger.zip" in file for file in files), files
 
 
+@pytest.mark.thorough
 def test_a_run_on_two_workers_observes_on_them_and_finishes(
     standalone: str, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

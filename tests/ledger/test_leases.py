@@ -118,6 +118,7 @@ class Failing(Ledger):
         return written
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "error",
     [
@@ -138,6 +139,7 @@ def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, erro
         held.require_for_request()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("until_when", "contended"), [(timedelta(0), True), (timedelta(hours=-1), False)])
 def test_what_was_judged_while_another_run_could_change_the_cluster_is_to_be_judged_again(
     ledger: Ledger, until_when: timedelta, contended: bool
@@ -148,6 +150,7 @@ def test_what_was_judged_while_another_run_could_change_the_cluster_is_to_be_jud
         assert held.contended is contended
 
 
+@pytest.mark.thorough
 def test_the_runs_own_earlier_lease_makes_nothing_contended(ledger: Ledger) -> None:
     with take(ledger, "one"):
         pass

@@ -139,6 +139,7 @@ def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
     assert (found.compared, found.rows) == (None, [])
 
 
+@pytest.mark.thorough
 def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     found = gather(told, span(TUESDAY, NOW, ()), NOW)
     assert found.kind is ReportKind.SPAN
@@ -166,6 +167,7 @@ def test_a_time_without_runs_is_empty(told: Ledger) -> None:
     assert (found.outcomes(), found.history.run_count, found.drift) == ({}, 0, None)
 
 
+@pytest.mark.thorough
 def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:
     found = of(told, "tuesday", "payments")
     assert {each.cluster for each in found.tallies} == {"payments"}
@@ -243,6 +245,7 @@ def test_what_makes_no_sense_is_told_and_writes_nothing(
     assert not out.exists()
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_not_as_it_should_be_leaves_the_last_page_alone(told: Ledger, tmp_path: Path) -> None:
     broken = copy(told, tmp_path / "ledger")
     location = broken.location(DRIFT)

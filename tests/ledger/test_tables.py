@@ -389,6 +389,7 @@ def test_an_append_of_columns_in_another_order_and_more_of_them_keeps_the_table_
     assert topics_of(ledger, AUDIT) == ["a"]
 
 
+@pytest.mark.thorough
 def test_clusters_are_replaced_as_a_whole_whatever_their_names_and_others_stay(ledger: Ledger) -> None:
     names = ["it's", "back\\slash\\", "per%cent", "a' OR 'b' = 'b", "slash/and=colon:"]
     before = observed_rows(
@@ -413,6 +414,7 @@ def test_rows_of_a_cluster_that_is_not_being_replaced_are_refused(ledger: Ledger
         ledger.replace_clusters(OBSERVED, rows, ["main"])
 
 
+@pytest.mark.thorough
 def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark: SparkSession, tmp_path: Path) -> None:
     ledger = make(spark, tmp_path, MANIFESTS, StructType([*MANIFESTS.schema, StructField("ticket", StringType())]))
     old = [
@@ -460,6 +462,7 @@ def in_catalog(spark: SparkSession) -> Iterator[Ledger]:
         spark.sql("DROP DATABASE topicledger_tests CASCADE")
 
 
+@pytest.mark.thorough
 def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Ledger) -> None:
     ledger = in_catalog
     ledger.require_root()
@@ -490,6 +493,7 @@ def test_of_a_catalog_it_counts_where_the_tables_are(in_catalog: Ledger, monkeyp
         in_catalog.require_atomic_commits(refuse=True)
 
 
+@pytest.mark.thorough
 def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> None:
     """Each rewrites the file that the others' rows are in: Delta lets one win, the others do it again."""
     names = [f"run-{number}" for number in range(4)]

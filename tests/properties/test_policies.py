@@ -669,6 +669,7 @@ def drawn_estates(seed: int) -> list[Estate]:
     return [any_estate(rng, f"c{number}") for number in range(ESTATES)]
 
 
+@pytest.mark.thorough
 @settings(few, max_examples=4 if THOROUGH else 2)
 @given(drawn=rule_settings(), seed=st.integers(0, 2**32), at_once=st.booleans())
 def test_every_built_in_policy_judges_as_its_plain_statement_does(

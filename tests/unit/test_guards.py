@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.plan import guards
+from topicledger.config.settings import GuardSettings
+from topicledger.plan import guards, losses
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 
@@ -63,3 +64,120 @@ def test_creates_and_all_other_rows_go_on_where_deletes_are_stopped(decisions: D
     deletes = {key for key, row in before.items() if row["decision"] == "delete"}
     assert {key for key in before if before[key] != after[key]} == deletes
     assert len(after) == len(before)
+
+
+def alters(topic: str, before: dict[str, str], after: dict[str, str], **live_configs: str) -> dict[str, Any]:
+    configs = [
+        {
+            "name": name.replace("_", "."),
+            "value": value,
+            "read_only": False,
+            "config_source": "DYNAMIC_TOPIC_CONFIG",
+            "is_sensitive": False,
+        }
+        for name, value in live_configs.items()
+    ]
+    changed = {"before": before, "after": after, "live_configs": configs}
+    return {"topic": topic, "topic_id": topic, "decision": "alter_configs", **changed}
+
+
+def grows(topic: str, cleanup_policy: str = "delete") -> dict[str, Any]:
+    counts = ({"num_partitions": "1"}, {"num_partitions": "2"})
+    return {**alters(topic, *counts, cleanup_policy=cleanup_policy), "decision": "add_partitions"}
+
+
+FLUSH = ({}, {"flush.ms": "1"})
+
+
+@pytest.mark.parametrize(("most", "stopped"), [(None, False), (3, False), (2, True), (0, True)])
+def test_changes_are_counted_by_topic_and_stopped_together(
+    spark: SparkSession, most: int | None, stopped: bool
+) -> None:
+    rows = decision_rows(
+        spark,
+        grows("both"),
+        alters("both", *FLUSH),
+        alters("one", *FLUSH),
+        grows("two"),
+        {**alters("refused", *FLUSH), **ENDED},
+        {"topic": "new", "decision": "create"},
+        {"topic": "old", "decision": "delete"},
+        {**alters("one", *FLUSH), "cluster": "other"},
+    )
+    judged = rows.transform(guards.changes(GuardSettings(max_changes=most))).collect()
+    found = sorted((row["cluster"], row["topic"], row["decision"]) for row in judged if row["phase"] == "guard")
+    both = [("main", "both", "add_partitions"), ("main", "both", "alter_configs")]
+    expected = [*both, ("main", "one", "alter_configs"), ("main", "two", "add_partitions")] if stopped else []
+    if most == 0:
+        expected.append(("other", "one", "alter_configs"))
+    assert found == expected
+    messages = {row["error_message"] for row in judged if row["phase"] == "guard" and row["cluster"] == "main"}
+    words = (
+        f"topics of this cluster that are to be changed: 3, guards.max_changes is {most}; raise it if they are meant"
+    )
+    assert messages == ({words} if stopped else set())
+
+
+SHORTER = "can lose data at once"
+LOSSES = {
+    "shorter": (alters("t", {}, {"retention.ms": "5"}, retention_ms="6"), f"retention.ms 6 -> 5 {SHORTER}"),
+    "as long": (alters("t", {}, {"retention.ms": "06"}, retention_ms="6"), None),
+    "longer": (alters("t", {}, {"retention.ms": "7"}, retention_ms="6"), None),
+    "endless": (alters("t", {}, {"retention.bytes": "-1"}, retention_bytes="6"), None),
+    "not endless": (
+        alters("t", {}, {"retention.bytes": "9"}, retention_bytes="-1"),
+        f"retention.bytes -1 -> 9 {SHORTER}",
+    ),
+    "not a number": (alters("t", {}, {"retention.ms": "soon"}, retention_ms="6"), None),
+    "unknown before": (alters("t", {}, {"retention.ms": "5"}), f"retention.ms unknown -> 5 {SHORTER}"),
+    "reset": (
+        alters("t", {"retention.ms": "6"}, {}, retention_ms="6"),
+        f"retention.ms 6 -> the broker's default, which isn't known, {SHORTER} if that is less",
+    ),
+    "compacted": (
+        alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="delete"),
+        f"cleanup.policy delete -> compact {SHORTER}",
+    ),
+    "also deleted": (
+        alters("t", {}, {"cleanup.policy": "delete, compact"}, cleanup_policy="compact"),
+        f"cleanup.policy compact -> delete, compact {SHORTER}",
+    ),
+    "only compacted": (alters("t", {}, {"cleanup.policy": "compact"}, cleanup_policy="compact,delete"), None),
+    "kept for good": (alters("t", {}, {"cleanup.policy": ""}, cleanup_policy="delete"), None),
+    "fewer in sync": (
+        alters("t", {}, {"min.insync.replicas": "1"}, min_insync_replicas="2"),
+        "min.insync.replicas 2 -> 1 keeps data less safely",
+    ),
+    "more in sync": (alters("t", {}, {"min.insync.replicas": "3"}, min_insync_replicas="2"), None),
+    "harmless": (alters("t", {}, {"flush.ms": "1"}, flush_ms="2"), None),
+    "grows": (grows("t"), None),
+    "grows, compacted": (
+        grows("t", "compact,delete"),
+        "a compacted topic, whose records have keys, from 1 to 2 partitions loses the order of keys",
+    ),
+    "two": (
+        alters("t", {}, {"retention.ms": "5", "min.insync.replicas": "1"}, retention_ms="6", min_insync_replicas="2"),
+        f"retention.ms 6 -> 5 {SHORTER}; min.insync.replicas 2 -> 1 keeps data less safely",
+    ),
+}
+
+
+def test_what_a_change_can_lose_is_said_from_what_to_what(spark: SparkSession) -> None:
+    rows = decision_rows(spark, *({**row, "topic": name} for name, (row, _) in LOSSES.items()))
+    found = {row["topic"]: row["loss"] for row in rows.select("topic", losses.found().alias("loss")).collect()}
+    assert found == {name: loss for name, (_, loss) in LOSSES.items()}
+
+
+def test_so_many_topics_with_losses_are_stopped_and_other_changes_go_on(spark: SparkSession) -> None:
+    shorter = ({}, {"retention.ms": "5"})
+    rows = decision_rows(
+        spark,
+        alters("a", *shorter, retention_ms="6"),
+        alters("b", *shorter, retention_ms="6"),
+        alters("c", *FLUSH),
+        {**alters("a", *shorter, retention_ms="6"), "cluster": "other"},
+    )
+    stopped = _stopped(rows.transform(guards.changes(GuardSettings(max_losses=1))))
+    assert set(stopped) == {("main", "a"), ("main", "b")}
+    assert {row["error"] for row in stopped.values()} == {"MAX_LOSSES_EXCEEDED"}
+    assert rows.transform(guards.changes(GuardSettings(max_losses=2))).where("phase is not null").count() == 0

@@ -339,6 +339,7 @@ def nothing_wrong(topics: DataFrame, facts: Facts) -> DataFrame:
     return topics.withColumn("reason", F.lit(None).cast("string"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("users_own", [False, True])
 def test_a_rule_that_must_see_every_topic_judges_nothing_where_some_may_be_hidden(
     spark: SparkSession, users_own: bool, caplog: pytest.LogCaptureFixture
@@ -433,6 +434,7 @@ def test_what_a_rule_only_warns_of_uses_up_what_it_needs(letters: DataFrame, fac
     assert told(judged) == {"a": ["no a"], "b": [], "c": ["first 2"], "d": ["first 2"], "e": ["first 2"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("users_own", [False, True])
 def test_rules_of_topics_together_are_asked_in_order_and_each_sees_what_those_before_refused(
     letters: DataFrame, facts: Facts, users_own: bool

@@ -38,8 +38,9 @@ def counts() -> Column:
     def count(value: Column) -> Column:
         return F.create_map(F.lit("num_partitions"), value.cast("string"))
 
+    # The size of a missing map is null or -1, by the session's settings.
     return F.when(
-        declared != F.col("live_num_partitions"),
+        (declared > 0) & (declared != F.col("live_num_partitions")),
         F.struct(count(F.col("live_num_partitions")).alias("before"), count(declared).alias("after")),
     )
 
@@ -192,7 +193,8 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 def not_declared() -> Column:
     """It is asked for where its topic is declared present with the same number of partitions, on the same brokers."""
-    now = F.coalesce(F.col("now_num_partitions"), F.size(F.map_keys("now_assignments"))).cast("string")
+    assigned = F.size(F.map_keys("now_assignments"))
+    now = F.coalesce(F.col("now_num_partitions"), F.when(assigned > 0, assigned)).cast("string")
     same_count = F.col("after")["num_partitions"].eqNullSafe(now)
     one, other = (F.array_sort(F.map_entries(each)) for each in ("assignments", "now_assignments"))
     return (

@@ -94,12 +94,21 @@ def decided(
         )
         if settings.changes:
             alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
-            rows = (
-                rows.transform(with_alters)
-                .transform(policies.judge(alters, known))
-                .transform(guards.changes(settings.guards))
-            )
+            rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
+            rows = rows.transform(guards.changes(settings.guards))
         return rows.transform(actions.found)
+
+    return transform
+
+
+def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
+    """Policies of alters. Those of a user's own get each topic once: not with the row that says that it grows, too."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        if not any(rule.users_own for rule in rules):
+            return decisions.transform(policies.judge(rules, known))
+        rows, alters = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(Action.ALTER_CONFIGS.value))
+        return rows.where(~alters).unionByName(rows.where(alters).transform(policies.judge(rules, known)))
 
     return transform
 

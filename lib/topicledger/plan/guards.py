@@ -44,11 +44,17 @@ def changes(settings: GuardSettings) -> Transform:
         loss = F.when(change, losses.found())
         of_cluster = Window.partitionBy("cluster")
 
-        def topics(where: Column) -> Column:
-            return F.size(F.collect_set(F.when(where, F.col("topic"))).over(of_cluster))
+        def first(where: Column) -> Column:
+            """Whether it is the first such row of its topic: one that grows and is altered has two."""
+            rows = Window.partitionBy("cluster", "topic").orderBy(where.desc(), "decision")
+            return (where & (F.row_number().over(rows) == 1)).cast("int")
 
-        counted = decisions.withColumn("_loss", loss).withColumns(
-            {"_changes": topics(change), "_losses": topics(F.col("_loss").isNotNull())}
+        counted = (
+            decisions.withColumn("_loss", loss)
+            .withColumns({"_first": first(change), "_first_loss": first(F.col("_loss").isNotNull())})
+            .withColumns(
+                {"_changes": F.sum("_first").over(of_cluster), "_losses": F.sum("_first_loss").over(of_cluster)}
+            )
         )
         too_many = F.concat(
             F.lit("topics of this cluster that are to be changed: "),

@@ -24,10 +24,11 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
+from topicledger.plan.decide import CHANGE
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import COLUMNS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.schemas.tables import VIOLATIONS
+from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
 MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
 """What takes of the room that deletes leave: judged together."""
@@ -186,8 +187,8 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         "phase": F.when(~F.coalesce(is_open, F.lit(False)), F.coalesce("phase", F.lit(Phase.APPLY.value))),
         "violations": F.lit(None).cast(VIOLATIONS),
         "waits": F.lit(False),
-        "live_configs": F.lit(None),
-        "alters": F.lit(None),
+        "live_configs": F.lit(None).cast(CONFIGS),
+        "alters": F.lit(None).cast(CHANGE),
         "planned_violations": F.col("violations"),
     }
     return rows.select(*(values.get(name, F.col(name)).alias(name) for name in (*COLUMNS, *NOTED)))
