@@ -279,7 +279,7 @@ def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
 
 def keeps_small(topics: DataFrame, _: Facts) -> DataFrame:
     """A user's own: a topic's configs are only altered where it stays small."""
-    return topics.withColumn("reason", F.when(F.col("after").isNotNull() & (F.col("topic") == "own.both"), F.lit("no")))
+    return topics.withColumn("reason", F.when(F.col("after").isNotNull() & (F.col("topic") == "users.both"), F.lit("no")))
 
 
 def small_topics() -> SetRule:
@@ -289,20 +289,20 @@ def small_topics() -> SetRule:
 def test_a_policy_of_the_users_own_judges_each_change_once(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    make(kafka, "own.both", "own.one")
+    make(kafka, "users.both", "users.one")
     rules = PolicySettings(change=(policy("tests.broker.test_changes:small_topics"),))
     estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", policies=rules)
     estate.declare(
-        {"topic": "own.both", "num_partitions": 2, "configs": {"flush.ms": "5"}},
-        {"topic": "own.one", "num_partitions": 2, "configs": {"flush.ms": "5"}},
+        {"topic": "users.both", "num_partitions": 2, "configs": {"flush.ms": "5"}},
+        {"topic": "users.one", "num_partitions": 2, "configs": {"flush.ms": "5"}},
     )
     assert estate.run(run_id="own", wait_visible=60.0).outcomes() == {"ok": 2, "refused": 2}
     refused = ("policy", "refused", "POLICY_VIOLATION")
     assert ended(estate, "own") == {
-        ("own.both", "add_partitions"): refused,
-        ("own.both", "alter_configs"): refused,
-        ("own.one", "add_partitions"): OK,
-        ("own.one", "alter_configs"): OK,
+        ("users.both", "add_partitions"): refused,
+        ("users.both", "alter_configs"): refused,
+        ("users.one", "add_partitions"): OK,
+        ("users.one", "alter_configs"): OK,
     }
     assert len(estate.rows(PLANS, "own")) == 4
 
@@ -323,44 +323,44 @@ def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: 
 def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    names = [f"saved.{each}" for each in ("same", "other", "done", "anew", "declared", "gone")]
+    names = [f"altered.{each}" for each in ("same", "other", "done", "anew", "declared", "gone")]
     ids = make(kafka, *names)
-    make(kafka, "saved.grows", "saved.grown")
+    make(kafka, "altered.grows", "altered.grown")
     estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow")
     flush = [{"topic": name, "configs": {"flush.ms": "5"}} for name in names]
-    grows = [{"topic": name, "num_partitions": 3} for name in ("saved.grows", "saved.grown")]
+    grows = [{"topic": name, "num_partitions": 3} for name in ("altered.grows", "altered.grown")]
     estate.declare(*flush, *grows)
     assert estate.run("plan", run_id="saved").pending_changes == 8
-    alter(kafka, "saved.other", flush_ms="6")
-    alter(kafka, "saved.done", flush_ms="5")
-    alter(kafka, "saved.same", segment_bytes="20000000")
-    remove(kafka, {name: ids[name] for name in ("saved.anew", "saved.gone")})
-    make(kafka, "saved.anew")
+    alter(kafka, "altered.other", flush_ms="6")
+    alter(kafka, "altered.done", flush_ms="5")
+    alter(kafka, "altered.same", segment_bytes="20000000")
+    remove(kafka, {name: ids[name] for name in ("altered.anew", "altered.gone")})
+    make(kafka, "altered.anew")
     admin = KafkaAdminClient(**kafka.client_options())
-    admin.create_partitions({"saved.grown": 2})
+    admin.create_partitions({"altered.grown": 2})
     admin.close()
-    until(lambda: live(kafka, "saved.grown")["saved.grown"].num_partitions == 2, seconds=30)
-    flush[4] = {"topic": "saved.declared", "configs": {"flush.ms": "9"}}
+    until(lambda: live(kafka, "altered.grown")["altered.grown"].num_partitions == 2, seconds=30)
+    flush[4] = {"topic": "altered.declared", "configs": {"flush.ms": "9"}}
     estate.declare_anew(*flush, *grows)
     assert estate.run("apply", run_id="saved", wait_visible=60.0).exit_code == 4
     changed = ("apply", "refused", "CHANGED_SINCE_PLAN")
     assert ended(estate, "saved") == {
-        ("saved.same", "alter_configs"): OK,
-        ("saved.other", "alter_configs"): changed,
-        ("saved.done", "alter_configs"): OK,
-        ("saved.anew", "alter_configs"): ("apply", "refused", "RECREATED"),
-        ("saved.gone", "alter_configs"): changed,
-        ("saved.declared", "alter_configs"): changed,
-        ("saved.grows", "add_partitions"): OK,
-        ("saved.grown", "add_partitions"): changed,
+        ("altered.same", "alter_configs"): OK,
+        ("altered.other", "alter_configs"): changed,
+        ("altered.done", "alter_configs"): OK,
+        ("altered.anew", "alter_configs"): ("apply", "refused", "RECREATED"),
+        ("altered.gone", "alter_configs"): changed,
+        ("altered.declared", "alter_configs"): changed,
+        ("altered.grows", "add_partitions"): OK,
+        ("altered.grown", "add_partitions"): changed,
     }
     messages = {row["topic"]: row["error_message"] for row in of_phase(estate, "saved", "apply").values()}
-    assert messages["saved.other"] == (
+    assert messages["altered.other"] == (
         "another client changed it since the plan: flush.ms is 6, the plan saw not set; plan again"
     )
-    assert "declare it with other configs: flush.ms" in messages["saved.declared"]
-    assert set_on(kafka, "saved.other", "saved.anew") == {"saved.other": {"flush.ms": "6"}, "saved.anew": {}}
-    assert live(kafka, "saved.grown")["saved.grown"].num_partitions == 2
+    assert "declare it with other configs: flush.ms" in messages["altered.declared"]
+    assert set_on(kafka, "altered.other", "altered.anew") == {"altered.other": {"flush.ms": "6"}, "altered.anew": {}}
+    assert live(kafka, "altered.grown")["altered.grown"].num_partitions == 2
 
 
 @pytest.mark.parametrize("most", [3, 8_000])
@@ -421,18 +421,18 @@ def test_a_topic_whose_replicas_are_being_moved_gets_no_partitions_yet(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """N6: its new partitions would have the replicas of both places."""
-    make(kafka_three, "moved.one", assignments={0: (1,)}, num_partitions=None, replication_factor=None)
+    make(kafka_three, "shifted.one", assignments={0: (1,)}, num_partitions=None, replication_factor=None)
     estate = changing(spark, tmp_path, kafka_three, partitions="grow")
-    estate.declare({"topic": "moved.one", "num_partitions": 2})
-    with moving(kafka_three, "moved.one", [2]):
+    estate.declare({"topic": "shifted.one", "num_partitions": 2})
+    with moving(kafka_three, "shifted.one", [2]):
         assert estate.run(run_id="moving").exit_code == 4
         assert ended(estate, "moving") == {
-            ("moved.one", "add_partitions"): ("validate", "refused", "REASSIGNMENT_IN_PROGRESS")
+            ("shifted.one", "add_partitions"): ("validate", "refused", "REASSIGNMENT_IN_PROGRESS")
         }
-        assert live(kafka_three, "moved.")["moved.one"].num_partitions == 1
-    until(lambda: live(kafka_three, "moved.")["moved.one"].assignments == {0: (2,)}, seconds=60)
+        assert live(kafka_three, "shifted.")["shifted.one"].num_partitions == 1
+    until(lambda: live(kafka_three, "shifted.")["shifted.one"].assignments == {0: (2,)}, seconds=60)
     assert estate.run(run_id="moved", wait_visible=60.0).outcomes() == {"ok": 1}
-    (topic,) = live(kafka_three, "moved.").values()
+    (topic,) = live(kafka_three, "shifted.").values()
     assert (topic.num_partitions, topic.replication_factor) == (2, 1)
 
 

@@ -41,7 +41,7 @@ def found() -> Column:
 
 def _live(name: str) -> Column:
     """The value that the topic has, from wherever."""
-    return F.element_at(F.filter("live_configs", lambda each: each["name"] == name), 1)["value"]
+    return F.try_element_at(F.filter("live_configs", lambda each: each["name"] == name), F.lit(1))["value"]
 
 
 def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Column:
