@@ -46,7 +46,7 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
 
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
-	$(PYTEST) --dist loadfile --no-loadscope-reorder -m 'not thorough' tests
+	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
 test-all: setup-browser setup-airflow  ## run every test there is, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required \

@@ -17,6 +17,8 @@ import pytest
 from benchmarks.measure import MemoryWatch, Work, in_turns
 from tests.commands import REPOSITORY, run
 
+pytestmark = pytest.mark.thorough
+
 
 def _data() -> set[Path]:
     return {path for path in (REPOSITORY / "build" / "bench").glob("*") if path.is_dir()}

@@ -158,6 +158,7 @@ def test_declared_configs_are_set_and_counts_grow_and_the_rows_say_from_what_to_
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "decl-again")) == (0, {}, [])
 
 
+@pytest.mark.thorough
 def test_exact_resets_what_is_not_declared_but_for_what_is_ignored(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_exact_resets_what_is_not_declared_but_for_what_is_ignored(
     assert {(row["topic"], row["what"]) for row in found} == {("exact.one", throttled), ("exact.none", throttled)}
 
 
+@pytest.mark.thorough
 def test_what_can_lose_something_is_stopped_by_the_guard_and_the_rest_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -279,13 +281,16 @@ def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
 
 def keeps_small(topics: DataFrame, _: Facts) -> DataFrame:
     """A user's own: a topic's configs are only altered where it stays small."""
-    return topics.withColumn("reason", F.when(F.col("after").isNotNull() & (F.col("topic") == "users.both"), F.lit("no")))
+    return topics.withColumn(
+        "reason", F.when(F.col("after").isNotNull() & (F.col("topic") == "users.both"), F.lit("no"))
+    )
 
 
 def small_topics() -> SetRule:
     return keeps_small
 
 
+@pytest.mark.thorough
 def test_a_policy_of_the_users_own_judges_each_change_once(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -363,7 +368,7 @@ def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(
     assert live(kafka, "altered.grown")["altered.grown"].num_partitions == 2
 
 
-@pytest.mark.parametrize("most", [3, 8_000])
+@pytest.mark.parametrize("most", [pytest.param(3, marks=pytest.mark.thorough), 8_000])
 def test_one_bad_value_fails_its_own_topic_only(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, most: int
 ) -> None:
@@ -406,6 +411,7 @@ def grow(topic: str, ids: Mapping[str, str], count: int) -> Target:
     )
 
 
+@pytest.mark.thorough
 def test_new_partitions_get_the_brokers_that_are_declared(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -417,6 +423,7 @@ def test_new_partitions_get_the_brokers_that_are_declared(
     assert live(kafka_three, "places.")["places.one"].assignments == {0: (1, 2), 1: (3, 1), 2: (2, 3)}
 
 
+@pytest.mark.thorough
 def test_a_topic_whose_replicas_are_being_moved_gets_no_partitions_yet(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from tests import clusters
 from topicledger.testing import embedded_kafka
 from topicledger.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
 
+pytestmark = pytest.mark.thorough
+
 POLICY_VIOLATION = 44
 TOPIC_AUTHORIZATION_FAILED = 29
 TOPIC_DELETION_DISABLED = 73

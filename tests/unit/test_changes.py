@@ -1,0 +1,120 @@
+"""What is to be changed of topics that exist: columns of what is declared and of what lives, no broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.unit.frames import decision_rows, frame
+from topicledger.config.settings import ChangeSettings
+from topicledger.plan.changes import with_alters, with_changes
+from topicledger.schemas import OBSERVED_CONFIGS
+
+ON_TOPIC, BY_DEFAULT = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
+
+
+def config(name: str, value: str | None, source: str = ON_TOPIC, *, sensitive: bool = False) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": False,
+        "config_source": source,
+        "is_sensitive": sensitive,
+    }
+
+
+LIVE = [
+    config("a", "1"),
+    config("b", "2", BY_DEFAULT),
+    config("secret", None, sensitive=True),
+    config("throttled", "*"),
+    config("list", "x"),
+]
+CASES: dict[str, tuple[dict[str, str] | None, dict[str, tuple[dict[str, str], dict[str, str]] | None]]] = {
+    "nothing declared": (None, {"declared": None, "exact": ({"a": "1", "list": "x"}, {})}),
+    "as it lives": ({"a": " 1", "b": "2", "list": "x"}, {"declared": None, "exact": None}),
+    "another value": (
+        {"a": "3", "list": "x"},
+        {"declared": ({"a": "1"}, {"a": "3"}), "exact": ({"a": "1"}, {"a": "3"})},
+    ),
+    "of a default": ({"a": "1", "b": "5", "list": "x"}, {"declared": ({}, {"b": "5"}), "exact": ({}, {"b": "5"})}),
+    "unknown to the broker": ({"a": "1", "new": "5", "list": "x"}, {"declared": ({}, {"new": "5"})}),
+    "sensitive": ({"a": "1", "secret": "5", "list": "x"}, {"declared": None, "exact": None}),
+    "ignored": ({"a": "1", "throttled": "none", "list": "x"}, {"declared": None, "exact": None}),
+}
+
+
+def decided(spark: SparkSession, configs: dict[str, str] | None, settings: ChangeSettings, **row: Any) -> DataFrame:
+    """What is decided on one topic with these configs that is unchanged but for them."""
+    rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": configs, **row})
+    described = frame(
+        spark, OBSERVED_CONFIGS.schema, [{"cluster": "main", "topic": "t", "configs": LIVE, "config_error_code": 0}]
+    ).select("cluster", "topic", "configs", "config_error_code")
+    return rows.transform(with_changes({"main": settings}, described)).transform(with_alters)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_configs_are_altered_where_they_differ_and_nowhere_else(spark: SparkSession, case: str) -> None:
+    """K8: only what is set on the topic is `before`; exact also resets what nobody declared."""
+    configs, wanted = CASES[case]
+    for mode, change in wanted.items():
+        settings = ChangeSettings(configs=mode, ignore=("throttled",))  # type: ignore[arg-type]
+        (row,) = decided(spark, configs, settings).collect()
+        if change is None:
+            assert (row["decision"], row["before"], row["after"]) == ("unchanged", None, None), mode
+        else:
+            assert (row["decision"], row["before"], row["after"]) == ("alter_configs", *change), mode
+
+
+def test_a_value_by_default_is_set_where_it_is_to_be_pinned(spark: SparkSession) -> None:
+    settings = ChangeSettings(configs="declared", pin=True)
+    (row,) = decided(spark, {"a": "1", "b": "2"}, settings).collect()
+    assert (row["decision"], row["before"], row["after"]) == ("alter_configs", {}, {"b": "2"})
+
+
+def test_a_topic_that_gets_partitions_and_configs_has_a_row_for_each(spark: SparkSession) -> None:
+    """The numbers of a topic whose counts are left to the broker are never changed."""
+    settings = ChangeSettings(configs="declared", partitions="grow")
+    rows = decided(spark, {"a": "3"}, settings, num_partitions=4).collect()
+    found = {row["decision"]: (row["before"], row["after"]) for row in rows}
+    assert found == {
+        "add_partitions": ({"num_partitions": "1"}, {"num_partitions": "4"}),
+        "alter_configs": ({"a": "1"}, {"a": "3"}),
+    }
+    (row,) = decided(spark, {"a": "1"}, settings).collect()
+    assert row["decision"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"internal": True},
+        {"live": False},
+        {"decision": "create", "live": False},
+        {"decision": "delete"},
+        {"decision": "unmanaged"},
+        {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "decision": None},
+        {"cluster": "other"},
+    ],
+)
+def test_nothing_else_is_changed(spark: SparkSession, row: dict[str, Any]) -> None:
+    settings = ChangeSettings(configs="exact", partitions="grow")
+    (found,) = decided(spark, {"a": "3"}, settings, **{"num_partitions": 4, **row}).collect()
+    assert (found["decision"], found["alters"]) == (row.get("decision", "unchanged"), None)
+    assert found["after"] is None
+
+
+def test_configs_that_may_not_be_described_are_a_refusal(spark: SparkSession) -> None:
+    rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": {"a": "3"}})
+    hidden = [{"cluster": "main", "topic": "t", "configs": None, "config_error_code": 29}]
+    described = frame(spark, OBSERVED_CONFIGS.schema, hidden).select("cluster", "topic", "configs", "config_error_code")
+    settings = {"main": ChangeSettings(configs="declared")}
+    (row,) = rows.transform(with_changes(settings, described)).transform(with_alters).collect()
+    assert (row["decision"], row["phase"], row["outcome"], row["error"]) == (
+        "alter_configs",
+        "observe",
+        "refused",
+        "NOT_PERMITTED",
+    )
