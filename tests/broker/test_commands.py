@@ -141,6 +141,7 @@ def test_a_plan_without_creates_or_deletes_does_not_claim_that_topics_are_as_dec
     assert "as declared" not in words
 
 
+@pytest.mark.thorough
 def test_replacing_on_a_shared_cluster_stops_lists_and_goes_on_where_it_is_bound(config: Path, tmp_path: Path) -> None:
     both = "".join(
         f"  - {{topic: commands.{owner}-{number}, owner: {owner}}}\n" for owner in ("pay", "ship") for number in (1, 2)
@@ -216,6 +217,7 @@ def test_a_plan_with_nothing_to_send_is_finished_and_answers_the_same_again(
     assert run["finished_at"] is not None
 
 
+@pytest.mark.thorough
 def test_more_failures_than_fit_are_counted_with_the_query_for_the_rest(config: Path, spark: SparkSession) -> None:
     estate_rows = "\n".join(f"  - {{topic: commands.many-{n:02}, replication_factor: 5}}" for n in range(25))
     load(config, f"cluster: main\ntopics:\n{estate_rows}\n")

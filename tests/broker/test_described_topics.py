@@ -35,6 +35,7 @@ def describe(kafka: EmbeddedKafka, pattern: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_topics_that_the_tool_describes_are_loaded_as_they_are(
     kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path

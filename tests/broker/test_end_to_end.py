@@ -121,6 +121,7 @@ def test_the_run_is_finished_and_every_action_ended_once(provisioned: tuple[Esta
     assert set(run["versions"]) == {"topicledger", "spark", "delta", "kafka-python"}
 
 
+@pytest.mark.thorough
 def test_a_second_run_of_the_same_good_manifests_does_nothing(provisioned: tuple[Estate, AdminClient]) -> None:
     estate, _ = provisioned
     estate.ledger._delta(MANIFESTS).delete("topic NOT LIKE 'e2e.create%' AND topic NOT LIKE 'e2e.delete%'")

@@ -52,6 +52,7 @@ def files_with_the_secret(folder: Path) -> list[Path]:
     return [path for path in files if tokens.SECRET.encode() in path.read_bytes()]
 
 
+@pytest.mark.thorough
 def test_a_provider_that_cannot_be_made_is_an_error_without_its_text(
     kafka_secured: EmbeddedKafka, authority: Certificates
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_fresh_look_refuses_deletes_of_what_is_not_as_planned(kafka: EmbeddedK
     assert set(live(kafka, "look.")) == {"look.anew", "look.same"}
 
 
+@pytest.mark.thorough
 def test_a_topic_listed_without_a_leader_is_pending_until_it_has_one(kafka_three: EmbeddedKafka) -> None:
     """M2, C21"""
     targets = [

@@ -269,6 +269,7 @@ def test_empty_manifests_are_nothing_to_do(estate: Estate) -> None:
     assert (summary.exit_code, summary.state, summary.outcomes()) == (0, "finished", {})
 
 
+@pytest.mark.thorough
 def test_an_abandoned_run_is_not_taken_up_again(estate: Estate, kafka: EmbeddedKafka) -> None:
     estate.declare({"topic": "abandoned.topic"})
     runs.start(estate.ledger, estate.settings, runs.Request(command="plan", run_id="abandoned"))

@@ -209,6 +209,7 @@ def test_a_topic_that_a_stranger_makes_amid_a_first_start_is_not_ours(
     assert estate.last("amid") == {"amid.a": ("apply", "failed", "TOPIC_ALREADY_EXISTS"), "amid.b": DONE}
 
 
+@pytest.mark.thorough
 def test_a_topic_that_a_stranger_made_is_not_recovered_where_the_broker_resolved_other_counts(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ class Overtaken(Ledger):
         return super().compare_and_set(table, key, rows)
 
 
+@pytest.mark.thorough
 def test_a_run_that_finds_a_cluster_taken_gives_back_what_it_had_taken(ledger: Ledger) -> None:
     """Two runs that each hold what the other waits for would wait for ever."""
     with pytest.raises(LeaseHeld, match="is being changed by run one on host elsewhere, process 1,"):
@@ -168,6 +169,7 @@ def test_a_run_waits_until_the_other_is_done(ledger: Ledger) -> None:
             assert row(ledger)["run_id"] == "two"
 
 
+@pytest.mark.thorough
 def test_a_run_that_died_is_waited_for_until_its_lease_expires(ledger: Ledger, dead: str) -> None:
     """Only of the run itself is it known that a dead process is all there is; another run's may have a successor."""
     expires_at = datetime.now(UTC) + timedelta(seconds=3)

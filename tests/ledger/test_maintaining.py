@@ -417,6 +417,7 @@ def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the
     assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
 
 
+@pytest.mark.thorough
 def test_how_old_a_plan_may_be_is_as_the_settings_say(ledger: Ledger) -> None:
     row = run_row("saved", "planned", datetime.now(UTC) - timedelta(days=30))
     write(ledger, RUNS, {**row, "arguments": {"command": "plan"}})

@@ -189,6 +189,7 @@ def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
     assert [row["topic"] for row in told.spark.sql(audit.drift.query).collect()] == ["x", "z"]
 
 
+@pytest.mark.thorough
 def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path: Path) -> None:
     again = copy(told, tmp_path / "ledger")
     shutil.rmtree(again.location(DRIFT))
@@ -214,6 +215,7 @@ def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) 
     }
 
 
+@pytest.mark.thorough
 def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     more = ("--since", "2026-11-16", "--until", "2026-11-18T00:00+00:00", "--format", "json")
