@@ -29,12 +29,12 @@ from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
-from topicledger.model import OURS, Action, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
+from topicledger.model import OURS, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import changes
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
-from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.reevaluate import MAKE_PARTITIONS, reevaluate
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
@@ -130,7 +130,7 @@ def _judged_on_resolved(run: Run, context: Context, ready: Validated) -> Validat
     if seen is None:
         # An earlier start observed the clusters: what it wrote may be another run's by now.
         seen = stages.observe_again(run, context, run.clusters, run.open_actions())
-    judged = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, Action.CREATE)
+    judged = reevaluate(run, context.policies, seen, run.manifest_version, Phase.POLICY, *MAKE_PARTITIONS)
     actions = in_batches(sendable(run)) if judged.reported else ready.actions
     return replace(ready, actions=actions, seen=seen, waiting=judged.waiting)
 
@@ -218,7 +218,9 @@ def _record_refusals(run: Run) -> None:
         recorded = run.audit().select("cluster", "resource_type", "resource", "phase", "error")
         same = [ended[name].eqNullSafe(recorded[name]) for name in recorded.columns]
         ended = ended.join(recorded, on=same, how="left_anti")
-    # Counts and configs of `audit` are what a broker returned: here it was not asked.
-    own = ended.drop("num_partitions", "replication_factor", "configs").withColumnRenamed("planned_at", "completed_at")
+    # Counts and configs of `audit` are what a broker returned, before and after what was sent: here it was not asked.
+    own = ended.drop("num_partitions", "replication_factor", "configs", "before", "after").withColumnRenamed(
+        "planned_at", "completed_at"
+    )
     code = F.when(F.col("outcome") == Outcome.SKIPPED.value, 0).otherwise(OURS)
     run.append_audit(own.transform(audit_rows(run.run_id, run.manifest_version, error_code=code)))

@@ -322,7 +322,10 @@ def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: 
     assert row["error_message"] == (
         "it has 3 partitions, 2 are declared, and Kafka can't remove partitions: declare 3 or more"
     )
-    assert (row["before"], row["after"]) == ({"num_partitions": "3"}, {"num_partitions": "2"})
+    (planned,) = estate.rows(PLANS, "fewer")
+    assert (planned["before"], planned["after"]) == ({"num_partitions": "3"}, {"num_partitions": "2"})
+    # Nothing was sent.
+    assert (row["before"], row["after"]) == (None, None)
 
 
 def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(

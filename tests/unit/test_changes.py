@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import decision_rows, frame
 from topicledger.config.settings import ChangeSettings
-from topicledger.plan.changes import with_alters, with_changes
+from topicledger.plan.changes import DESCRIBED, with_alters, with_changes
 from topicledger.schemas import OBSERVED_CONFIGS
 
 ON_TOPIC, BY_DEFAULT = "DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"
@@ -51,7 +51,7 @@ def decided(spark: SparkSession, configs: dict[str, str] | None, settings: Chang
     rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": configs, **row})
     described = frame(
         spark, OBSERVED_CONFIGS.schema, [{"cluster": "main", "topic": "t", "configs": LIVE, "config_error_code": 0}]
-    ).select("cluster", "topic", "configs", "config_error_code")
+    ).select(*DESCRIBED)
     return rows.transform(with_changes({"main": settings}, described)).transform(with_alters)
 
 
@@ -106,15 +106,24 @@ def test_nothing_else_is_changed(spark: SparkSession, row: dict[str, Any]) -> No
     assert found["after"] is None
 
 
-def test_configs_that_may_not_be_described_are_a_refusal(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("code", "error", "outcome", "expected"),
+    [
+        (29, "TOPIC_AUTHORIZATION_FAILED", "refused", "NOT_PERMITTED"),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", "failed", "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_configs_that_can_not_be_described_are_not_taken_for_the_declared_ones(
+    spark: SparkSession, code: int, error: str, outcome: str, expected: str
+) -> None:
     rows = decision_rows(spark, {"topic": "t", "decision": "unchanged", "configs": {"a": "3"}})
-    hidden = [{"cluster": "main", "topic": "t", "configs": None, "config_error_code": 29}]
-    described = frame(spark, OBSERVED_CONFIGS.schema, hidden).select("cluster", "topic", "configs", "config_error_code")
+    hidden = [{"cluster": "main", "topic": "t", "configs": None, "config_error_code": code, "config_error": error}]
+    described = frame(spark, OBSERVED_CONFIGS.schema, hidden).select(*DESCRIBED)
     settings = {"main": ChangeSettings(configs="declared")}
     (row,) = rows.transform(with_changes(settings, described)).transform(with_alters).collect()
     assert (row["decision"], row["phase"], row["outcome"], row["error"]) == (
         "alter_configs",
         "observe",
-        "refused",
-        "NOT_PERMITTED",
+        outcome,
+        expected,
     )

@@ -151,6 +151,10 @@ LOSSES = {
     "more in sync": (alters("t", {}, {"min.insync.replicas": "3"}, min_insync_replicas="2"), None),
     "harmless": (alters("t", {}, {"flush.ms": "1"}, flush_ms="2"), None),
     "grows": (grows("t"), None),
+    "grows, unknown": (
+        {**grows("t"), "live_configs": None},
+        "a topic that may be compacted, from 1 to 2 partitions loses the order of keys",
+    ),
     "grows, compacted": (
         grows("t", "compact,delete"),
         "a compacted topic, whose records have keys, from 1 to 2 partitions loses the order of keys",

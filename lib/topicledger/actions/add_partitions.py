@@ -95,6 +95,9 @@ def _other_count(target: Target, info: TopicInfo) -> tuple[Refusal, str] | None:
 
 def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -> tuple[Refusal, str] | None:
     """Why the new partitions could get too many replicas: a topic that is reassigned has more of them for a while."""
+    if target.assignments:
+        # Its new partitions have the replicas that are declared.
+        return None
     if moved is None:
         # Without the list only the declared number of replicas shows that none is being moved.
         if all(len(replicas) == target.replication_factor for replicas in info.assignments.values()):
@@ -160,12 +163,18 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
     if not grown:
         return
     counts = {target.topic: target.grows_to for target, _ in grown}
+    # The controller knows them: a listing lags.
+    context.describe_when_listed(list(counts))
     live = context.describe_when(
         list(counts), lambda info: info.num_partitions >= counts[info.topic], context.retry_policy.visibility
     )
     context.require_planned_cluster()
+    lagging = []
     for target, answer in grown:
         info = live.get(target.topic)
+        if info is None or (info.permitted and info.num_partitions < target.grows_to):
+            lagging.append(target.topic)
+            continue
         if info is not None and not_planned(target, info) is None and info.num_partitions == target.grows_to:
             done = replace(answer, result=TopicResult())
             message = "an earlier request of this run added the partitions"
@@ -174,6 +183,8 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
         else:
             why = not_planned(target, info) or (None, None)
             yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=why[0], message=why[1])
+    if lagging:
+        raise context.not_listed(lagging)
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
@@ -183,6 +194,9 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
     """How acknowledged partitions turned out; they are visible late (N7)."""
+    if info is not None and info.topic_id != target.topic_id:
+        message = f"another client deleted and recreated it, with id {info.topic_id}"
+        return Outcome.FAILED, OURS, Refusal.RECREATED, message
     if info is None or info.num_partitions < target.grows_to or info.leaderless:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
     if info.num_partitions > target.grows_to:

@@ -105,14 +105,16 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
     """Those that are as planned. Altering twice does no harm, so what isn't visible by then is sent again."""
     left, deadline = list(targets), context.clock() + _SETTLES_WITHIN
     while left:
-        reader, requested_at = _Reader(context), datetime.now(UTC)
+        reader, requested_at, waiting = _Reader(context), datetime.now(UTC), []
         for target, refused in reader.check(left, Phase.APPLY):
             if refused is None and not _other_values(target, reader.found[target.topic], target.after):
                 result = TopicResult(after=reader.found[target.topic])
                 message = "an earlier request of this run altered them"
                 answer = Answer(result, 1, requested_at, datetime.now(UTC))
                 yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
-                left.remove(target)
+            else:
+                waiting.append(target)
+        left = waiting
         if context.clock() >= deadline:
             return
         if left:

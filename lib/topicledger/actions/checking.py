@@ -32,8 +32,12 @@ class CheckedRequest:
 
     def __call__(self, targets: Sequence[Target]) -> Response:
         ready: list[Target] = []
-        asked = [replace(each, maybe_sent=each.maybe_sent or each.topic in self._maybe_done) for each in targets]
-        for target, refused in self._check(asked, Phase.APPLY):
+        asked = [
+            replace(each, maybe_sent=each.maybe_sent or each.topic in self._maybe_done)
+            for each in targets
+            if each.topic not in self.refused
+        ]
+        for target, refused in self._check(asked, Phase.APPLY) if asked else ():
             if refused is None:
                 ready.append(target)
             else:
@@ -44,13 +48,15 @@ class CheckedRequest:
         # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
         self._context.require_planned_cluster()
         self._context.may_send()
+        earlier = set(self._maybe_done)
         self._maybe_done.update(target.topic for target in ready)
         response = self._request(ready)
         if all(is_too_large(each) for each in response.results.values()):
             # Nothing was done: it goes again in smaller requests, each of them checked anew.
-            self._maybe_done -= {target.topic for target in ready}
+            self._maybe_done = earlier
             return response
-        self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)}
+        # A later answer says nothing of an earlier request.
+        self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)} - earlier
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
 
 

@@ -20,6 +20,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
 )
 from kafka.protocol.metadata import MetadataRequest
 
@@ -230,7 +231,10 @@ class ClusterAdmin(Connection):
         return Response(results=changes.grown(response), throttle_time_ms=response.throttle_time_ms)
 
     def topics_reassigned_now(self) -> frozenset[str] | None:
-        """Topics whose replicas are being moved; None where this principal may not know (Describe on the cluster)."""
+        """Topics whose replicas are being moved; None where this principal may not know (Describe on the cluster), or
+        the brokers are too old to say (before 2.4)."""
+        if not self.supports(ListPartitionReassignmentsRequest):
+            return None
         if self._admin._controller_id is None:
             self.connect_to_controller()
         request = changes.list_reassignments_request(self._operation_timeout_ms)
@@ -238,6 +242,8 @@ class ClusterAdmin(Connection):
         if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
             return None
         if response.error_code != NONE:
+            # The next request must find out again which broker is the controller (C13).
+            self._admin._controller_id = None
             raise RequestLost(f"cluster {self.name}: reassignments can't be listed: {error_name(response.error_code)}")
         return frozenset(each.name for each in response.topics)
 

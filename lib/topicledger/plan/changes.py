@@ -16,6 +16,16 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import CHANGE, ended
 
+DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
+"""Columns of `observed_configs` that changes are decided on."""
+
+
+_GRANT = (
+    "this principal may not describe the topic's configs, so nobody knows what is to be changed; grant it "
+    "DescribeConfigs"
+)
+_UNREAD = "its configs could not be described, so nobody knows what is to be changed; run again"
+
 
 def describe(
     spark: SparkSession, settings: Settings, clusters: Sequence[ClusterSettings], accepted: DataFrame, seen: Observation
@@ -24,7 +34,7 @@ def describe(
     partitions may have to be changed.
 
     In: `accepted`, manifest rows. Returns what was observed, where a cluster that didn't answer this is one that can't
-    be reached, and (cluster, topic, configs, config_error_code); None where nothing asks for them.
+    be reached, and `DESCRIBED`; None where nothing asks for them.
     """
     asked = {name: each for name, each in settings.changes.items() if name in seen.known}
     if not asked:
@@ -52,7 +62,7 @@ def describe(
         name: replace(status, error=found.errors[name]) if name in found.errors else status
         for name, status in seen.statuses.items()
     }
-    return replace(seen, statuses=statuses), found.configs.select("cluster", "topic", "configs", "config_error_code")
+    return replace(seen, statuses=statuses), found.configs.select(*DESCRIBED)
 
 
 def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | None) -> Transform:
@@ -60,7 +70,7 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
 
     In and out: `contract.COLUMNS`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
     partitions has the decision add_partitions; what is to be altered of its configs is `alters`. A topic whose configs
-    may not be described is refused, NOT_PERMITTED.
+    may not be described is refused, NOT_PERMITTED; where describing them failed otherwise, it is failed.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -72,15 +82,17 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
             rows = (
                 decisions.join(described, on=["cluster", "topic"], how="left")
                 .withColumn("live_configs", F.col("_configs"))
-                .select(*decisions.columns, "config_error_code")
+                .select(*decisions.columns, "config_error_code", "config_error")
             )
         else:
-            rows = decisions.withColumn("config_error_code", F.lit(None).cast("int"))
+            unknown = {"config_error_code": F.lit(None).cast("int"), "config_error": F.lit(None).cast("string")}
+            rows = decisions.withColumns(unknown)
         left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
         lives = F.col("live") & ~F.col("internal") & F.col("phase").isNull() & left_alone
         grows = _by_cluster(settings, lambda each: add_partitions.counts() if each.partitions == "grow" else None)
         alters = _by_cluster(settings, lambda each: alter_configs.differences(each) if each.configs != "off" else None)
-        hidden = lives & F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
+        hidden = lives & (F.col("config_error_code") != 0)
+        not_permitted = F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
         return (
             rows.withColumns(
                 {
@@ -100,12 +112,9 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
                         F.col("_hidden"),
                         ended(
                             F.lit(Phase.OBSERVE.value),
-                            F.lit(Outcome.REFUSED.value),
-                            F.lit(Refusal.NOT_PERMITTED.value),
-                            F.lit(
-                                "this principal may not describe the topic's configs, so nobody knows what is to be "
-                                "changed; grant it DescribeConfigs"
-                            ),
+                            F.when(not_permitted, F.lit(Outcome.REFUSED.value)).otherwise(F.lit(Outcome.FAILED.value)),
+                            F.when(not_permitted, F.lit(Refusal.NOT_PERMITTED.value)).otherwise(F.col("config_error")),
+                            F.when(not_permitted, F.lit(_GRANT)).otherwise(F.lit(_UNREAD)),
                         ),
                     ),
                 }

@@ -66,15 +66,14 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
 
     def transform(decisions: DataFrame) -> DataFrame:
         names = [cluster.name for cluster in clusters]
-        deletes = decisions.where(F.col("cluster").isin(*names) & F.col("before").isNotNull()).select(
-            "cluster", "topic"
-        )
+        delete = F.coalesce(F.col("decision") == Action.DELETE.value, F.lit(False))
+        deletes = decisions.where(F.col("cluster").isin(*names) & delete).select("cluster", "topic")
         topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
         found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
         set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
         as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
         rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
-        before = F.when(F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
+        before = F.when(delete & F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
         return rows.withColumn("before", before).select(*decisions.columns)
 
     return transform

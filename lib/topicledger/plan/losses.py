@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.kafka.config_values import BLANKS
 from topicledger.model import Action
 
 _DATA, _SAFETY, _ORDER = "can lose data at once", "keeps data less safely", "loses the order of keys"
@@ -26,9 +27,13 @@ def found() -> Column:
         _loss("min.insync.replicas", _SAFETY, _smaller),
         _loss("unclean.leader.election.enable", _SAFETY, _turned_on),
     )
-    compacted = F.coalesce(F.array_contains(_parts(_live("cleanup.policy")), "compact"), F.lit(False))
+    # A policy that isn't known may be compact.
+    compacted = F.coalesce(F.array_contains(_parts(_live("cleanup.policy")), "compact"), F.lit(True))
+    known = F.when(_live("cleanup.policy").isNull(), F.lit("a topic that may be compacted, from ")).otherwise(
+        F.lit("a compacted topic, whose records have keys, from ")
+    )
     grows = F.concat(
-        F.lit("a compacted topic, whose records have keys, from "),
+        known,
         F.col("before")["num_partitions"],
         F.lit(" to "),
         F.col("after")["num_partitions"],
@@ -55,7 +60,7 @@ def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Co
 
 def _number(value: Column) -> Column:
     """-1 is without limit."""
-    number = F.trim(value).try_cast("decimal(38,0)")
+    number = _trimmed(value).try_cast("decimal(38,0)")
     return F.when(number == -1, F.lit("9" * 38).cast("decimal(38,0)")).otherwise(number)
 
 
@@ -64,7 +69,7 @@ def _shorter(old: Column, new: Column) -> Column:
 
 
 def _smaller(old: Column, new: Column) -> Column:
-    return F.trim(new).try_cast("int") < F.trim(old).try_cast("int")
+    return _trimmed(new).try_cast("int") < _trimmed(old).try_cast("int")
 
 
 def _adds_to_policy(old: Column, new: Column) -> Column:
@@ -73,8 +78,12 @@ def _adds_to_policy(old: Column, new: Column) -> Column:
 
 
 def _turned_on(old: Column, new: Column) -> Column:
-    return (F.lower(F.trim(new)) == "true") & (F.lower(F.trim(old)) != "true")
+    return (F.lower(_trimmed(new)) == "true") & (F.lower(_trimmed(old)) != "true")
 
 
 def _parts(value: Column) -> Column:
-    return F.transform(F.split(value, ","), F.trim)
+    return F.transform(F.split(value, ","), _trimmed)
+
+
+def _trimmed(value: Column) -> Column:
+    return F.btrim(value, F.lit(BLANKS))

@@ -75,9 +75,9 @@ GROWTH_TOO = frozenset({"num_partitions", "partition_budget", "replicas_per_brok
 """Policies of creates that judge added partitions, too."""
 
 ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
-    "configs_allowed": lambda options: F.size(F.array_except(change.touched(), _names(options["names"]))) > 0,
+    "configs_allowed": lambda options: F.size(F.array_except(F.map_keys("after"), _names(options["names"]))) > 0,
     "configs_required": lambda options: F.arrays_overlap(change.reset(), _names(options["names"])),
-    "configs_forbidden": lambda options: F.arrays_overlap(change.touched(), _names(options["names"])),
+    "configs_forbidden": lambda options: F.arrays_overlap(F.map_keys("after"), _names(options["names"])),
     "config_values": lambda options: F.array_contains(change.touched(), options["config"]),
     "config_range": lambda options: F.array_contains(change.touched(), options["config"]),
     "min_insync_replicas": lambda _: F.array_contains(change.touched(), "min.insync.replicas"),
