@@ -34,8 +34,9 @@ from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import changes
 from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
-from topicledger.plan.reevaluate import MAKE_PARTITIONS, reevaluate
+from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
+from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 log = logging.getLogger(__name__)

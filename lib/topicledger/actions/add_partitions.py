@@ -13,7 +13,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind, CreatedByUs
-from topicledger.actions.verifying import Verdict, verify_topics
+from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.config.settings import MAX_BATCH_RECORDS
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
@@ -31,16 +31,23 @@ from topicledger.model import (
 )
 
 
+def declared_count(prefix: str = "") -> Column:
+    """How many partitions are declared (int), null where that is left to the broker. In: `num_partitions` and
+    `assignments`, after `prefix`."""
+    assigned = F.size(F.map_keys(f"{prefix}assignments"))
+    # The size of a missing map is null or -1, by the session's settings.
+    return F.coalesce(F.col(f"{prefix}num_partitions"), F.when(assigned > 0, assigned))
+
+
 def counts() -> Column:
     """struct<before,after> of a topic that lives and is declared with another number of partitions; else null."""
-    declared = F.coalesce(F.col("num_partitions"), F.size(F.map_keys("assignments")))
+    declared = declared_count()
 
     def count(value: Column) -> Column:
         return F.create_map(F.lit("num_partitions"), value.cast("string"))
 
-    # The size of a missing map is null or -1, by the session's settings.
     return F.when(
-        (declared > 0) & (declared != F.col("live_num_partitions")),
+        declared != F.col("live_num_partitions"),
         F.struct(count(F.col("live_num_partitions")).alias("before"), count(declared).alias("after")),
     )
 
@@ -162,12 +169,10 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
     """A topic that can't grow to the planned count, after our own request may have been carried out (N2)."""
     if not grown:
         return
-    counts = {target.topic: target.grows_to for target, _ in grown}
+    wanted = {target.topic: target.grows_to for target, _ in grown}
     # The controller knows them: a listing lags.
-    context.describe_when_listed(list(counts))
-    live = context.describe_when(
-        list(counts), lambda info: info.num_partitions >= counts[info.topic], context.retry_policy.visibility
-    )
+    context.describe_when_listed(list(wanted))
+    live = context.describe_when(list(wanted), lambda info: info.num_partitions >= wanted[info.topic])
     context.require_planned_cluster()
     lagging = []
     for target, answer in grown:
@@ -175,14 +180,15 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
         if info is None or (info.permitted and info.num_partitions < target.grows_to):
             lagging.append(target.topic)
             continue
-        if info is not None and not_planned(target, info) is None and info.num_partitions == target.grows_to:
+        problem = not_planned(target, info)
+        if problem is None and info.num_partitions == target.grows_to:
             done = replace(answer, result=TopicResult())
-            message = "an earlier request of this run added the partitions"
             found = _with_counts(target, done)
-            yield context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=message)
+            words = "an earlier request of this run added the partitions"
+            yield context.result(target, Phase.APPLY, Outcome.OK, found, note=Note.RECOVERED, message=words)
         else:
-            why = not_planned(target, info) or (None, None)
-            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=why[0], message=why[1])
+            note, message = problem or (None, None)
+            yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)
     if lagging:
         raise context.not_listed(lagging)
 
@@ -195,8 +201,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
     """How acknowledged partitions turned out; they are visible late (N7)."""
     if info is not None and info.topic_id != target.topic_id:
-        message = f"another client deleted and recreated it, with id {info.topic_id}"
-        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+        return recreated(info)
     if info is None or info.num_partitions < target.grows_to or info.leaderless:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
     if info.num_partitions > target.grows_to:
@@ -207,8 +212,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 def not_declared() -> Column:
     """It is asked for where its topic is declared present with the same number of partitions, on the same brokers."""
-    assigned = F.size(F.map_keys("now_assignments"))
-    now = F.coalesce(F.col("now_num_partitions"), F.when(assigned > 0, assigned)).cast("string")
+    now = declared_count("now_").cast("string")
     same_count = F.col("after")["num_partitions"].eqNullSafe(now)
     one, other = (F.array_sort(F.map_entries(each)) for each in ("assignments", "now_assignments"))
     return (

@@ -14,10 +14,11 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind, CreatedByUs
-from topicledger.actions.verifying import Verdict, not_permitted
+from topicledger.actions.verifying import Verdict, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
-from topicledger.kafka.config_values import same_value, same_value_column
+from topicledger.kafka.config_values import by_name, same_value, same_value_column, values_by_name
 from topicledger.kafka.sending import Answer
+from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
@@ -44,11 +45,11 @@ def differences(settings: ChangeSettings) -> Column:
     In: `configs` as declared, `live_configs`; null where they aren't known. A value that the topic has from the
     broker's default is left to it, but with `pin`; a sensitive one isn't known, so it is never altered.
     """
-    by_name = F.map_from_entries(F.transform("live_configs", lambda each: F.struct(each["name"], each)))
+    live_by_name = by_name("live_configs")
     ignored = F.array(*map(F.lit, settings.ignore)).cast("array<string>")
 
     def to_set(name: Column, value: Column) -> Column:
-        live = by_name[name]
+        live = live_by_name[name]
         same = F.coalesce(same_value_column(name, value, live["value"]), F.lit(False))
         fine = same & (live["config_source"] == SET_ON_TOPIC) if settings.pin else same
         return ~fine & ~F.coalesce(live["is_sensitive"], F.lit(False)) & ~F.array_contains(ignored, name)
@@ -63,9 +64,7 @@ def differences(settings: ChangeSettings) -> Column:
             mine |= ~F.array_contains(declared, each["name"]) & ~F.array_contains(ignored, each["name"])
         return mine & (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"]
 
-    before = F.map_from_entries(
-        F.transform(F.filter("live_configs", replaced), lambda each: F.struct(each["name"], each["value"]))
-    )
+    before = values_by_name(F.filter("live_configs", replaced))
     return F.when(
         F.col("live_configs").isNotNull() & ((F.size(before) > 0) | (F.size(after) > 0)),
         F.struct(before.alias("before"), after.alias("after")),
@@ -81,8 +80,7 @@ def afterwards() -> Column:
             & ~F.array_contains(F.map_keys("alters.after"), each["name"])
         ),
     )
-    as_map = F.map_from_entries(F.transform(others, lambda each: F.struct(each["name"], each["value"])))
-    return F.map_concat(as_map, F.col("alters.after"))
+    return F.map_concat(values_by_name(others), F.col("alters.after"))
 
 
 def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
@@ -219,8 +217,7 @@ def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | N
     if not info.permitted or found is None:
         return not_permitted("DescribeConfigs" if info.permitted else "Describe")
     if info.topic_id != target.topic_id:
-        message = f"another client deleted and recreated it, with id {info.topic_id}"
-        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+        return recreated(info)
     if not _other_values(target, found, target.after):
         return Outcome.OK, kafka.NONE, None, None
     others = _other_values(target, found, target.before, target.after)
@@ -231,8 +228,7 @@ def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | N
 
 def not_declared() -> Column:
     """It is asked for where its topic is declared present, with what it sets and without what it resets."""
-    touched = F.array_union(F.map_keys("before"), F.map_keys("after"))
-    others = F.filter(touched, lambda name: ~F.col("now_configs")[name].eqNullSafe(F.col("after")[name]))
+    others = F.filter(touched(), lambda name: ~F.col("now_configs")[name].eqNullSafe(F.col("after")[name]))
     return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
         F.size(others) > 0, F.concat(F.lit("declare it with other configs: "), F.array_join(F.array_sort(others), ", "))
     )

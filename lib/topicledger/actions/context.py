@@ -163,28 +163,31 @@ class ClusterContext:
         found = self._when_listed(topics, readable)
         return {topic: each.configs for topic, each in found.items() if each.configs is not None}
 
-    def describe_when(
-        self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool], seconds: float
-    ) -> dict[str, TopicInfo]:
-        """Topics by name, described until each that is listed and permitted `is_so`, for so many seconds at most."""
-        deadline, backoff = self.clock() + seconds, self.retry_policy.first_backoff
-        while True:
-            live = self.describe(topics)
-            if self.clock() >= deadline or all(is_so(info) or not info.permitted for info in live.values()):
-                return live
-            self.wait(backoff)
-            backoff = min(backoff * 2, self.retry_policy.longest_backoff)
+    def describe_when(self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool]) -> dict[str, TopicInfo]:
+        """Topics by name, described until each that is listed and permitted `is_so`, or that takes too long."""
+
+        def not_so(live: Mapping[str, TopicInfo]) -> Sequence[str]:
+            return [topic for topic, info in live.items() if info.permitted and not is_so(info)]
+
+        return self._describe_until(lambda: self.describe(topics), not_so)[0]
 
     def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
+        live, waiting = self._describe_until(describe, lambda live: [topic for topic in topics if topic not in live])
+        if waiting:
+            raise self.not_listed(waiting)
+        return live
+
+    def _describe_until(
+        self, describe: Callable[[], dict[str, _T]], waiting: Callable[[Mapping[str, _T]], Sequence[str]]
+    ) -> tuple[dict[str, _T], Sequence[str]]:
+        """What was described last, and what of it was still waited for when it took too long (C21)."""
         deadline = self.clock() + self.retry_policy.visibility
         backoff = self.retry_policy.first_backoff
         while True:
             live = describe()
-            waiting = [topic for topic in topics if topic not in live]
-            if not waiting:
-                return live
-            if self.clock() >= deadline:
-                raise self.not_listed(waiting)
+            left = waiting(live)
+            if not left or self.clock() >= deadline:
+                return live, left
             self.wait(backoff)
             backoff = min(backoff * 2, self.retry_policy.longest_backoff)
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import DECLARED, ActionKind, CreatedByUs
-from topicledger.actions.verifying import Verdict, verify_topics
+from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
@@ -226,8 +226,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
     if info is None:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not listed yet"
     if result.topic_id is not None and info.topic_id is not None and info.topic_id != result.topic_id:
-        message = f"another client deleted and recreated it, with id {info.topic_id}"
-        return Outcome.FAILED, OURS, Refusal.RECREATED, message
+        return recreated(info)
     if info.leaderless or (result.num_partitions is not None and info.num_partitions < result.num_partitions):
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, not every partition has a leader yet"
     difference = difference_from_plan(target, info, None)

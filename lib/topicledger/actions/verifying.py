@@ -9,7 +9,7 @@ from typing import TypeAlias
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext
 from topicledger.kafka.sending import Answer
-from topicledger.model import Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 
 Verdict: TypeAlias = tuple[Outcome, int, Note | Refusal | None, str | None]
 """Outcome, error code, our note, message."""
@@ -44,6 +44,12 @@ def verify_topics(
         yield context.result(
             target, Phase.VERIFY, outcome, Answer(found, 1, requested_at, datetime.now(UTC)), note=note
         )
+
+
+def recreated(info: TopicInfo) -> Verdict:
+    """The verdict where the topic is another one of that name."""
+    message = f"another client deleted and recreated it, with id {info.topic_id}"
+    return Outcome.FAILED, OURS, Refusal.RECREATED, message
 
 
 def not_permitted(right: str) -> Verdict:

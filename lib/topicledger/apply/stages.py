@@ -30,8 +30,9 @@ from topicledger.model import OURS, Action, Key, Outcome, Phase, PhaseResult, Re
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.intent import expired, no_longer_declared
-from topicledger.plan.reevaluate import MAKE_PARTITIONS, reevaluate
+from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
+from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.kinds import FINDING, checks, nothing
+from topicledger.kafka.config_values import by_name, values_by_name
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Outcome
@@ -82,7 +83,7 @@ def side_by_side(estate: Estate) -> Transform:
             F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
         )  # fmt: skip
         configs = estate.configs.where(audited).select(
-            *key, F.col("configs").alias("live_configs"), _by_name("configs").alias("live_by_name"), "config_error_code"
+            *key, F.col("configs").alias("live_configs"), by_name("configs").alias("live_by_name"), "config_error_code"
         )
         return (
             declared.join(live, on=key, how="full_outer")
@@ -95,18 +96,12 @@ def side_by_side(estate: Estate) -> Transform:
     return transform
 
 
-def _by_name(configs: str) -> Column:
-    return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each)))
-
-
 def _earlier_defaults(configs: DataFrame) -> DataFrame:
     """The broker's defaults that each topic had at the previous audit, name -> value."""
     by_default = F.filter("configs", lambda each: (each["config_source"] != SET_ON_TOPIC) & ~each["is_sensitive"])
     return configs.select(
         "cluster", "topic", "cluster_id",
-        F.map_from_entries(F.transform(by_default, lambda each: F.struct(each["name"], each["value"]))).alias(
-            "earlier_defaults"
-        ),
+        values_by_name(by_default).alias("earlier_defaults"),
     )  # fmt: skip
 
 

@@ -40,16 +40,32 @@ def same_value(name: str | None, one: str | None, other: str | None) -> bool | N
 
 def same_value_column(name: Column, one: Column, other: Column) -> Column:
     """`same_value` for columns (string): boolean, null where either value is null."""
-    as_lists = _parts_column(one) == _parts_column(other)
+    as_lists = parts_column(one) == parts_column(other)
     return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
+
+
+def by_name(configs: Column | str) -> Column:
+    """An array of configs as a map: name -> config."""
+    return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each)))
+
+
+def values_by_name(configs: Column | str) -> Column:
+    """An array of configs as a map: name -> value."""
+    return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each["value"])))
+
+
+def trimmed(value: Column) -> Column:
+    """Without what Java's `String.trim` cuts off."""
+    return F.btrim(value, F.lit(BLANKS))
 
 
 def _parts(value: str) -> frozenset[str]:
     return frozenset(part.strip(BLANKS) for part in value.split(","))
 
 
-def _parts_column(value: Column) -> Column:
-    parts = F.transform(F.split(value, ","), lambda part: F.btrim(part, F.lit(BLANKS)))
+def parts_column(value: Column) -> Column:
+    """The parts of a list, each once, in order of the alphabet (array<string>)."""
+    parts = F.transform(F.split(value, ","), trimmed)
     return F.array_sort(F.array_distinct(parts))
 
 
@@ -68,7 +84,7 @@ def _canonical(value: str) -> str:
 
 
 def _canonical_column(value: Column) -> Column:
-    text = F.btrim(value, F.lit(BLANKS))
+    text = trimmed(value)
     # As text: a double can't tell the largest whole numbers apart.
     digits = F.regexp_extract(text, _WHOLE, 2)
     minus = F.when(F.startswith(text, F.lit("-")) & (digits != "0"), F.lit("-")).otherwise(F.lit(""))

@@ -104,10 +104,15 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
     return transform
 
 
+def touched() -> Column:
+    """Of rows with `before` and `after`, the names that a change sets or resets (array<string>)."""
+    return F.array_union(F.map_keys("before"), F.map_keys("after"))
+
+
 def change_in_words() -> Column:
     """Of rows with `before` and `after`, what a change does: `retention.ms 100 -> 200, flush.ms default -> 5` (string);
     null where it is no change."""
-    names = F.array_sort(F.array_union(F.map_keys("before"), F.map_keys("after")))
+    names = F.array_sort(touched())
 
     def value(column: str, name: Column) -> Column:
         return F.coalesce(F.col(column)[name], F.lit("default"))

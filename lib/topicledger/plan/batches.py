@@ -7,6 +7,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ResourceType
 from topicledger.schemas import ACTIONS
@@ -18,7 +19,6 @@ def records() -> Column:
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
-    touched = F.size(F.array_union(F.map_keys("before"), F.map_keys("after")))
     added = F.col("after")["num_partitions"].cast("bigint") - F.col("before")["num_partitions"].cast("bigint")
     partitions = F.coalesce(F.size("assignments"), F.lit(0))
     assigned = F.when(partitions > 0, partitions)
@@ -26,7 +26,7 @@ def records() -> Column:
     # bigint: a row may declare as many partitions as an int holds.
     created = F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
     return (
-        F.when(F.col("action") == Action.ALTER_CONFIGS.value, touched.cast("bigint"))
+        F.when(F.col("action") == Action.ALTER_CONFIGS.value, F.size(touched()).cast("bigint"))
         .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
         .otherwise(created)
     )

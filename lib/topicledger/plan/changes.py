@@ -43,9 +43,11 @@ def describe(
     def on(mends: Callable[[ChangeSettings], bool]) -> Column:
         return F.col("cluster").isin(*(name for name, each in asked.items() if mends(each)))
 
-    count = F.coalesce(F.col("num_partitions"), F.size(F.map_keys("assignments")))
     declared = accepted.where((F.col("state") == PRESENT) & F.col("cluster").isin(*asked)).select(
-        "cluster", "topic", count.alias("_count"), F.size(F.map_keys("configs")).alias("_configs")
+        "cluster",
+        "topic",
+        add_partitions.declared_count().alias("_count"),
+        F.size(F.map_keys("configs")).alias("_configs"),
     )
     grows = on(lambda each: each.partitions == "grow") & (F.col("_count") > F.col("num_partitions"))
     alters = on(lambda each: each.configs == "exact") | (

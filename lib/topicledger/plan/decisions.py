@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal
@@ -20,8 +21,9 @@ from topicledger.plan import guards
 from topicledger.plan.batches import planned
 from topicledger.plan.changes import with_alters, with_changes
 from topicledger.plan.decide import decide
-from topicledger.plan.reevaluate import MAKE_PARTITIONS, facts
+from topicledger.plan.reevaluate import facts
 from topicledger.policies import Facts, Policy
+from topicledger.policies.contract import MAKE_PARTITIONS
 
 ENDED, ANY_PLANNED = "_ended", "_planned"
 """Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, and actions."""
@@ -71,8 +73,9 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
         topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
         found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
         set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
-        as_map = F.map_from_entries(F.transform(set_on_topic, lambda each: F.struct(each["name"], each["value"])))
-        rows = decisions.join(found.select("cluster", "topic", as_map.alias("_set")), ["cluster", "topic"], "left")
+        rows = decisions.join(
+            found.select("cluster", "topic", values_by_name(set_on_topic).alias("_set")), ["cluster", "topic"], "left"
+        )
         before = F.when(delete & F.col("_set").isNotNull(), F.map_concat("before", "_set")).otherwise(F.col("before"))
         return rows.withColumn("before", before).select(*decisions.columns)
 

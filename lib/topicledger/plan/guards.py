@@ -9,6 +9,7 @@ from topicledger.config.settings import GuardSettings
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.plan import losses
+from topicledger.policies.contract import CHANGES, is_one_of_actions
 
 
 def max_deletes(most: int) -> Transform:
@@ -39,8 +40,7 @@ def changes(settings: GuardSettings) -> Transform:
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        kinds = (Action.ADD_PARTITIONS.value, Action.ALTER_CONFIGS.value)
-        change = F.coalesce(F.col("decision").isin(*kinds) & F.col("phase").isNull(), F.lit(False))
+        change = F.coalesce(is_one_of_actions(CHANGES) & F.col("phase").isNull(), F.lit(False))
         loss = F.when(change, losses.found())
         of_cluster = Window.partitionBy("cluster")
 

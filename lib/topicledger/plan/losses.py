@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import BLANKS
+from topicledger.kafka.config_values import parts_column, trimmed
 from topicledger.model import Action
 
 _DATA, _SAFETY, _ORDER = "can lose data at once", "keeps data less safely", "loses the order of keys"
@@ -28,7 +28,7 @@ def found() -> Column:
         _loss("unclean.leader.election.enable", _SAFETY, _turned_on),
     )
     # A policy that isn't known may be compact.
-    compacted = F.coalesce(F.array_contains(_parts(_live("cleanup.policy")), "compact"), F.lit(True))
+    compacted = F.coalesce(F.array_contains(parts_column(_live("cleanup.policy")), "compact"), F.lit(True))
     known = F.when(_live("cleanup.policy").isNull(), F.lit("a topic that may be compacted, from ")).otherwise(
         F.lit("a compacted topic, whose records have keys, from ")
     )
@@ -60,7 +60,7 @@ def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Co
 
 def _number(value: Column) -> Column:
     """-1 is without limit."""
-    number = _trimmed(value).try_cast("decimal(38,0)")
+    number = trimmed(value).try_cast("decimal(38,0)")
     return F.when(number == -1, F.lit("9" * 38).cast("decimal(38,0)")).otherwise(number)
 
 
@@ -69,21 +69,13 @@ def _shorter(old: Column, new: Column) -> Column:
 
 
 def _smaller(old: Column, new: Column) -> Column:
-    return _trimmed(new).try_cast("int") < _trimmed(old).try_cast("int")
+    return trimmed(new).try_cast("int") < trimmed(old).try_cast("int")
 
 
 def _adds_to_policy(old: Column, new: Column) -> Column:
     """`delete` deletes old records, `compact` all but the last of a key; and refuses records without one (K7)."""
-    return F.size(F.array_except(_parts(new), F.array_union(_parts(old), F.array(F.lit(""))))) > 0
+    return F.size(F.array_except(parts_column(new), F.array_union(parts_column(old), F.array(F.lit(""))))) > 0
 
 
 def _turned_on(old: Column, new: Column) -> Column:
-    return (F.lower(_trimmed(new)) == "true") & (F.lower(_trimmed(old)) != "true")
-
-
-def _parts(value: Column) -> Column:
-    return F.transform(F.split(value, ","), _trimmed)
-
-
-def _trimmed(value: Column) -> Column:
-    return F.btrim(value, F.lit(BLANKS))
+    return (F.lower(trimmed(new)) == "true") & (F.lower(trimmed(old)) != "true")

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
@@ -26,12 +27,9 @@ from topicledger.observe.topic_use import read_consumer_groups, read_last_record
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import CHANGE
 from topicledger.policies import Facts, Policy
-from topicledger.policies.contract import COLUMNS, created_replicas, partitions
+from topicledger.policies.contract import COLUMNS, MAKE_PARTITIONS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
-
-MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
-"""What takes of the room that deletes leave: judged together."""
 
 NOTED = ("planned_violations", "noted_violations")
 """Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, has already."""
@@ -200,9 +198,6 @@ def _ended(audit: DataFrame) -> DataFrame:
     validated = (F.col("phase") == Phase.VALIDATE.value) & ok
     applied = (F.col("phase") == Phase.APPLY.value) & ok
     resolved = F.struct("num_partitions", "replication_factor", "configs")
-    configs = F.transform(
-        "resolved.configs", lambda each: F.struct(each["name"].alias("key"), each["value"].alias("value"))
-    )
     return (
         audit.where(F.col("action").isNotNull() & (F.col("phase") != Phase.VERIFY.value))
         .groupBy("cluster", "topic", "action")
@@ -227,6 +222,6 @@ def _ended(audit: DataFrame) -> DataFrame:
             "noted_violations",
             F.col("resolved.num_partitions").alias("resolved_num_partitions"),
             F.col("resolved.replication_factor").alias("resolved_replication_factor"),
-            F.map_from_entries(configs).alias("resolved_configs"),
+            values_by_name("resolved.configs").alias("resolved_configs"),
         )
     )

@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.errors import SettingsError
+from topicledger.ledger.rows import touched
 from topicledger.model import Action, Refusal
 from topicledger.policies import change, create, create_together, delete
-from topicledger.policies.contract import Policy, RowRule, Rule
+from topicledger.policies.contract import CHANGES, Policy, RowRule, Rule
 from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
@@ -78,14 +79,11 @@ ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
     "configs_allowed": lambda options: F.size(F.array_except(F.map_keys("after"), _names(options["names"]))) > 0,
     "configs_required": lambda options: F.arrays_overlap(change.reset(), _names(options["names"])),
     "configs_forbidden": lambda options: F.arrays_overlap(F.map_keys("after"), _names(options["names"])),
-    "config_values": lambda options: F.array_contains(change.touched(), options["config"]),
-    "config_range": lambda options: F.array_contains(change.touched(), options["config"]),
-    "min_insync_replicas": lambda _: F.array_contains(change.touched(), "min.insync.replicas"),
+    "config_values": lambda options: F.array_contains(touched(), options["config"]),
+    "config_range": lambda options: F.array_contains(touched(), options["config"]),
+    "min_insync_replicas": lambda _: F.array_contains(touched(), "min.insync.replicas"),
 }
 """Policies of creates that judge altered configs, too: which alters concern them where their scope is `changes`."""
-
-_CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
-"""What [[policies.change]] is about."""
 
 ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
@@ -115,7 +113,7 @@ def always(*, changes: bool = False) -> Sequence[Policy]:
         Policy(name=name, action=action, rule=factory(), error=error)
         for action, named in ALWAYS.items()
         for name, (factory, error) in named.items()
-        if changes or action not in _CHANGES
+        if changes or action not in CHANGES
     ]
 
 
@@ -135,7 +133,7 @@ def from_settings(settings: Settings) -> Sequence[Policy]:
                 policies += [policy, *(_of_changes(policy, spec) if settings.changes else ())]
     for spec in found.change:
         # One of the user's own judges both.
-        kinds = [each for each in _CHANGES if spec.use in BUILT_IN[each]] or _CHANGES
+        kinds = [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
@@ -222,14 +220,13 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
         return None
     others = [each for each in BUILT_IN if spec.use in BUILT_IN[each]]
     if others:
-        section = "change" if others[0] in _CHANGES else others[0].value
+        section = _section(others[0])
         problems.append(f"{spec.where}: {spec.use} judges {section}s: write it under [[policies.{section}]]")
         return None
     offered = {each.name: each for each in entry_points(group=ENTRY_POINTS)}
     if spec.use not in offered:
-        alike = _CHANGES if action in _CHANGES else (action,)
-        known = [*(name for each in alike for name in BUILT_IN[each]), *offered]
-        section = "change" if action in _CHANGES else action.value
+        section = _section(action)
+        known = [*(name for each in BUILT_IN if _section(each) == section for name in BUILT_IN[each]), *offered]
         problems.append(f"{spec.where}: there is no {section} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
         return None
     try:
@@ -238,6 +235,11 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
         problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
         return None
     return _callable(spec, found, problems)
+
+
+def _section(action: Action) -> str:
+    """Which list of the settings has the policies of an action."""
+    return "change" if action in CHANGES else action.value
 
 
 def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.ledger.rows import touched
 from topicledger.policies.contract import RowRule, listed, text
 
 _MAX_FACTOR = 10_000
@@ -83,11 +84,6 @@ def keyed_topics_keep_partitions(*, label: str = "keyed", values: Sequence[str] 
         ),
         inputs=text(f"label {label} ", value),
     )
-
-
-def touched() -> Column:
-    """Names of the configs that an alter sets or resets (array<string>)."""
-    return F.array_union(F.map_keys("before"), F.map_keys("after"))
 
 
 def reset() -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -69,8 +69,11 @@ clusters, owners and labels. open: this create or delete is going to be sent, as
 delete is how a topic is marked for deletion (M1).
 """
 
-CHANGES = (Action.ADD_PARTITIONS.value, Action.ALTER_CONFIGS.value)
-"""Decisions that change a topic that exists."""
+CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
+"""What changes a topic that exists: what [[policies.change]] is about."""
+
+MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
+"""What takes of the room that deletes leave: judged together."""
 
 ADDED = ("reason", "unjudgeable", "needs_freed", "inputs")
 """The columns that a set rule may add; `reason` it must."""
@@ -191,8 +194,13 @@ def partitions() -> Column:
 def replicas() -> Column:
     """Replication factor (int). Of a create: as declared, else as the broker resolved it; else null. Of a topic that is
     changed: the live one."""
-    lives = F.when(F.col("decision").isin(*CHANGES), F.col("live_replication_factor"))
+    lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor"))
     return F.coalesce(lives, created_replicas())
+
+
+def is_one_of_actions(actions: Sequence[Action]) -> Column:
+    """Whether the decision is one of these actions; null where there is none."""
+    return F.col("decision").isin(*(each.value for each in actions))
 
 
 def created_replicas() -> Column:

@@ -11,9 +11,11 @@ from pyspark.sql.window import WindowSpec
 from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
 from topicledger.policies.contract import (
+    MAKE_PARTITIONS,
     Facts,
     FullSight,
     SetRule,
+    is_one_of_actions,
     listed,
     not_known,
     owned,
@@ -190,7 +192,7 @@ def _budget(
     grows = F.coalesce(F.col("decision") == Action.ADD_PARTITIONS.value, F.lit(False))
     new = ~F.coalesce(F.col("live"), F.lit(False)) | grows
     needed = F.when(grows, need.cast("bigint") - used.cast("bigint")).otherwise(need.cast("bigint"))
-    create = F.col("decision").isin(Action.CREATE.value, Action.ADD_PARTITIONS.value) & F.col("open") & new
+    create = is_one_of_actions(MAKE_PARTITIONS) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
 
     def total(amount: Column, where: Column, window: WindowSpec = together) -> Column:
