@@ -25,7 +25,7 @@ class ResourceType(StrEnum):
 
 
 class Decision(StrEnum):
-    """What decide finds for a (cluster, topic); the first four are actions."""
+    """What decide finds for a (cluster, topic); the first four are actions, and `left_out` one that `--only` leaves."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -34,6 +34,7 @@ class Decision(StrEnum):
     UNCHANGED = "unchanged"
     DRIFTED = "drifted"
     UNMANAGED = "unmanaged"
+    LEFT_OUT = "left_out"
 
 
 class Phase(StrEnum):
@@ -103,6 +104,7 @@ class Refusal(StrEnum):
     REASSIGNMENT_IN_PROGRESS = "REASSIGNMENT_IN_PROGRESS"
     BROKER_TOO_OLD = "BROKER_TOO_OLD"
     DIFFERS_FROM_PLAN = "DIFFERS_FROM_PLAN"
+    NOT_REVERTIBLE = "NOT_REVERTIBLE"
 
 
 class Note(StrEnum):

@@ -28,14 +28,16 @@ from topicledger.errors import ExitCode
 from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
-from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import changes
-from topicledger.plan.decisions import ANY_PLANNED, ENDED, plan_rows
+from topicledger.plan.changes import describe
+from topicledger.plan.decisions import ANY_ALTERED, ANY_PLANNED, ENDED, plan_rows
+from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.reevaluate import reevaluate
+from topicledger.plan.revert import undone
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
+from topicledger.plan.wanted import declared
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
@@ -81,10 +83,12 @@ def plan(run: Run, context: Context) -> Planned:
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
     seen, found = _plan_clusters(run, context, clusters, again=again) if clusters else (None, {})
-    ended, any_planned = found.pop(ENDED, 0), found.pop(ANY_PLANNED, 0)
+    ended, any_planned, altered = (found.pop(name, 0) for name in (ENDED, ANY_PLANNED, ANY_ALTERED))
     # Of a resumed run, earlier starts may have left rows that these counts don't have.
     if ended or run.resumed:
         _record_refusals(run)
+    if altered or (run.resumed and run.settings.changes):
+        warn_of_changed_back(run)
     return Planned(
         actions=_actions(run) if any_planned or run.resumed else {},
         anything=bool(ended or any_planned or run.resumed),
@@ -177,21 +181,21 @@ def _plan_clusters(
     selected = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
-        judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
-            manifests.judge(list(settings.clusters), selected)
-        )
-        accepted = judged.where(F.col("phase").isNull())
+        wanted = declared(run, selected) if run.reverts is None else undone(run, run.reverts, selected)
+        accepted = wanted.judged.where(F.col("phase").isNull())
         # The plan is made, but not yet asked for, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
-            seen, configs = changes.describe(run.spark, settings, clusters, accepted, seen)
-            rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, configs, again=again)
+            topics, configs = wanted.to_describe(seen), None
+            if topics is not None:
+                seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
+            rows, metrics = plan_rows(run, context.policies, clusters, wanted, seen, configs, again=again)
     with context.progress.phase("plan"):
         tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
     run.require_ownership()
     if tries > 1:
         # Metrics are those of the first try, which failed somewhere on its way.
-        rows, metrics = plan_rows(run, context.policies, clusters, judged, seen, configs, again=again)
+        rows, metrics = plan_rows(run, context.policies, clusters, wanted, seen, configs, again=again)
         rows.write.format("noop").mode("overwrite").save()
     return seen, dict(metrics.get)
 

@@ -41,6 +41,12 @@ mode = "warn"
 [[policies.delete]]
 use = "protected_topics"
 patterns = ["[.]kept$"]
+[changes]
+configs = "declared"
+partitions = "grow"
+[[policies.change]]
+use = "partitions_growth"
+max_factor = 2
 """
 
 MANIFEST = """
@@ -49,12 +55,13 @@ topics:
   - {topic: explained.new, num_partitions: 2, owner: tests}
   - {topic: explained.kept, state: absent}
   - {topic: explained.copies, replication_factor: 3}
+  - {topic: explained.changed, num_partitions: 3, configs: {retention.ms: 96400000}}
 """
 
 
 @pytest.fixture(scope="module")
 def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    make(kafka, "explained.kept", "explained.stranger")
+    make(kafka, "explained.kept", "explained.stranger", "explained.changed", configs={"cleanup.policy": "compact"})
     path = commands.settings_file(tmp_path_factory.mktemp("explain"), {"main": kafka.bootstrap_servers}, more=POLICIES)
     assert load(path, MANIFEST).exit_code == 0
     # What load_manifests would refuse, another tool may have written.
@@ -126,11 +133,29 @@ def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) 
         ("internal_topic", "fine"),
         ("protected_topics", "broken"),
     ]
-    assert "unmanaged: there is no create or delete to judge" in explain(config, "explained.stranger")["notes"]
+    assert "unmanaged: there is nothing to judge" in explain(config, "explained.stranger")["notes"]
     (note,) = explain(config, "explained wrong")["notes"]
     assert note.startswith("manifest refused: INVALID_TOPIC")
     (note,) = explain(config, "explained.copies")["notes"]
     assert "INVALID_REPLICATION_FACTOR" in note
+
+
+def test_explain_says_what_a_change_does_and_what_each_rule_says_of_it(config: Path) -> None:
+    """From what to what, what it can lose, and the rules of creates that judge changes, too."""
+    changed = explain(config, "explained.changed")
+    assert changed["notes"] == [
+        "add_partitions: num_partitions 1 -> 3",
+        "counts for guards.max_losses: a compacted topic, whose records have keys, from 1 to 3 partitions loses the "
+        "order of keys",
+        "alter_configs: retention.ms default -> 96400000",
+        "counts for guards.max_losses: retention.ms 604800000 -> 96400000 can lose data at once",
+    ]
+    assert {(each["action"], each["policy"]): each["verdict"] for each in changed["verdicts"]} == {
+        ("add_partitions", "fewer_partitions"): "fine",
+        ("add_partitions", "num_partitions"): "broken",
+        ("add_partitions", "partitions_growth"): "broken",
+        ("alter_configs", "config_range"): "broken",
+    }
 
 
 def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config: Path, spark: SparkSession) -> None:

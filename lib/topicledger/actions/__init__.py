@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,11 +30,13 @@ def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Ta
             yield kind, of_kind
 
 
-def found(rows: DataFrame) -> DataFrame:
-    """The actions that judged topics need, by kind.
+def found(rows: DataFrame, kinds: Collection[str] | None = None) -> DataFrame:
+    """The actions that judged topics need, by kind: of all kinds, or of those named.
 
     In: `policies.contract.COLUMNS`. Out: those and `action`, null in the row of a topic that needs none; a topic that
     needs several has a row for each.
     """
-    names = F.array(*(F.when(kind.wanted(), F.lit(kind.name)) for kind in in_order()))
+    names = F.array(
+        *(F.when(kind.wanted(), F.lit(kind.name)) for kind in in_order() if kinds is None or kind.name in kinds)
+    )
     return rows.withColumn("action", F.explode_outer(F.array_compact(names)))

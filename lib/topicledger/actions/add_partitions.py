@@ -227,6 +227,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ADD_PARTITIONS.value,
+    option="partitions",
     order=3,
     wanted=lambda: F.col("decision") == Action.ADD_PARTITIONS.value,
     not_declared=not_declared,

@@ -236,6 +236,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ALTER_CONFIGS.value,
+    option="configs",
     order=4,
     wanted=lambda: F.col("decision") == Action.ALTER_CONFIGS.value,
     not_declared=not_declared,

@@ -255,6 +255,7 @@ def _same(name: str) -> Column:
 
 KIND = ActionKind(
     name=Action.CREATE.value,
+    option="creates",
     order=2,
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,

@@ -296,6 +296,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 KIND = ActionKind(
     name=Action.DELETE.value,
+    option="deletes",
     order=1,
     wanted=lambda: F.col("decision") == Action.DELETE.value,
     not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),

@@ -26,10 +26,11 @@ from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import Transform
 from topicledger.model import OURS, Action, Key, Outcome, Phase, PhaseResult, Results, RunState, Target, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan.intent import expired, no_longer_declared
+from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.policies.contract import MAKE_PARTITIONS
@@ -110,7 +111,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     its clusters say now. What can't be judged isn't sent.
     """
     afresh = run.resumed or held.contended
-    if not afresh and latest == run.manifest_version:
+    if not afresh and latest == run.latest_version_then:
         return ready
     problems: dict[str, str] = {}
     if run.may_have_sent:
@@ -120,11 +121,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
         _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
-    if latest != run.manifest_version:
-        declared = run.ledger.read(MANIFESTS, latest).transform(
-            manifests.judge(list(run.settings.clusters), run.selected)
-        )
-        _refuse(run, sendable(run, less=[*problems]).transform(no_longer_declared(declared, latest)), held)
+    if latest != run.latest_version_then:
+        _refuse(run, sendable(run, less=[*problems]).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting
     if afresh:
         check = in_batches(sendable(run, less=[*problems]))
@@ -139,7 +137,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
                 problem = status.error if status.refused is None else status.refused.message
                 if problem is not None:
                     problems[name] = problem
-            judged = reevaluate(run, context.policies, seen, latest, Phase.APPLY, *Action, waited=waiting, held=held)
+            version = _owners_version(run, latest)
+            judged = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
             waiting = judged.waiting
     return Validated(
         actions=in_batches(sendable(run, less=[*problems])),
@@ -148,6 +147,21 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         waiting=waiting,
         problems=problems,
     )
+
+
+def _no_longer_asked_for(run: Run, latest: int) -> Transform:
+    """What `intent` says of planned actions, by the manifests at version `latest`."""
+    now = run.ledger.read(MANIFESTS, latest)
+    if run.reverts is None and not run.of_earlier_manifests:
+        return no_longer_declared(now.transform(manifests.judge(list(run.settings.clusters), run.selected)), latest)
+    # The plan differs from the manifests on purpose: what counts is whether they were changed since.
+    then = run.latest_version_then
+    return declared_otherwise(run.ledger.read(MANIFESTS, then), now, then, latest)
+
+
+def _owners_version(run: Run, latest: int) -> int:
+    """The version of `manifests` that owners and labels are taken from."""
+    return run.manifest_version if run.of_earlier_manifests else latest
 
 
 def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
@@ -184,8 +198,9 @@ def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: Sent
     send(only(ready.actions, lambda name, target: not needs_room(name, target)))
     if waits:
         assert ready.seen is not None, "creates wait only where this start has judged them"
+        version = _owners_version(run, latest)
         judged = reevaluate(
-            run, context.policies, ready.seen, latest, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
+            run, context.policies, ready.seen, version, Phase.APPLY, *MAKE_PARTITIONS, waited=ready.waiting, held=held
         )
         # Deletes whose outcome isn't known yet: their room isn't either.
         fit = waits - _keys(judged.waiting)

@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, Outcome, Phase, Refusal, RunState
+from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, RunState
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, cell
@@ -70,7 +70,7 @@ class Summary:
     manifest_version: int
     clusters: Sequence[ClusterCounts]
     decisions: Mapping[str, int]
-    """unchanged, drifted, unmanaged -> topics that no action was planned for."""
+    """unchanged, drifted, unmanaged -> topics that no action was planned for; left_out where `--only` left any out."""
     pending_changes: int
     """Planned and validated actions that apply has not sent."""
     failures: Sequence[Failure]
@@ -190,7 +190,7 @@ def summarise(
             ClusterCounts(cluster=cluster, outcomes=outcomes[cluster])
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
-        decisions={name: decisions.get(name, 0) for name in ("unchanged", "drifted", "unmanaged")},
+        decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
         pending_changes=pending,
         failures=failures,
         query=(
@@ -201,6 +201,11 @@ def summarise(
         warnings=warnings,
         warning_count=warning_count,
     )
+
+
+def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
+    always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value)
+    return (*always, Decision.LEFT_OUT.value) if decisions.get(Decision.LEFT_OUT.value) else always
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +253,7 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     """What policies warned of: the first, and how many there are."""
     made = run.settings.policies
     specs = (*made.create, *made.delete, *made.change)
-    if not any(spec.mode == "warn" for spec in specs):
+    if not any(spec.mode == "warn" for spec in specs) and run.reverts is None and not run.settings.changes:
         return [], 0
     warnings = (
         run.audit()
@@ -293,7 +298,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
         console.print(message, highlight=False, soft_wrap=True)
-    left_alone = ", ".join(f"{count} {name}" for name, count in summary.decisions.items())
+    left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")

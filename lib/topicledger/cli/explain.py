@@ -19,16 +19,20 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
+from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult
 from topicledger.observe.clusters import observe
+from topicledger.plan import losses
+from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import RESOLVED, decide
 from topicledger.plan.decisions import deletes_judged
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
 from topicledger.policies import Policy
 from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
+from topicledger.policies.contract import CHANGES
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell
@@ -41,6 +45,8 @@ class Verdict:
     """What one policy says of one topic."""
 
     policy: str
+    action: str
+    """What it judges."""
     mode: str
     settings: Mapping[str, Any]
     verdict: str
@@ -123,7 +129,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     """Print each rule, its inputs and its verdict for one topic; nothing is changed or remembered.
 
     All manifests and live topics of the cluster count, as in a run. Where the topic would be created, the broker is
-    asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing.
+    asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing. Of other
+    topics only changes of the number of partitions count, and only where their configs may be described.
     Raises GuardStopped where the cluster isn't the one meant.
     """
     ledger.ensure(MANIFESTS, USAGES)
@@ -134,8 +141,12 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     if refused is not None:
         raise GuardStopped(refused.message)
     known = facts(ledger, settings, [cluster], seen.brokers)
-    rows = judged.transform(decide(seen.topics, seen.statuses)).localCheckpoint()
     mine = (F.col("cluster") == cluster.name) & (F.col("topic") == topic)
+    topics, configs = to_describe(settings.changes, judged.where(mine), seen), None
+    if topics is not None:
+        seen, configs = describe(ledger.spark, settings.kafka, [cluster], topics, seen)
+    rows = judged.transform(decide(seen.topics, seen.statuses))
+    rows = rows.transform(with_changes(settings.changes, configs)).localCheckpoint()
     found = rows.where(mine).orderBy(F.col("phase").isNotNull()).limit(1).collect()
     if not found:
         raise UsageError(f"cluster {cluster.name} has no topic {topic}, and no manifest names it: nothing to explain")
@@ -158,14 +169,35 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         verdicts = [
             _verdict(each.asDict(), rule.settings) for each, rule in zip(judged_row["verdicts"], rules, strict=True)
         ]
+    elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
+        rows = rows.transform(deletes_judged(made, known, settings)).localCheckpoint()
+        for action in CHANGES:
+            judged_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
+            rules = [each for each in made if each.action is action]
+            judged_rows = judged_rows.transform(policies.verdicts(rules, known)).where(mine)
+            for each in judged_rows.where(F.col("decision") == action.value).transform(_with_words).collect():
+                verdicts += _of_change(each.asDict(), rules, answer["notes"])
     else:
-        answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is no create or delete to judge")
+        answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to judge")
     if as_json:
         document = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
         click.echo(json.dumps(document, indent=2, default=str))
     else:
         _render(answer, verdicts)
     return ExitCode.DONE
+
+
+def _with_words(changes: DataFrame) -> DataFrame:
+    """Adds what a change does, and what it can lose."""
+    return changes.withColumns({"_words": change_in_words(), "_loss": losses.found()})
+
+
+def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
+    """The verdicts on a change; what it does is noted."""
+    notes.append(f"{row['decision']}: {row['_words']}")
+    if row["_loss"] is not None:
+        notes.append(f"counts for guards.max_losses: {row['_loss']}")
+    return [_verdict(each.asDict(), rule.settings) for each, rule in zip(row["verdicts"], rules, strict=True)]
 
 
 def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object]) -> Verdict:
@@ -180,6 +212,7 @@ def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object]) -> Verdi
         message = WARNING + message
     return Verdict(
         policy=judged["policy"],
+        action=judged["action"],
         mode=judged["mode"],
         settings=dict(settings),
         verdict=verdict,
@@ -228,11 +261,12 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     if not verdicts:
         return
     grid = Grid()
-    for name in ("policy", "settings", "mode", "verdict", "inputs", "message"):
+    for name in ("policy", "judges", "settings", "mode", "verdict", "inputs", "message"):
         grid.add_column(name, overflow="fold")
     for each in verdicts:
         grid.add_row(
             cell(each.policy),
+            each.action,
             cell(_as_text(each.settings)),
             each.mode,
             each.verdict,

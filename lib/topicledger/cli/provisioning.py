@@ -6,10 +6,12 @@ import dataclasses
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import click
 
-from topicledger import pipeline, policies
+from topicledger import actions, pipeline, policies
+from topicledger.actions import add_partitions, alter_configs
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.summary import Summary, render, results, summarise
@@ -22,10 +24,13 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
+from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.model import RunState
+from topicledger.plan.wanted import kinds_of, narrowed
+from topicledger.text import nearest, show
 
 _wait_visible = click.option(
     "--wait-visible",
@@ -41,25 +46,81 @@ _deadline = click.option(
     metavar="SECONDS",
     help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
 )
+
+
+def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
+    """The kinds that `--only` names."""
+    if given is None:
+        return ()
+    known = [kind.option for kind in actions.in_order()]
+    words = [word.strip() for word in given.split(",")]
+    for word in words:
+        if word not in known:
+            raise click.BadParameter(f"there is no kind of actions `{show(word)}`; {nearest(word, known)}")
+    return tuple(dict.fromkeys(words))
+
+
+_only = click.option(
+    "--only",
+    metavar="KINDS",
+    callback=_kinds,
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs.",
+)
+
+
+def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime | None:
+    """A time as ISO 8601 has it; without an offset in UTC."""
+    if given is None:
+        return None
+    try:
+        time = datetime.fromisoformat(given)
+    except ValueError:
+        raise click.BadParameter(
+            f"{show(given)} is no time: write it as 2026-11-20T10:00:00Z, or with an offset (+01:00)"
+        ) from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+_detailed = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
 )
 
 
 @click.command("plan")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
+@_only
+@click.option(
+    "--manifest-version", type=click.IntRange(min=0), metavar="N", help="Plan from this version of `manifests`."
+)
+@click.option(
+    "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
+)
+@_detailed
 @_deadline
 @requested_by_option
 @common
-def plan(options: Options, detailed_exitcode: bool, deadline: float | None, requested_by: str | None) -> int:
+def plan(
+    options: Options,
+    only: tuple[str, ...],
+    manifest_version: int | None,
+    manifest_as_of: datetime | None,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
     """Decide what to do, judge it, and have the clusters validate it. Changes nothing."""
-    return _run(
+    if manifest_version is not None and manifest_as_of is not None:
+        raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
+    return run_request(
         runs.Request(
             command="plan",
             run_id=options.run_id,
             clusters=options.cluster,
             requested_by=requested_by,
             detailed_exitcode=detailed_exitcode,
+            only=only,
+            manifest_version=manifest_version,
+            manifest_as_of=manifest_as_of,
         ),
         options,
         deadline,
@@ -75,7 +136,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
     """Carry out a saved plan: --run-id names it."""
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")
-    return _run(
+    return run_request(
         runs.Request(
             command="apply", run_id=options.run_id, clusters=options.cluster, wait=wait, wait_visible=wait_visible
         ),
@@ -85,16 +146,22 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 
 
 @click.command("provision")
+@_only
 @_wait_visible
 @_wait
 @_deadline
 @requested_by_option
 @common
 def provision(
-    options: Options, wait_visible: float, wait: bool, deadline: float | None, requested_by: str | None
+    options: Options,
+    only: tuple[str, ...],
+    wait_visible: float,
+    wait: bool,
+    deadline: float | None,
+    requested_by: str | None,
 ) -> int:
     """Plan and apply in one run."""
-    return _run(
+    return run_request(
         runs.Request(
             command="provision",
             run_id=options.run_id,
@@ -102,25 +169,67 @@ def provision(
             requested_by=requested_by,
             wait=wait,
             wait_visible=wait_visible,
+            only=only,
         ),
         options,
         deadline,
     )
 
 
-def _run(request: runs.Request, options: Options, deadline: float | None = None) -> int:
+@click.command("revert")
+@click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
+@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
+@_detailed
+@_deadline
+@requested_by_option
+@common
+def revert(
+    options: Options,
+    plan_id: str | None,
+    deletes: bool,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
+    if options.run_id is None:
+        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=plan_id,
+            clusters=options.cluster,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            reverts=options.run_id,
+            deletes=deletes,
+        ),
+        options,
+        deadline,
+    )
+
+
+def run_request(request: runs.Request, options: Options, deadline: float | None = None) -> int:
+    """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code."""
     with _stoppable(deadline) as stop:
         settings, ledger = open_ledger(options, request.command)
+        _require_asked_for(settings, request)
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings)
+        rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
-    compared = all(
-        name in settings.changes and settings.changes[name].configs != "off"
-        for name in options.cluster or settings.clusters
-    )
+    changes = narrowed(settings.changes, kinds_of(run))
+    compared = all(name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters)
     return _show(summary, options, configs_compared=compared)
+
+
+def _require_asked_for(settings: Settings, request: runs.Request) -> None:
+    """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
+    asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
+    for kind, mends in ((add_partitions.KIND, "partitions"), (alter_configs.KIND, "configs")):
+        if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/change.md")
 
 
 def _provisioned(

@@ -1,4 +1,4 @@
-"""`runs list`, `runs show` and `runs abandon`."""
+"""`runs list`, `runs show`, `runs revert` and `runs abandon`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, open_ledger
+from topicledger.cli.provisioning import revert
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger import runs
 
@@ -32,6 +33,9 @@ def runs_show(options: Options) -> int:
         raise UsageError("runs show needs --run-id; see `runs list`")
     _, ledger = open_ledger(options, "runs")
     return show.show_run(ledger, options.run_id, as_json=options.format == "json")
+
+
+runs_group.add_command(revert)
 
 
 @runs_group.command("abandon")

@@ -29,6 +29,12 @@ EPOCH_STEP = 1_000_000
 """How far the txnVersions of two epochs are apart."""
 CLUSTERS_ARGUMENT = "clusters"
 """Of `runs.arguments`: the clusters asked for by name, with commas; empty for all."""
+ONLY_ARGUMENT = "only"
+"""The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
+REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
+"""The run whose changes are undone, and `true` where topics that it created are deleted."""
+MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
+"""The earlier version of `manifests` that was asked for, and the one that was the latest then."""
 _SHARDS = 64
 """Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
@@ -89,6 +95,31 @@ class Run:
     def clusters(self) -> Sequence[ClusterSettings]:
         """Those the run is about."""
         return self.settings.select(self.selected or ())
+
+    @property
+    def only(self) -> Sequence[str] | None:
+        """The kinds of actions asked for, as `--only` names them; None for all."""
+        return [name for name in self.arguments.get(ONLY_ARGUMENT, "").split(",") if name] or None
+
+    @property
+    def reverts(self) -> str | None:
+        """The run whose changes this one undoes."""
+        return self.arguments.get(REVERTS_ARGUMENT) or None
+
+    @property
+    def deletes_created(self) -> bool:
+        """Whether topics that the run it reverts created are to be deleted."""
+        return self.arguments.get(DELETES_ARGUMENT) == "true"
+
+    @property
+    def latest_version_then(self) -> int:
+        """The latest version of `manifests` when the run began."""
+        return int(self.arguments.get(LATEST_ARGUMENT) or self.manifest_version)
+
+    @property
+    def of_earlier_manifests(self) -> bool:
+        """Whether an earlier version of `manifests` was asked for."""
+        return bool(self.arguments.get(MANIFESTS_ARGUMENT))
 
     @property
     def resumed(self) -> bool:

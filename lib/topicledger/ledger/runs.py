@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +19,20 @@ from topicledger import __version__
 from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
-from topicledger.ledger.run import CLUSTERS_ARGUMENT, EPOCH_STEP, Run, app_id, find_run, row_of, shard_of
+from topicledger.ledger.run import (
+    CLUSTERS_ARGUMENT,
+    DELETES_ARGUMENT,
+    EPOCH_STEP,
+    LATEST_ARGUMENT,
+    MANIFESTS_ARGUMENT,
+    ONLY_ARGUMENT,
+    REVERTS_ARGUMENT,
+    Run,
+    app_id,
+    find_run,
+    row_of,
+    shard_of,
+)
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -27,6 +40,8 @@ from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
+_WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: "the latest"}
+"""What an argument that isn't given stands for, where it isn't `none`."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Of an audit's arguments: the version of `observed_configs` that it compares with."""
 
@@ -49,10 +64,26 @@ class Request:
     """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
+    only: tuple[str, ...] = ()
+    """Kinds of actions to restrict the run to, as `--only` names them; empty takes all."""
+    manifest_version: int | None = None
+    """Plan: the version of `manifests` to plan from; None takes the latest."""
+    manifest_as_of: datetime | None = None
+    """Plan: the time (UTC) whose version of `manifests` to plan from."""
+    reverts: str | None = None
+    """Plan: the run whose changes to undo, instead of what `manifests` say."""
+    deletes: bool = False
+    """With `reverts`: delete the topics that the run created."""
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
-        return {CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters))}
+        return {
+            CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters)),
+            ONLY_ARGUMENT: ",".join(sorted(self.only)),
+            MANIFESTS_ARGUMENT: "" if self.manifest_version is None else str(self.manifest_version),
+            REVERTS_ARGUMENT: self.reverts or "",
+            DELETES_ARGUMENT: "true" if self.deletes else "",
+        }
 
 
 def new_run_id() -> str:
@@ -64,9 +95,14 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin or resume a run; the row of a new one is the first of its `commits`.
 
     Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
-    find planned, that was abandoned, or that started with other settings or arguments.
+    find planned, that was abandoned, or that started with other settings or arguments; for a version of `manifests`
+    that can't be read, and for a run to revert that isn't over.
     """
     ledger.ensure(RUNS)
+    if request.manifest_as_of is not None:
+        request = replace(request, manifest_version=ledger.version_as_of(MANIFESTS, request.manifest_as_of))
+    if request.reverts is not None:
+        _require_over(ledger, request.reverts)
     run_id = request.run_id or new_run_id()
     row = find_run(ledger, run_id) if request.run_id else None
     if row is None and request.command == "apply":
@@ -78,6 +114,19 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())
     return _resume(ledger, settings, request, row)
+
+
+def _require_over(ledger: Ledger, run_id: str) -> None:
+    """A run that is still open can change what it did."""
+    row = find_run(ledger, run_id)
+    if row is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    if (row["arguments"] or {}).get("command") not in _PROVISIONING:
+        raise UsageError(f"run {run_id} changed no cluster: there is nothing to revert")
+    if row["state"] not in (RunState.FINISHED, RunState.ABANDONED):
+        raise UsageError(
+            f"run {run_id} is {row['state']}: finish it with --run-id {run_id}, or `runs abandon` it, then revert it"
+        )
 
 
 def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
@@ -96,7 +145,12 @@ def _begin(
     bearing: Mapping[str, str],
 ) -> Run:
     ledger.ensure(MANIFESTS)
-    arguments = {"command": request.command, **bearing}
+    arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
+    manifest_version = ledger.latest_version(MANIFESTS)
+    if request.manifest_version is not None:
+        ledger.require_version(MANIFESTS, request.manifest_version, latest=manifest_version)
+        arguments[LATEST_ARGUMENT] = str(manifest_version)
+        manifest_version = request.manifest_version
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
@@ -105,7 +159,7 @@ def _begin(
         "state": RunState.PLANNING.value,
         "started_at": datetime.now(UTC),
         "finished_at": None,
-        "manifest_version": ledger.latest_version(MANIFESTS),
+        "manifest_version": manifest_version,
         "counts": None,
         "exit_code": None,
         "versions": versions(),
@@ -137,9 +191,10 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     asked = arguments if request.command == "apply" and not request.clusters else request.bearing()
     for name, value in asked.items():
         if arguments.get(name, "") != value:
-            was = arguments.get(name) or "all"
+            default = _WITHOUT.get(name, "none")
             raise UsageError(
-                f"run {run_id} started with {name}: {was}, not {value or 'all'}; the same id needs the same arguments"
+                f"run {run_id} started with {name}: {arguments.get(name) or default}, not {value or default}; "
+                "the same id needs the same arguments"
             )
     if row["settings_digest"] != _digest(settings, request.command):
         raise UsageError(

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
 from typing import TypeVar
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
 from pyspark.sql import functions as F
 
+from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
-from topicledger.ledger.retries import retried
+from topicledger.ledger.retries import first_sentence, retried
 from topicledger.ledger.sql import by_key, sql_text, sql_value
 from topicledger.schemas import MANIFESTS, TABLES, Table
 
@@ -43,6 +46,37 @@ class Ledger(Definitions):
     def latest_version(self, table: Table) -> int:
         """The number of the table's last commit."""
         return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
+
+    def version_as_of(self, table: Table, time: datetime) -> int:
+        """The version that was the latest at `time` (UTC). Raises UsageError where the table's history doesn't say."""
+        if time > datetime.now(UTC):
+            raise UsageError(f"{time:%Y-%m-%d %H:%M:%S} (UTC) is in the future: give a time that has passed")
+
+        def read() -> Row:
+            versions = self._delta(table).history().select("version", "timestamp")
+            found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
+            first = F.date_format(F.min("timestamp"), "yyyy-MM-dd HH:mm:ss").alias("first")
+            return versions.agg(found, first).collect()[0]
+
+        row = self._retried(table, "read", read)
+        if row["found"] is None:
+            raise UsageError(
+                f"table {self.location(table)} has no version of {time:%Y-%m-%d %H:%M:%S} (UTC): the oldest that "
+                f"its history knows is of {row['first']} (UTC)"
+            )
+        return int(row["found"])
+
+    def require_version(self, table: Table, version: int, *, latest: int) -> None:
+        """Raises UsageError where `version` of a table, whose last one is `latest`, can't be read."""
+        if not 0 <= version <= latest:
+            raise UsageError(f"table {self.location(table)} has no version {version}; the latest is {latest}")
+        try:
+            self._load(table, version).write.format("noop").mode("overwrite").save()
+        except PySparkException as error:
+            raise UsageError(
+                f"version {version} of table {self.location(table)} can't be read: {first_sentence(error)}; what "
+                "VACUUM or the expiry of Delta's log removed is gone: give a later version"
+            ) from error
 
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
         """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.

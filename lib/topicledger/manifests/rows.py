@@ -178,6 +178,13 @@ def _comparable(column: str) -> Column:
     return F.col(column)
 
 
+def content(rows: DataFrame, name: str) -> DataFrame:
+    """What the rows of each topic say, as one comparable value: cluster, topic, `name`."""
+    rest = [column for column in COLUMNS if column not in ("cluster", "topic")]
+    all_of_it = F.array_sort(F.collect_list(F.struct(*map(_comparable, rest))))
+    return rows.groupBy("cluster", "topic").agg(all_of_it.alias(name))
+
+
 def _with_duplicates(rows: DataFrame) -> DataFrame:
     """Adds `copies`, the number of rows of a (cluster, topic), `copy`, which of them this is, and `differs_in`.
 

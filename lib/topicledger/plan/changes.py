@@ -9,12 +9,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.actions import add_partitions, alter_configs
-from topicledger.config.settings import ChangeSettings, ClusterSettings, Settings
+from topicledger.config.settings import ChangeSettings, ClusterSettings, KafkaSettings
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
-from topicledger.plan.decide import CHANGE, ended
+from topicledger.plan.decide import CHANGE, ENDED, ended
 
 DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
 """Columns of `observed_configs` that changes are decided on."""
@@ -27,23 +27,20 @@ _GRANT = (
 _UNREAD = "its configs could not be described, so nobody knows what is to be changed; run again"
 
 
-def describe(
-    spark: SparkSession, settings: Settings, clusters: Sequence[ClusterSettings], accepted: DataFrame, seen: Observation
-) -> tuple[Observation, DataFrame | None]:
-    """Describe the configs that changes are decided on: of declared topics that exist, where configs or the number of
-    partitions may have to be changed.
+def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen: Observation) -> DataFrame | None:
+    """Declared topics that exist and of which configs, or the number of partitions, may have to be changed.
 
-    In: `accepted`, manifest rows. Returns what was observed, where a cluster that didn't answer this is one that can't
-    be reached, and `DESCRIBED`; None where nothing asks for them.
+    In: `settings` by cluster; what `manifests.judge` returns. Out: columns of `observed`; None where nothing asks.
     """
-    asked = {name: each for name, each in settings.changes.items() if name in seen.known}
+    asked = {name: each for name, each in settings.items() if name in seen.known}
     if not asked:
-        return seen, None
+        return None
 
     def on(mends: Callable[[ChangeSettings], bool]) -> Column:
         return F.col("cluster").isin(*(name for name, each in asked.items() if mends(each)))
 
-    declared = accepted.where((F.col("state") == PRESENT) & F.col("cluster").isin(*asked)).select(
+    accepted = F.col("phase").isNull() & (F.col("state") == PRESENT) & F.col("cluster").isin(*asked)
+    declared = judged.where(accepted).select(
         "cluster",
         "topic",
         add_partitions.declared_count().alias("_count"),
@@ -53,13 +50,22 @@ def describe(
     alters = on(lambda each: each.configs == "exact") | (
         on(lambda each: each.configs == "declared") & (F.col("_configs") > 0)
     )
-    topics = (
+    return (
         seen.topics.where("not internal")
         .join(declared, on=["cluster", "topic"])
         .where(F.coalesce(grows | alters, F.lit(False)))
         .drop("_count", "_configs")
     )
-    found = observe_configs(spark, [each for each in clusters if each.name in asked], settings.kafka, topics)
+
+
+def describe(
+    spark: SparkSession, kafka: KafkaSettings, clusters: Sequence[ClusterSettings], topics: DataFrame, seen: Observation
+) -> tuple[Observation, DataFrame]:
+    """Describe the configs of `topics` (columns of `observed`), on the executors.
+
+    Returns what was observed, where a cluster that didn't answer this is one that can't be reached, and `DESCRIBED`.
+    """
+    found = observe_configs(spark, [each for each in clusters if each.name in seen.known], kafka, topics)
     statuses = {
         name: replace(status, error=found.errors[name]) if name in found.errors else status
         for name, status in seen.statuses.items()
@@ -67,63 +73,71 @@ def describe(
     return replace(seen, statuses=statuses), found.configs.select(*DESCRIBED)
 
 
+def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame:
+    """Adds `live_configs`, and `_unread` where they are asked for and not known: what ends the row.
+
+    In: `contract.COLUMNS`; `configs` as `describe` returns them. A topic whose configs may not be described is refused,
+    NOT_PERMITTED; where describing them failed otherwise, it is failed.
+    """
+    if configs is None:
+        return decisions.withColumn("_unread", F.lit(None).cast(ENDED))
+    hidden = F.coalesce(F.col("config_error_code") != 0, F.lit(False))
+    not_permitted = F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
+    unread = ended(
+        F.lit(Phase.OBSERVE.value),
+        F.when(not_permitted, F.lit(Outcome.REFUSED.value)).otherwise(F.lit(Outcome.FAILED.value)),
+        F.when(not_permitted, F.lit(Refusal.NOT_PERMITTED.value)).otherwise(F.col("config_error")),
+        F.when(not_permitted, F.lit(_GRANT)).otherwise(F.lit(_UNREAD)),
+    )
+    return (
+        decisions.join(configs.withColumnRenamed("configs", "_configs"), on=["cluster", "topic"], how="left")
+        .withColumns({"live_configs": F.col("_configs"), "_unread": F.when(hidden, unread)})
+        .select(*decisions.columns, "_unread")
+    )
+
+
+def with_ended(rows: DataFrame, end: str) -> DataFrame:
+    """Rows that the struct `end` ends (`decide.ended`), null where it doesn't."""
+    return rows.withColumns(
+        {name: F.coalesce(f"{end}.{name}", name) for name in ("phase", "outcome", "error", "error_message")}
+    )
+
+
 def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | None) -> Transform:
     """Adds what is to be changed to topics that need nothing else.
 
     In and out: `contract.COLUMNS`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
     partitions has the decision add_partitions; what is to be altered of its configs is `alters`. A topic whose configs
-    may not be described is refused, NOT_PERMITTED; where describing them failed otherwise, it is failed.
+    are not known is ended (`with_described`).
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
-        if not settings:
-            return decisions
-        rows = decisions
-        if configs is not None:
-            described = configs.withColumnRenamed("configs", "_configs")
-            rows = (
-                decisions.join(described, on=["cluster", "topic"], how="left")
-                .withColumn("live_configs", F.col("_configs"))
-                .select(*decisions.columns, "config_error_code", "config_error")
-            )
-        else:
-            unknown = {"config_error_code": F.lit(None).cast("int"), "config_error": F.lit(None).cast("string")}
-            rows = decisions.withColumns(unknown)
         left_alone = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
         lives = F.col("live") & ~F.col("internal") & F.col("phase").isNull() & left_alone
         grows = _by_cluster(settings, lambda each: add_partitions.counts() if each.partitions == "grow" else None)
         alters = _by_cluster(settings, lambda each: alter_configs.differences(each) if each.configs != "off" else None)
-        hidden = lives & (F.col("config_error_code") != 0)
-        not_permitted = F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
+        decision = (
+            F.when(F.col("_grows").isNotNull(), F.lit(Action.ADD_PARTITIONS.value))
+            .when(F.col("_hidden").isNotNull(), F.lit(Action.ALTER_CONFIGS.value))
+            .otherwise(F.col("decision"))
+        )
         return (
-            rows.withColumns(
+            with_described(decisions, configs)
+            .withColumns(
                 {
                     "_grows": F.when(lives, grows),
                     "alters": F.when(lives, alters),
-                    "_hidden": F.coalesce(hidden, F.lit(False)),
+                    "_hidden": F.when(lives, F.col("_unread")),
                 }
             )
             .withColumns(
                 {
-                    "decision": F.when(F.col("_grows").isNotNull(), F.lit(Action.ADD_PARTITIONS.value))
-                    .when(F.col("_hidden"), F.lit(Action.ALTER_CONFIGS.value))
-                    .otherwise(F.col("decision")),
+                    "decision": decision,
                     "before": F.coalesce("_grows.before", "before"),
                     "after": F.coalesce("_grows.after", "after"),
-                    "_ended": F.when(
-                        F.col("_hidden"),
-                        ended(
-                            F.lit(Phase.OBSERVE.value),
-                            F.when(not_permitted, F.lit(Outcome.REFUSED.value)).otherwise(F.lit(Outcome.FAILED.value)),
-                            F.when(not_permitted, F.lit(Refusal.NOT_PERMITTED.value)).otherwise(F.col("config_error")),
-                            F.when(not_permitted, F.lit(_GRANT)).otherwise(F.lit(_UNREAD)),
-                        ),
-                    ),
                 }
             )
-            .withColumns(
-                {name: F.coalesce(f"_ended.{name}", name) for name in ("phase", "outcome", "error", "error_message")}
-            )
+            .transform(with_ended, "_hidden")
             .select(*decisions.columns)
         )
 
@@ -154,7 +168,8 @@ def with_alters(decisions: DataFrame) -> DataFrame:
         "after": F.col("alters.after"),
         "waits": F.lit(False),
         "resolved_configs": alter_configs.afterwards(),
-        **{name: F.lit(None) for name in ("phase", "outcome", "error", "error_message", "violations")},
+        "violations": F.when(nothing_else, F.col("violations")),
+        **{name: F.lit(None) for name in ("phase", "outcome", "error", "error_message")},
     }
     return (
         decisions.withColumn("_alters", F.explode(rows.otherwise(F.array(F.lit(False), F.lit(True)))))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import Decision, Outcome, Phase, Refusal
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
 VALUES = "map<string,string>"
 CHANGE = f"struct<before:{VALUES},after:{VALUES}>"
+ENDED = "struct<phase:string,outcome:string,error:string,error_message:string>"
 
 RESOLVED = {
     "resolved_num_partitions": "int",
@@ -82,6 +83,22 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
         )
 
     return transform
+
+
+def left_out(kinds: Collection[str]) -> Transform:
+    """Actions that aren't of these kinds get the decision left_out. In and out: `contract.COLUMNS`."""
+    others = [each.value for each in Action if each.value not in kinds]
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        left = F.col("decision").isin(*others)
+        return decisions.withColumns(
+            {
+                "before": F.when(F.coalesce(~left, F.lit(True)), F.col("before")),
+                "decision": F.when(left, F.lit(Decision.LEFT_OUT.value)).otherwise(F.col("decision")),
+            }
+        )
+
+    return transform if others else lambda decisions: decisions
 
 
 def shape() -> Column:

@@ -19,22 +19,27 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan import guards
 from topicledger.plan.batches import planned
-from topicledger.plan.changes import with_alters, with_changes
-from topicledger.plan.decide import decide
+from topicledger.plan.changes import with_alters
+from topicledger.plan.decide import decide, left_out
 from topicledger.plan.reevaluate import facts
+from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
 
-ENDED, ANY_PLANNED = "_ended", "_planned"
-"""Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, and actions."""
-_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+ENDED, ANY_PLANNED, ANY_ALTERED = "_ended", "_planned", "_altered"
+"""Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, actions, and those of
+them that alter configs."""
+_COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
+
+_NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT)
+"""Of declared topics."""
 
 
 def plan_rows(
     run: Run,
     rules: Sequence[Policy],
     clusters: Sequence[ClusterSettings],
-    judged: DataFrame,
+    wanted: Wanted,
     seen: Observation,
     configs: DataFrame | None,
     *,
@@ -43,7 +48,7 @@ def plan_rows(
     """Rows of `plans`, and the metrics that count them by kind once they are written."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = judged.transform(decided(seen, configs, rules, known, settings))
+    decisions = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings))
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
@@ -55,6 +60,7 @@ def plan_rows(
         *(F.count_if((F.col("decision") == each.value) & ~acts).alias(each.value) for each in _COUNTED),
         F.count_if(ended).alias(ENDED),
         F.count_if(acts & ~ended).alias(ANY_PLANNED),
+        F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias(ANY_ALTERED),
     ]
     rows = decisions.observe(metrics, *counted)
     if again:
@@ -83,22 +89,27 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
 
 
 def decided(
-    seen: Observation, configs: DataFrame | None, rules: Sequence[Policy], known: Facts, settings: Settings
+    seen: Observation,
+    wanted: Wanted,
+    configs: DataFrame | None,
+    rules: Sequence[Policy],
+    known: Facts,
+    settings: Settings,
 ) -> Transform:
     """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns."""
 
     def transform(judged: DataFrame) -> DataFrame:
-        rows = (
-            judged.transform(decide(seen.topics, seen.statuses))
-            .transform(with_changes(settings.changes, configs))
-            .transform(deletes_judged(rules, known, settings))
-            .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
+        rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
+        if wanted.changes is not None:
+            rows = rows.transform(wanted.changes(configs))
+        rows = rows.transform(deletes_judged(rules, known, settings)).transform(
+            policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known)
         )
-        if settings.changes:
+        if wanted.changes is not None:
             alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
             rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
             rows = rows.transform(guards.changes(settings.guards))
-        return rows.transform(actions.found)
+        return rows.transform(actions.found, wanted.kinds)
 
     return transform
 
@@ -144,7 +155,7 @@ def _decided_again(decisions: DataFrame) -> DataFrame:
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase
     would be CLUSTER_UNREACHABLE for good.
     """
-    needs_nothing = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
+    needs_nothing = F.col("decision").isin(*(each.value for each in _NEED_NOTHING))
     left_alone = needs_nothing & F.col("action").isNull() & F.col("phase").isNull()
     decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
     message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger import actions
 from topicledger.actions.kind import DECLARED
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import Transform, content
 from topicledger.model import Outcome, Refusal
 
 REFUSED = (
@@ -49,6 +49,28 @@ def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
             planned.join(declared, on=["cluster", "topic"], how="left")
             .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": message})
             .where(F.col("error_message").isNotNull())
+            .select(*REFUSED)
+        )
+
+    return transform
+
+
+def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_version: int) -> Transform:
+    """Actions that weren't planned from the latest manifests, and whose topic's rows there changed since:
+    CHANGED_SINCE_PLAN. In: rows of `manifests` at the version that was the latest then, and at the latest."""
+
+    def transform(planned: DataFrame) -> DataFrame:
+        key = ["cluster", "topic"]
+        both = planned.join(then.transform(content, "_then"), key, "left").join(
+            now.transform(content, "_now"), key, "left"
+        )
+        message = (
+            f"the manifests changed the topic between version {then_version}, the latest when this was planned, and "
+            f"version {now_version}: plan again"
+        )
+        return (
+            both.where(~F.col("_then").eqNullSafe(F.col("_now")))
+            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": F.lit(message)})
             .select(*REFUSED)
         )
 

@@ -117,20 +117,22 @@ def always(*, changes: bool = False) -> Sequence[Policy]:
     ]
 
 
-def from_settings(settings: Settings) -> Sequence[Policy]:
-    """The policies of a run: those that always hold, then those that the settings name, in their order (P4).
+def from_settings(settings: Settings, *, reverts: bool = False) -> Sequence[Policy]:
+    """The policies of a run: those that always hold, then those that the settings name, in their order (P4). Those for
+    changes where the settings ask for changes, or the run reverts some.
 
     Raises one SettingsError that lists every problem: a policy that doesn't exist, can't be imported or fails to be
     made, and settings that are unknown, missing, of another type, or that its factory refuses.
     """
     problems: list[str] = []
-    policies = list(always(changes=bool(settings.changes)))
+    changes = reverts or bool(settings.changes)
+    policies = list(always(changes=changes))
     found = settings.policies
     for action, specs in ((Action.DELETE, found.delete), (Action.CREATE, found.create)):
         for spec in specs:
             policy = _policy(spec, action, problems)
             if policy is not None:
-                policies += [policy, *(_of_changes(policy, spec) if settings.changes else ())]
+                policies += [policy, *(_of_changes(policy, spec) if changes else ())]
     for spec in found.change:
         # One of the user's own judges both.
         kinds = [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES

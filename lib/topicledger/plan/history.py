@@ -1,0 +1,76 @@
+"""What earlier runs did to a topic, by `audit`: two tools that change the same config in turns show there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.ledger.rows import audit_rows, touched
+from topicledger.ledger.run import Run
+from topicledger.model import Action, Outcome, Phase
+from topicledger.policies.contract import text
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import ACTION_KEY, AUDIT
+from topicledger.schemas.tables import VIOLATIONS
+
+CHANGED_BACK = "changed_back"
+"""The `policy` of the warning."""
+_TIMES, _DAYS = 3, 30
+"""So often within so many days is no accident."""
+
+
+def warn_of_changed_back(run: Run) -> None:
+    """A warning in `audit`, phase policy, for each planned alter that sets a config to a value which earlier runs set
+    it to, where this one would be the third: somebody changes it back each time."""
+    alter = (F.col("action") == Action.ALTER_CONFIGS.value) & F.col("action").isNotNull()
+    planned = run.plans().where(alter & F.col("phase").isNull())
+    since = F.lit(datetime.now(UTC) - timedelta(days=_DAYS))
+    done = (F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value)
+    earlier = run.ledger.read(AUDIT).where(
+        alter & done & (F.col("completed_at") >= since) & (F.col("run_id") != run.run_id)
+    )
+    again = (
+        _values(planned, F.col("cluster_id"), F.col("before")[F.col("name")].alias("was"))
+        .join(
+            _values(earlier, F.col("run_id"), F.col("completed_at")),
+            on=["cluster", "topic", "name", "value"],
+            how="inner",
+        )
+        .groupBy("cluster", "cluster_id", "topic", "name", "value", "was")
+        .agg(
+            F.countDistinct("run_id").alias("runs"),
+            F.max_by("run_id", "completed_at").alias("last_run"),
+            F.max("completed_at").alias("last"),
+        )
+        .where(F.col("runs") >= _TIMES - 1)
+    )
+    warned = again.groupBy("cluster", "cluster_id", "topic").agg(
+        F.array_sort(F.collect_list(F.struct(F.lit(CHANGED_BACK).alias("policy"), _message().alias("message"))))
+        .cast(VIOLATIONS)
+        .alias("violations")
+    )
+    rows = warned.join(planned.select(*ACTION_KEY, "topic", "topic_id", "batch"), on=["cluster", "topic"])
+    # A plan that was taken up again may have them.
+    noted = run.audit().where(alter & (F.col("phase") == Phase.POLICY.value)).select("cluster", "topic")
+    new = rows.join(noted, on=["cluster", "topic"], how="left_anti").localCheckpoint()
+    if not new.isEmpty():
+        values = {"phase": F.lit(Phase.POLICY.value), "outcome": F.lit(Outcome.OK.value), "error_code": F.lit(0)}
+        run.append_audit(new.transform(audit_rows(run.run_id, run.manifest_version, **values)))
+
+
+def _values(rows: DataFrame, *more: Column) -> DataFrame:
+    """Each config that an alter sets or resets: cluster, topic, name, value (blank where it is reset), and `more`."""
+    value = F.coalesce(F.col("after")[F.col("name")], F.lit(""))
+    return rows.withColumn("name", F.explode(touched())).select("cluster", "topic", "name", value.alias("value"), *more)
+
+
+def _message() -> Column:
+    what = F.when(F.col("value") == "", text("reset")).otherwise(text("set to ", F.col("value")))
+    now = F.coalesce("was", F.lit("the broker's default"))
+    return text(
+        WARNING, F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
+        ", the last of them ", F.col("last_run"), " at ", F.date_format("last", "yyyy-MM-dd HH:mm:ss"),
+        " (UTC); find who changes it back, declare their value, or name the config in changes.ignore",
+    )  # fmt: skip

@@ -1,0 +1,295 @@
+"""`runs revert`: what a run changed is planned the other way round, from the tables alone.
+
+Altered configs go back to what was set before. Created topics are deleted only where that was asked for. Partitions
+that were added, and topics that were deleted, stay so: a refused row says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger import actions
+from topicledger.kafka.config_values import same_value_column, values_by_name
+from topicledger.ledger.run import Run
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.observe.topics import Observation
+from topicledger.plan.changes import with_described, with_ended
+from topicledger.plan.decide import ended
+from topicledger.plan.wanted import Wanted
+from topicledger.policies.contract import text
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
+from topicledger.schemas.tables import VIOLATIONS
+
+_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known")
+"""What is known of an action of the run that is reverted; `known`: whether its outcome is."""
+_STILL_DECLARED = "manifests"
+"""The `policy` of the warning that the manifests ask for what is undone."""
+
+
+def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
+    """That what the run `reverted` changed is undone."""
+    run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
+    judge = manifests.judge(list(run.settings.clusters), selected)
+    declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
+    done = _changed_by(run, reverted).localCheckpoint()
+    return Wanted(
+        judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
+        kinds=[kind.name for kind in actions.in_order()],
+        to_describe=partial(_altered, done),
+        changes=lambda configs: partial(
+            _undo, run=run, reverted=reverted, done=done, declared=declared, configs=configs
+        ),
+    )
+
+
+def _changed_by(run: Run, reverted: str) -> DataFrame:
+    """Topics and actions that a run carried out, or may have: cluster, topic, and `_DONE`."""
+    of_run = F.col("run_id") == reverted
+    topics = F.col("resource_type") == ResourceType.TOPIC.value
+    audit = run.ledger.read(AUDIT).where(of_run & topics & F.col("action").isNotNull())
+    ok = F.col("outcome") == Outcome.OK.value
+    applied = (F.col("phase") == Phase.APPLY.value) & ok
+    results = audit.groupBy(*ACTION_KEY).agg(
+        F.any_value(F.when(applied, F.struct("topic_id", "before", "after")), ignoreNulls=True).alias("_applied"),
+        F.bool_or(~ok).alias("_ended"),
+    )
+    planned = run.ledger.read(PLANS).where(of_run & F.col("action").isNotNull() & F.col("phase").isNull())
+    # Of a run that was abandoned amid its requests.
+    sent = run.ledger.read(SENT_BATCHES).where(of_run).select("cluster", "action", "batch", F.lit(True).alias("_sent"))
+    rows = planned.join(results, on=list(ACTION_KEY), how="left").join(
+        sent.distinct(), on=["cluster", "action", "batch"], how="left"
+    )
+    known = F.col("_applied").isNotNull()
+    return rows.where(known | (F.col("_sent") & ~F.coalesce("_ended", F.lit(False)))).select(
+        "cluster",
+        "topic",
+        "cluster_id",
+        F.coalesce("_applied.topic_id", "topic_id").alias("topic_id"),
+        "action",
+        # Where an answer was lost the row of `audit` hasn't what was before: the request went only while that was so.
+        F.coalesce("_applied.before", "before").alias("before"),
+        F.coalesce("_applied.after", "after").alias("after"),
+        known.alias("known"),
+    )
+
+
+def _as_manifests(done: DataFrame, declared: DataFrame, *, deletes: bool) -> DataFrame:
+    """Columns of `manifests`: topics that the run created are to go, where asked for, and all others to be there."""
+    created = F.bool_or((F.col("action") == Action.CREATE.value) & F.col("known"))
+    state = F.when(F.lit(deletes) & F.col("_created"), F.lit(ABSENT)).otherwise(F.lit(PRESENT))
+    rows = (
+        done.groupBy("cluster", "topic")
+        .agg(created.alias("_created"))
+        .join(declared.select("cluster", "topic", "owner", "labels"), on=["cluster", "topic"], how="left")
+        .withColumn("state", state)
+    )
+    own = ("cluster", "topic", "state", "owner", "labels")
+    return rows.select(
+        *((F.col(c.name) if c.name in own else F.lit(None).cast(c.dataType)).alias(c.name) for c in MANIFESTS.schema)
+    )
+
+
+def _altered(done: DataFrame, seen: Observation) -> DataFrame:
+    altered = done.where(F.col("action") == Action.ALTER_CONFIGS.value).select("cluster", "topic")
+    return seen.topics.join(altered, on=["cluster", "topic"], how="left_semi")
+
+
+def _undo(
+    decisions: DataFrame,
+    *,
+    run: Run,
+    reverted: str,
+    done: DataFrame,
+    declared: DataFrame,
+    configs: DataFrame | None,
+) -> DataFrame:
+    """Adds what undoes each action. In and out: `contract.COLUMNS`; a topic has a row for each action."""
+    key = ["cluster", "topic"]
+    by_topic = done.groupBy(*key).agg(F.collect_list(F.struct(*_DONE)).alias("_all"))
+    now = declared.select(*key, F.col("configs").alias("_declared"), F.col("state").alias("_state"))
+    # What ended already ends for the topic as a whole.
+    of_row = F.when(F.col("phase").isNull(), F.col("_all")).otherwise(F.slice("_all", 1, 1))
+    rows = (
+        with_described(decisions, configs)
+        .join(by_topic, on=key, how="left")
+        .join(now, on=key, how="left")
+        .withColumn("_done", F.explode_outer(of_row))
+        .withColumns(_live_and_planned())
+        .withColumn("_end", F.when(F.col("phase").isNull(), _end(reverted, deletes=run.deletes_created)))
+    )
+    undo = F.col("phase").isNull() & F.col("_end").isNull()
+    alters = undo & _was(Action.ALTER_CONFIGS)
+    differs = lambda name, _: F.array_contains("_differ", name)  # noqa: E731
+    change = F.struct(
+        F.map_filter("_live", differs).alias("before"), F.map_filter(F.col("_done.before"), differs).alias("after")
+    )
+    opposite = F.create_map(*(F.lit(each.value) for pair in _OPPOSITE.items() for each in pair))[F.col("_done.action")]
+    gone = (F.col("decision") == Decision.CREATE.value) & _was(Action.CREATE)
+    return (
+        rows.withColumns(
+            {
+                "alters": F.when(alters & (F.size("_differ") > 0), change),
+                "violations": F.when(undo, _still_declared()),
+                "live": F.col("live") & ~F.coalesce(_was(Action.ADD_PARTITIONS), F.lit(False)),
+                "decision": F.when(F.col("_end").isNotNull(), opposite)
+                .when(gone, F.lit(Decision.UNCHANGED.value))
+                .otherwise(F.col("decision")),
+            }
+        )
+        .transform(with_ended, "_end")
+        .select(*decisions.columns)
+    )
+
+
+_OPPOSITE = {
+    Action.CREATE: Action.DELETE,
+    Action.DELETE: Action.CREATE,
+    Action.ADD_PARTITIONS: Action.ADD_PARTITIONS,
+    Action.ALTER_CONFIGS: Action.ALTER_CONFIGS,
+}
+"""What would undo an action: as a row that says that it isn't undone has it."""
+
+
+def _live_and_planned() -> dict[str, Column]:
+    """`_live`: what is set on the topic, of what the run touched; `_differ`, `_foreign`: the names of those that are
+    not as before the run, and not as it left them either."""
+    names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
+    mine = F.filter(
+        "live_configs",
+        lambda each: (
+            (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"] & F.array_contains(names, each["name"])
+        ),
+    )
+    live = F.coalesce(values_by_name(mine), F.create_map().cast("map<string,string>"))
+
+    def other_than(name: Column, values: Column) -> Column:
+        found, value = live[name], values[name]
+        same = F.coalesce(same_value_column(name, found, value), found.isNull() & value.isNull())
+        return ~same
+
+    before, after = F.col("_done.before"), F.col("_done.after")
+    return {
+        "_live": live,
+        "_differ": F.filter(names, lambda name: other_than(name, before)),
+        "_foreign": F.filter(names, lambda name: other_than(name, before) & other_than(name, after)),
+    }
+
+
+def _was(action: Action) -> Column:
+    return F.col("_done.action") == action.value
+
+
+def _end(reverted: str, *, deletes: bool) -> Column:
+    """Why an action isn't undone; null where it is, or where there is nothing to undo any more."""
+
+    def refused(error: Refusal, message: Column, phase: Phase = Phase.OBSERVE) -> Column:
+        return ended(F.lit(phase.value), F.lit(Outcome.REFUSED.value), F.lit(error.value), message)
+
+    def not_revertible(*parts: Column | str) -> Column:
+        return refused(Refusal.NOT_REVERTIBLE, text(*parts))
+
+    lives = F.col("live")
+    other_topic = lives & ~F.col("topic_id").eqNullSafe(F.col("_done.topic_id"))
+    recreated = refused(
+        Refusal.RECREATED,
+        text(
+            "run ", reverted, " changed the topic with id ", F.col("_done.topic_id"), ", now it is ", F.col("topic_id")
+        ),
+    )
+    other_cluster = refused(
+        Refusal.CLUSTER_ID_MISMATCH,
+        text("run ", reverted, " changed cluster ", F.col("_done.cluster_id"), ", and this is ", F.col("cluster_id")),
+        Phase.GUARD,
+    )
+    stays = ended(
+        F.lit(Phase.OBSERVE.value),
+        F.lit(Outcome.SKIPPED.value),
+        F.lit(None).cast("string"),
+        text("run ", reverted, " created it: it stays; `runs revert --deletes` deletes it"),
+    )
+    foreign = F.transform(
+        F.array_sort("_foreign"),
+        lambda name: text(
+            name,
+            " is ",
+            F.coalesce(F.col("_live")[name], F.lit("not set")),
+            ", the run left it ",
+            F.coalesce(F.col("_done.after")[name], F.lit("not set")),
+        ),
+    )
+    created, altered = _was(Action.CREATE), _was(Action.ALTER_CONFIGS)
+    no_id = (
+        "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still the topic that "
+    )
+    return (
+        F.when(F.col("_done").isNull(), None)
+        .when(F.col("cluster_id") != F.col("_done.cluster_id"), other_cluster)
+        .when(
+            ~F.col("_done.known"),
+            not_revertible(
+                "run ", reverted, " was abandoned before the outcome of its ", F.col("_done.action"),
+                " was known: see what the topic is now, and declare what it is to be",
+            ),
+        )
+        .when(
+            _was(Action.DELETE),
+            not_revertible("run ", reverted, " deleted it, with its records: declare it to create it anew"),
+        )
+        .when(
+            _was(Action.ADD_PARTITIONS),
+            not_revertible(
+                "run ", reverted, " added partitions, ", F.col("_done.before")["num_partitions"], " -> ",
+                F.col("_done.after")["num_partitions"], ", and Kafka can't remove partitions",
+            ),
+        )
+        .when(created & lives & F.col("_done.topic_id").isNull(), not_revertible(no_id, "run ", reverted, " created"))
+        .when((created | altered) & other_topic, recreated)
+        .when(created & lives & ~F.lit(deletes), stays)
+        .when(
+            altered & ~lives,
+            not_revertible("the topic is gone, or this principal may not describe it: nothing is left to revert"),
+        )
+        .when(altered & F.col("_unread").isNotNull(), F.col("_unread"))
+        .when(
+            altered & (F.size("_foreign") > 0),
+            not_revertible(
+                "changed again since run ", reverted, ": ", F.array_join(foreign, "; "), "; declare what it is to be"
+            ),
+        )
+    )  # fmt: skip
+
+
+def _still_declared() -> Column:
+    """A warning where the manifests ask for what is undone: the next run would do it again."""
+    before = F.col("_done.before")
+    names = F.filter(
+        "_differ",
+        lambda name: (
+            ~F.coalesce(same_value_column(name, F.col("_declared")[name], before[name]), before[name].isNull())
+            & F.col("_declared")[name].isNotNull()
+        ),
+    )
+    configs = F.when(
+        _was(Action.ALTER_CONFIGS) & (F.size(names) > 0),
+        text(
+            WARNING,
+            "the manifests declare it otherwise, and the next run changes it again: ",
+            F.array_join(
+                F.transform(F.array_sort(names), lambda name: text(name, " ", F.col("_declared")[name])), ", "
+            ),
+        ),
+    )
+    topic = F.when(
+        _was(Action.CREATE) & (F.col("decision") == Decision.DELETE.value) & (F.col("_state") == PRESENT),
+        text(WARNING, "the manifests declare it present, and the next run creates it again"),
+    )
+    message = F.coalesce(configs, topic)
+    warned = F.array(F.struct(F.lit(_STILL_DECLARED).alias("policy"), message.alias("message")))
+    return F.when(message.isNotNull(), warned).cast(VIOLATIONS)

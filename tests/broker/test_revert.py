@@ -1,0 +1,208 @@
+"""`runs revert`, plans from earlier manifests, and `--only`: on a real broker, by the tables alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.broker.direct import live, make, remove
+from tests.broker.test_changes import OK, WEEK, alter, changing, ended, of_phase, set_on
+from tests.harness import Estate
+from topicledger.config.settings import GuardSettings
+from topicledger.errors import UsageError
+from topicledger.model import RunState
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+MANY = GuardSettings(max_deletes=100, max_losses=100)
+
+
+def ids_of(kafka: EmbeddedKafka, *topics: str) -> dict[str, str]:
+    return {name: str(info.topic_id) for name, info in live(kafka, "").items() if name in topics}
+
+
+def test_reverting_a_run_restores_what_was_set_before(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """From `audit` alone: values, and that a value came from the broker's default. What can't be undone says so."""
+    make(kafka, "undo.a", "undo.b", "undo.grown", configs={"retention.ms": "700000000", "flush.ms": "7"})
+    make(kafka, "undo.reset", configs={"segment.bytes": "20000000"})
+    make(kafka, "undo.gone", "undo.foreign", "undo.already", configs={"flush.ms": "1"})
+    first = set_on(kafka, "undo.a", "undo.b", "undo.grown", "undo.reset")
+    estate = changing(spark, tmp_path, kafka, configs="exact", partitions="grow", guards=MANY)
+    estate.declare(
+        {"topic": "undo.a", "configs": {"retention.ms": "800000000", "compression.type": "zstd"}},
+        {"topic": "undo.b", "configs": {"retention.ms": "700000000", "flush.ms": "8"}},
+        {"topic": "undo.grown", "num_partitions": 3, "configs": {"retention.ms": "700000000"}},
+        {"topic": "undo.reset", "owner": "payments"},
+        {"topic": "undo.made", "num_partitions": 1, "replication_factor": 1},
+        *({"topic": f"undo.{each}", "configs": {"flush.ms": "2"}} for each in ("gone", "foreign", "already")),
+    )
+    assert estate.run(run_id="undo").exit_code == 0
+    assert set_on(kafka, "undo.reset") == {"undo.reset": {}}
+    remove(kafka, ids_of(kafka, "undo.gone"))
+    alter(kafka, "undo.foreign", flush_ms="3")
+    alter(kafka, "undo.already", flush_ms="1")
+
+    plan = estate.run("plan", "undo-plan", reverts="undo")
+    planned = {(row["topic"], row["action"]): row for row in estate.rows(PLANS, "undo-plan")}
+    assert {key: (row["before"], row["after"]) for key, row in planned.items() if row["phase"] is None} == {
+        ("undo.a", "alter_configs"): (
+            {"retention.ms": "800000000", "compression.type": "zstd"},
+            {"retention.ms": "700000000", "flush.ms": "7"},
+        ),
+        ("undo.b", "alter_configs"): ({"flush.ms": "8"}, {"flush.ms": "7"}),
+        ("undo.grown", "alter_configs"): ({}, {"flush.ms": "7"}),
+        ("undo.reset", "alter_configs"): ({}, {"segment.bytes": "20000000"}),
+    }
+    refused = {key: (row["outcome"], row["error"]) for key, row in planned.items() if row["phase"] is not None}
+    assert refused == {
+        ("undo.grown", "add_partitions"): ("refused", "NOT_REVERTIBLE"),
+        ("undo.gone", "alter_configs"): ("refused", "NOT_REVERTIBLE"),
+        ("undo.foreign", "alter_configs"): ("refused", "NOT_REVERTIBLE"),
+        ("undo.made", "delete"): ("skipped", None),
+    }
+    assert "flush.ms is 3, the run left it 2" in planned["undo.foreign", "alter_configs"]["error_message"]
+    assert "1 -> 3" in planned["undo.grown", "add_partitions"]["error_message"]
+    assert plan.decisions["unchanged"] == 1, "what somebody set back already"
+    warned = {each.topic for each in plan.warnings}
+    assert warned == {"undo.a", "undo.b"}, "what the manifests still ask for"
+
+    done = estate.run("apply", "undo-plan")
+    assert (done.exit_code, done.outcomes()) == (4, {"ok": 4, "refused": 3, "skipped": 1})
+    assert set_on(kafka, *first) == first
+    estate.check_invariant("undo-plan")
+    again = estate.run("plan", "undo-again", reverts="undo")
+    assert again.pending_changes == 0
+
+
+def test_what_a_run_created_is_deleted_only_if_asked_for_and_by_its_id(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare(
+        *({"topic": f"made.{each}", "num_partitions": 1, "replication_factor": 1} for each in ("one", "again", "gone"))
+    )
+    assert estate.run(run_id="made").exit_code == 0
+    remove(kafka, ids_of(kafka, "made.gone", "made.again"))
+    make(kafka, "made.again")
+    stopped = estate.run("plan", "made-stopped", reverts="made", deletes=True)
+    assert stopped.exit_code == 5, "guards.max_deletes is 0"
+    assert ended(estate, "made-stopped")["made.one", "delete"] == ("guard", "refused", "MAX_DELETES_EXCEEDED")
+    estate.settings = replace(estate.settings, guards=MANY)
+    summary = estate.run("plan", "made-plan", reverts="made", deletes=True)
+    assert (summary.pending_changes, summary.decisions["unchanged"]) == (1, 1)
+    assert {each.topic for each in summary.warnings} == {"made.one"}
+    estate.run("apply", "made-plan")
+    assert ended(estate, "made-plan") == {
+        ("made.one", "delete"): OK,
+        ("made.again", "delete"): ("observe", "refused", "RECREATED"),
+    }
+    assert set(live(kafka, "made.")) == {"made.again"}
+
+
+def test_a_run_that_is_open_or_changed_no_cluster_is_not_reverted(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare({"topic": "open.one", "num_partitions": 1, "replication_factor": 1})
+    estate.run("plan", "open")
+    for run_id, message in (("open", "is planned: finish it"), ("nobody", "there is no run nobody")):
+        with pytest.raises(UsageError, match=message):
+            estate.run("plan", reverts=run_id)
+    estate.run_audit("looked")
+    with pytest.raises(UsageError, match="changed no cluster"):
+        estate.run("plan", reverts="looked")
+
+
+def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_change_meanwhile(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "early.one", "early.two")
+    estate = changing(spark, tmp_path, kafka, configs="declared", guards=MANY)
+    both = ("early.one", "early.two")
+    estate.declare(*({"topic": name, "configs": {"retention.ms": WEEK + "0"}} for name in both))
+    version = estate.ledger.latest_version(MANIFESTS)
+    at = datetime.now(UTC)
+    estate.declare_anew(*({"topic": name, "configs": {"retention.ms": WEEK + "1"}} for name in both))
+    assert estate.run(run_id="late").exit_code == 0
+    for run_id, asked in (("by-time", {"manifest_as_of": at}), ("by-version", {"manifest_version": version})):
+        summary = estate.run("plan", run_id, **asked)
+        assert (summary.manifest_version, summary.pending_changes) == (version, 2)
+    rows = of_phase(estate, "by-version", "validate")
+    assert {row["manifest_version"] for row in rows.values()} == {version}
+    # One topic's manifest changes between plan and apply: what the plan meant isn't known any more.
+    estate.declare_anew(
+        {"topic": "early.one", "configs": {"retention.ms": WEEK + "1"}},
+        {"topic": "early.two", "configs": {"retention.ms": WEEK + "2"}},
+    )
+    assert estate.run("apply", "by-version").exit_code == 4
+    assert ended(estate, "by-version") == {
+        ("early.one", "alter_configs"): OK,
+        ("early.two", "alter_configs"): ("apply", "refused", "CHANGED_SINCE_PLAN"),
+    }
+    assert set_on(kafka, *both) == {
+        "early.one": {"retention.ms": WEEK + "0"},
+        "early.two": {"retention.ms": WEEK + "1"},
+    }
+    for asked, message in (
+        ({"manifest_version": 10_000}, "has no version 10000; the latest is"),
+        ({"manifest_as_of": datetime(2020, 1, 1, tzinfo=UTC)}, "has no version of 2020-01-01"),
+        ({"manifest_as_of": datetime(2999, 1, 1, tzinfo=UTC)}, "in the future"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            estate.run("plan", **asked)
+    with pytest.raises(UsageError, match=f"manifest_version: {version}, not the latest"):
+        estate.run("plan", "by-time")
+    assert estate.ledger.read(RUNS).where(F.col("state") == RunState.PLANNING.value).count() == 0
+
+
+def test_only_narrows_a_run_to_kinds_of_actions(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    make(kafka, "only.grows", "only.goes")
+    estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", guards=MANY)
+    estate.declare(
+        {"topic": "only.grows", "num_partitions": 2, "configs": {"flush.ms": "5"}},
+        {"topic": "only.goes", "state": "absent"},
+        {"topic": "only.comes", "num_partitions": 1, "replication_factor": 1},
+        {"topic": "only.bad", "num_partitions": 0},
+    )
+    summary = estate.run(run_id="only-configs", only=("configs",))
+    assert (summary.exit_code, summary.outcomes()) == (4, {"ok": 1, "refused": 1})
+    assert (summary.decisions["left_out"], summary.decisions["unchanged"]) == (2, 0)
+    assert ended(estate, "only-configs")["only.grows", "alter_configs"] == OK
+    assert set(live(kafka, "only.")) == {"only.grows", "only.goes"}
+    estate.run("plan", "only-two", only=("creates", "partitions"))
+    with pytest.raises(UsageError, match="only: creates,partitions, not all"):
+        estate.run("plan", "only-two")
+    estate.run("apply", "only-two")
+    assert {key for key, last in ended(estate, "only-two").items() if last == OK} == {
+        ("only.grows", "add_partitions"),
+        ("only.comes", "create"),
+    }
+    last = estate.run(run_id="only-rest", only=("deletes",))
+    assert (last.decisions.get("left_out", 0), last.outcomes()["ok"]) == (0, 1)
+
+
+def test_a_value_that_somebody_changes_back_each_time_is_warned_of_the_third_time(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka, "fight.one", "fight.calm")
+    estate = changing(spark, tmp_path, kafka, configs="declared", guards=MANY)
+    estate.declare(*({"topic": f"fight.{each}", "configs": {"flush.ms": "5"}} for each in ("one", "calm")))
+    for time in (1, 2, 3):
+        summary = estate.run(run_id=f"fight-{time}")
+        assert summary.exit_code == 0
+        assert [each.topic for each in summary.warnings] == (["fight.one"] if time == 3 else [])
+        assert set_on(kafka, "fight.one")["fight.one"] == {"flush.ms": "5"}
+        alter(kafka, "fight.one", flush_ms="6")
+    (warned,) = summary.warnings
+    assert warned.policy == "changed_back"
+    assert "flush.ms is 6 again: 2 runs of the last 30 days set to 5, the last of them fight-2 at" in warned.message
+    estate.check_invariant("fight-3")
+    (row,) = (row for row in estate.rows(AUDIT, "fight-3") if row["phase"] == "policy")
+    assert (row["action"], row["outcome"], row["error"]) == ("alter_configs", "ok", None)
