@@ -12,7 +12,11 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions, List
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"
-POLICY_SOURCE = Path(__file__).resolve().parent / "kafka_policy" / "ForbiddenPrefixPolicy.java"
+POLICIES = {
+    "create.topic.policy.class.name": "ForbiddenPrefixPolicy",
+    "alter.config.policy.class.name": "ShortFlushPolicy",
+}
+"""By property of a broker, the class in `kafka_policy` that it names."""
 
 SASL_USERS = {
     "admin": "admin-secret",
@@ -44,10 +48,9 @@ def with_sasl() -> EmbeddedKafka:
 
 
 def with_policy(classes: Path) -> EmbeddedKafka:
-    """One broker whose CreateTopicPolicy refuses names that start with `forbidden.`; it is compiled into `classes`."""
-    compile_policy(classes)
-    properties = {"create.topic.policy.class.name": POLICY_SOURCE.stem}
-    return EmbeddedKafka(JARS, KafkaOptions(properties=properties, classpath=(classes,)))
+    """One broker whose policies refuse topics named `forbidden.*`, and flush.ms above 1000; compiled into `classes`."""
+    compile_policies(classes)
+    return EmbeddedKafka(JARS, KafkaOptions(properties=POLICIES, classpath=(classes,)))
 
 
 def without_deletes() -> EmbeddedKafka:
@@ -55,9 +58,11 @@ def without_deletes() -> EmbeddedKafka:
     return EmbeddedKafka(JARS, KafkaOptions(properties={"delete.topic.enable": "false"}))
 
 
-def compile_policy(classes: Path) -> None:
-    """Compile the policy against the broker's own jars: the one that it needs, since javac reads every one."""
-    compile_java(POLICY_SOURCE, JARS.glob("kafka-clients-*.jar"), classes)
+def compile_policies(classes: Path) -> None:
+    """Compile the policies against the broker's own jars: the one that they need, since javac reads every one."""
+    for name in POLICIES.values():
+        source = Path(__file__).resolve().parent / "kafka_policy" / f"{name}.java"
+        compile_java(source, JARS.glob("kafka-clients-*.jar"), classes)
 
 
 def secured(certificates: Certificates) -> EmbeddedKafka:

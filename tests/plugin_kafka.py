@@ -34,7 +34,7 @@ def kafka_sasl() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="session")
 def kafka_policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    """One broker that refuses topics named `forbidden.*`."""
+    """One broker that refuses topics named `forbidden.*`, and flush.ms above 1000."""
     with clusters.with_policy(tmp_path_factory.mktemp("policy")) as cluster:
         yield cluster
 
