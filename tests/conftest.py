@@ -12,23 +12,26 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, new_folder
+from tests.quick_files import quick_files
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-# Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts.
-# A driver that is killed leaves its files behind.
-_SERIAL = f"-XX:+UseSerialGC -Djava.io.tmpdir={new_folder()}"
+# Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
+# with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.
+_SERIAL = f"-XX:+UseSerialGC -Xmn600m -Djava.io.tmpdir={new_folder()}"
 _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
-os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell')
+_SESSION = f'--driver-memory 1500m --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_QUICK}"')
 
 pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_storage"]
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """For few rows, as most tests have; jobs that tests start run with the real settings."""
-    session = get_session("tests")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """For few rows, as most tests have; jobs that tests start run with the real settings, on Hadoop's own files."""
+    with quick_files(tmp_path_factory.mktemp("quick-files")):
+        session = get_session("tests")
     session.sparkContext.setLogLevel("ERROR")
     with for_few_rows(session):
         yield session

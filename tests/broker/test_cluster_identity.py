@@ -43,7 +43,7 @@ def test_another_cluster_behind_a_known_name_is_not_touched_and_the_others_go_on
     make(kafka_policy, "known.old", "known.theirs")
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare({"topic": "known.first"})
-    assert estate.run(run_id="first").exit_code == 0
+    assert estate.run("plan", run_id="first").exit_code == 0
 
     estate.declare({"topic": "known.new"}, {"topic": "known.old", "state": "absent"}, {"topic": "known bad"})
     leads_to(estate, "main", kafka_policy)

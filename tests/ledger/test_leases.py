@@ -306,6 +306,7 @@ def test_what_a_suspend_left_too_little_of_is_renewed_before_it_is_used() -> Non
     held.require_for_request()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("brief")
 def test_leases_are_renewed_for_as_long_as_they_are_held(ledger: Ledger) -> None:
     with take(ledger, "one") as held:

@@ -17,7 +17,6 @@ from topicledger import report
 from topicledger.ledger import runs
 from topicledger.ledger.run import find_run
 from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
 """Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
@@ -35,7 +34,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def estate(spark: SparkSession, older: Path) -> Iterator[Estate]:
-    kafka = EmbeddedKafka(clusters.JARS)
+    kafka = clusters.plain()
     kafka.cluster_id = CLUSTER_ID
     with kafka:
         yield Estate(spark, older, {"main": kafka}, max_deletes=1)

@@ -1,0 +1,78 @@
+import java.io.IOException;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFs;
+import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FsServerDefaults;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.local.LocalConfigKeys;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/**
+ * Hadoop's local files, all but two things: without its native library Hadoop starts a process to set a file's mode
+ * (chmod) and another to see whether a file is a link (readlink), some 260 in a run of topicledger. Java itself knows.
+ */
+public class QuickLocalFileSystem extends LocalFileSystem {
+    public QuickLocalFileSystem() {
+        super(new Raw());
+    }
+
+    /** The same for Hadoop's other interface, FileContext, by which Delta writes its log. */
+    public static class Context extends ChecksumFs {
+        public Context(URI uri, Configuration conf) throws IOException, URISyntaxException {
+            super(new RawContext(uri, conf));
+        }
+    }
+
+    private static class Raw extends RawLocalFileSystem {
+        @Override
+        public void setPermission(Path path, FsPermission permission) throws IOException {
+            if (permission.getStickyBit()) {
+                super.setPermission(path, permission);
+                return;
+            }
+            var mode = PosixFilePermissions.fromString(permission.toString());
+            Files.setPosixFilePermissions(pathToFile(path).toPath(), mode);
+        }
+
+        @Override
+        public FileStatus getFileLinkStatus(Path path) throws IOException {
+            boolean link = Files.isSymbolicLink(pathToFile(path).toPath());
+            return link ? super.getFileLinkStatus(path) : getFileStatus(path);
+        }
+    }
+
+    /** As Hadoop's RawLocalFs, which can't be extended. */
+    private static class RawContext extends DelegateToFileSystem {
+        RawContext(URI uri, Configuration conf) throws IOException, URISyntaxException {
+            super(uri, new Raw(), conf, "file", false);
+        }
+
+        @Override
+        public int getUriDefaultPort() {
+            return -1;
+        }
+
+        @Override
+        public FsServerDefaults getServerDefaults(Path path) throws IOException {
+            return LocalConfigKeys.getServerDefaults();
+        }
+
+        @Override
+        @Deprecated
+        public FsServerDefaults getServerDefaults() throws IOException {
+            return LocalConfigKeys.getServerDefaults();
+        }
+
+        @Override
+        public boolean isValidName(String name) {
+            return true;
+        }
+    }
+}
