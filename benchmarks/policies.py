@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks import data
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
+from topicledger import actions
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
 from topicledger.ledger.session import FEW_ROWS, get_session
@@ -24,6 +25,7 @@ from topicledger.model import Action, Decision
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.batches import planned
 from topicledger.plan.decisions import decided
+from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy, from_settings
 from topicledger.policies.contract import text
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
@@ -161,6 +163,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
     judged = ledger.read(MANIFESTS, version).transform(
         manifests.judge(list(settings.clusters), list(settings.clusters))
     )
+    wanted = Wanted(judged=judged, kinds=list(actions.KINDS), to_describe=lambda _: None)
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
     counted = [
@@ -168,7 +171,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         F.count_if(ended).alias("ended"),
     ]
     rows = (
-        judged.transform(decided(seen, None, rules, known, settings))
+        judged.transform(decided(seen, wanted, None, rules, known, settings))
         .observe(metrics, *counted)
         .transform(planned(run_id, version, datetime.now(UTC), settings.kafka.max_batch_records))
     )
