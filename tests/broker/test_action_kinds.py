@@ -63,6 +63,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
 
     return ActionKind(
         name=f"set_{config}",
+        option=config,
         order=order,
         wanted=lambda: (F.col("decision") == "unchanged") & F.col("configs")[config].isNotNull(),
         not_declared=lambda: F.when(
