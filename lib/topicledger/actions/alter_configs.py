@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -45,30 +45,35 @@ def differences(settings: ChangeSettings) -> Column:
     In: `configs` as declared, `live_configs`; null where they aren't known. A value that the topic has from the
     broker's default is left to it, but with `pin`; a sensitive one isn't known, so it is never altered.
     """
-    live_by_name = by_name("live_configs")
     ignored = F.array(*map(F.lit, settings.ignore)).cast("array<string>")
 
-    def to_set(name: Column, value: Column) -> Column:
+    def to_set(live_by_name: Column, name: Column, value: Column) -> Column:
         live = live_by_name[name]
         same = F.coalesce(same_value_column(name, value, live["value"]), F.lit(False))
         fine = same & (live["config_source"] == SET_ON_TOPIC) if settings.pin else same
         return ~fine & ~F.coalesce(live["is_sensitive"], F.lit(False)) & ~F.array_contains(ignored, name)
 
     nothing = F.create_map().cast("map<string,string>")
-    after = F.coalesce(F.map_filter("configs", to_set), nothing)
+    after = _once(by_name("live_configs"), lambda live: F.map_filter("configs", partial(to_set, live)))
     declared = F.coalesce(F.map_keys("configs"), F.array().cast("array<string>"))
 
-    def replaced(each: Column) -> Column:
+    def replaced(after: Column, each: Column) -> Column:
         mine = F.array_contains(F.map_keys(after), each["name"])
         if settings.configs == "exact":
             mine |= ~F.array_contains(declared, each["name"]) & ~F.array_contains(ignored, each["name"])
         return mine & (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"]
 
-    before = values_by_name(F.filter("live_configs", replaced))
-    return F.when(
-        F.col("live_configs").isNotNull() & ((F.size(before) > 0) | (F.size(after) > 0)),
-        F.struct(before.alias("before"), after.alias("after")),
-    )
+    def change(after: Column) -> Column:
+        before = values_by_name(F.filter("live_configs", partial(replaced, after)))
+        either = (F.size(before) > 0) | (F.size(after) > 0)
+        return F.when(either, F.struct(before.alias("before"), after.alias("after")))
+
+    return F.when(F.col("live_configs").isNotNull(), _once(F.coalesce(after, nothing), change))
+
+
+def _once(value: Column, use: Callable[[Column], Column]) -> Column:
+    """`use(value)`, where the value is made once a row: else for each element that a lambda in `use` looks at."""
+    return F.transform(F.array(value), use)[0]
 
 
 def afterwards() -> Column:
