@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
@@ -330,6 +330,7 @@ RUNS = Table(
             _column(
                 "shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"
             ),
+            _column("start_id", _STRING, "the start that it belongs to, another one each time it is started"),
         ]
     ),
     partitioned_by=("shard",),

@@ -75,3 +75,19 @@ def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: Spark
         runs.abandon(ledger, "done")
     states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}
     assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
+
+
+def test_two_starts_of_one_run_in_one_process_leave_one_of_them_the_run(ledger: Ledger) -> None:
+    """They share Spark's application: the row says which start it belongs to."""
+    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
+    request = Request(command="provision", run_id="twice")
+    ledger.ensure(RUNS)
+    first = runs._begin(ledger, settings, request, "twice", (), {})
+    with pytest.raises(UsageError, match="resumed by another start"):
+        runs._begin(ledger, settings, request, "twice", (), {})
+    first.require_ownership()
+    later = runs.start(ledger, settings, request)
+    later.require_ownership()
+    with pytest.raises(UsageError, match="resumed by another start"):
+        first.require_ownership()
+    assert ledger.read(RUNS).count() == 1

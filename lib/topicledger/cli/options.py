@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, NoReturn
 
 import click
@@ -208,13 +209,17 @@ def interruptible() -> Iterator[None]:
     """SIGTERM acts like Ctrl-C: what changes no cluster may end anywhere and be resumed."""
 
     asked = False
+    before = signal.getsignal(signal.SIGTERM)
 
-    def interrupt(*_: object) -> NoReturn:
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal asked
         asked = True
+        if callable(before):
+            # A server that does this command ends, too.
+            before(number, frame)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     except (PySparkException, Py4JError):

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import FrameType
 
 import click
 
@@ -252,7 +253,15 @@ def _provisioned(
 def _stoppable(deadline: float | None) -> Iterator[Stop]:
     """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
     stop = Stop()
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    before = signal.getsignal(signal.SIGTERM)
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        if callable(before):
+            # A server that does this command ends, too.
+            before(number, frame)
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         with stop.after(deadline):
             yield stop

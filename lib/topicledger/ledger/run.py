@@ -215,7 +215,8 @@ class Run:
         """The run's row as it is now. Raises UsageError where another start has taken the run, or it was abandoned."""
         self.commits.settle()
         row = find_run(self.ledger, self.run_id)
-        ours = row is not None and row["epoch"] == self.epoch and row["spark_app_id"] == app_id(self.spark)
+        # Not by Spark's application: several starts may share one.
+        ours = row is not None and row["epoch"] == self.epoch and row["start_id"] == self.row["start_id"]
         if row is None or not ours or row["state"] == RunState.ABANDONED:
             raise self._not_ours()
         return row

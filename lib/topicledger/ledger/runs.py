@@ -164,6 +164,7 @@ def _begin(
         "exit_code": None,
         "versions": versions(),
         "spark_app_id": app_id(ledger.spark),
+        "start_id": secrets.token_hex(8),
         "principal": _principal(selected),
         "requested_by": request.requested_by or _os_user(),
         "arguments": arguments,
@@ -233,7 +234,7 @@ def _raise_epoch(run: Run) -> None:
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
-    own = {"epoch": run.epoch + 1, "spark_app_id": app_id(run.spark)}
+    own = {"epoch": run.epoch + 1, "spark_app_id": app_id(run.spark), "start_id": secrets.token_hex(8)}
     run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
     run.row = {**run.row, **own}
     for table in tables:

@@ -1,0 +1,96 @@
+"""The console script: has a running server do the command where there is one for these settings, else does it itself.
+
+It imports neither PySpark nor anything else that takes long before it knows that nobody answers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from topicledger.serving import protocol
+
+COLD = "--cold"
+"""The first argument of a command that is to be done here, whoever else is there."""
+_NOT_ASKED = {"serve", "--help", "--version"}
+
+
+def main() -> None:
+    """Do the command of this process's arguments."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == [COLD]:
+        arguments = arguments[1:]
+    else:
+        code = ask(arguments)
+        if code is not None:
+            sys.exit(code)
+    from topicledger.serving.command import main as do
+
+    do(arguments, prog_name="topicledger")
+
+
+def ask(arguments: Sequence[str]) -> int | None:
+    """The exit code of a command that a server did; None where none did anything."""
+    config = _config(arguments)
+    if config is None or _NOT_ASKED & set(arguments):
+        return None
+    try:
+        path = protocol.socket_of(config)
+    except OSError:
+        return None
+    if not protocol.is_ours_alone(path.parent):
+        return None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(str(path))
+            if protocol.peer_uid(connection) != os.getuid():
+                return None
+            request = {"arguments": list(arguments), "folder": str(Path.cwd())}
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            protocol.send(connection, request, protocol.STREAMS)
+        except OSError:
+            # A socket that a server left behind, or one that is ending.
+            return None
+        return _wait(connection)
+
+
+def _wait(connection: socket.socket) -> int | None:
+    def interrupt(*_: object) -> None:
+        protocol.send(connection, {"interrupt": True})
+
+    before = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, interrupt)
+    accepted = False
+    try:
+        for message in protocol.lines(connection):
+            if message.get("accepted") is False:
+                return None
+            accepted = True
+            if "exit_code" in message:
+                return int(message["exit_code"])
+    except (OSError, protocol.ProtocolError):
+        pass
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+    if not accepted:
+        return None
+    print("error: the server ended amid the command; start it again with its run id", file=sys.stderr)
+    return 1
+
+
+def _config(arguments: Sequence[str]) -> Path | None:
+    """The value of --config, as click takes it: the last one counts."""
+    found = None
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--config" and number + 1 < len(arguments):
+            found = arguments[number + 1]
+        elif argument.startswith("--config="):
+            found = argument.removeprefix("--config=")
+    return None if found is None else Path(found)

@@ -1,0 +1,104 @@
+"""`serve`: a driver that stays."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from topicledger import pipeline, policies
+from topicledger.apply.dispatch import Context, Stop
+from topicledger.apply.progress import Progress
+from topicledger.cli import main
+from topicledger.cli.options import Options, common, open_ledger
+from topicledger.config.settings import Settings, TablesSettings
+from topicledger.errors import ExitCode, TopicLedgerError
+from topicledger.ledger import runs
+from topicledger.ledger.session import for_few_rows
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import MANIFESTS
+from topicledger.serving import protocol
+from topicledger.serving.server import Pace, Server
+
+__all__ = ["main", "serve"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+"""How often it is asked whether `manifests` have a new version."""
+
+
+@main.command("serve")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="Also provision: as soon as `manifests` change, and this often. Default: only answer commands.",
+)
+@common
+def serve(options: Options, every: float | None) -> int:
+    """Stay, and do the commands of the console script with these settings, without a start of Spark for each.
+
+    SIGTERM ends it after what is under way.
+    """
+    ending = Stop()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    server = Server(protocol.socket_of(options.config), _do)
+    pace = None if every is None else Pace(every=every)
+    try:
+        with server.listening():
+            with server.alone():
+                settings, ledger = open_ledger(options, "serve")
+                _warm_up(settings, ledger)
+            click.echo(f"serving {options.config}: commands with these settings are done here", err=True)
+            while not ending.is_set() and not server.interrupted:
+                if not server.do_next(_LOOK_SECONDS) and pace is not None:
+                    with server.alone() as free:
+                        if free:
+                            _provision_if_due(pace, ledger, options)
+    except KeyboardInterrupt:
+        return ExitCode.DONE
+    if server.interrupted and not ending.is_set():
+        # Java may still answer what was interrupted, and its answer would be taken for another's.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return ExitCode.DONE
+
+
+def _do(arguments: Sequence[str]) -> int:
+    try:
+        main(list(arguments), prog_name="topicledger")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return ExitCode.DONE
+
+
+def _provision_if_due(pace: Pace, ledger: Ledger, options: Options) -> None:
+    version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
+    if not pace.is_due(version):
+        return
+    pace.begun(version)
+    clusters = [part for name in options.cluster for part in ("--cluster", name)]
+    arguments = ["provision", "--config", str(options.config), *clusters, "--log-format", options.log_format]
+    pace.ended(_do(arguments))
+
+
+def _warm_up(settings: Settings, ledger: Ledger) -> None:
+    """A plan of nothing, on tables that are thrown away: Java does it all for the first time. Changes no cluster."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="topicledger-") as folder, for_few_rows(ledger.spark):
+        own = replace(settings, tables=TablesSettings(root=str(Path(folder) / "ledger"), single_writer=True))
+        context = Context(progress=Progress(shown=False), stop=Stop(), policies=policies.from_settings(own))
+        try:
+            run = runs.start(Ledger(ledger.spark, own.tables.root), own, runs.Request(command="plan"))
+            pipeline.provision(run, context, planning_only=True)
+        except TopicLedgerError as error:
+            log.warning("the warm-up failed, commands go on: %s", error)
+    log.info("warmed up in %.1f s", time.monotonic() - began)

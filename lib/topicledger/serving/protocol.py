@@ -1,0 +1,118 @@
+"""What passes between the console script and a server: lines of JSON over a Unix socket. The standard library only.
+
+The client sends its request, one line, together with its stdin, stdout and stderr:
+
+    {"arguments": ["plan", "--config", "my.toml"], "folder": "/home/me"}
+
+The server answers `{"accepted": true}`, or false with `why`. When the command has ended it sends `{"exit_code": 0}`. In
+between the client may send `{"interrupt": true}` for each Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from topicledger import __version__
+
+_MOST_BYTES = 1_000_000
+"""Of a line: arguments are at most some 128 kB each."""
+STREAMS = (0, 1, 2)
+"""Stdin, stdout and stderr."""
+
+
+class ProtocolError(Exception):
+    """What arrived is no line of this protocol."""
+
+
+def socket_folder() -> Path:
+    """Where sockets are: TOPICLEDGER_SOCKET_DIR, else the user's runtime folder, else one in the temporary folder."""
+    named = os.environ.get("TOPICLEDGER_SOCKET_DIR")
+    if named:
+        return Path(named)
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "topicledger"
+    return Path(tempfile.gettempdir()) / f"topicledger-{os.getuid()}"
+
+
+def socket_of(config: Path) -> Path:
+    """The socket of a server of this version for these settings: another content has another one.
+
+    Raises OSError where the settings can't be read.
+    """
+    path = config.resolve()
+    named = b"\0".join((__version__.encode(), os.fsencode(path), path.read_bytes()))
+    return socket_folder() / f"{hashlib.sha256(named).hexdigest()[:32]}.sock"
+
+
+def is_ours_alone(folder: Path) -> bool:
+    """Whether a folder is this user's, and nobody else may enter it."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The user at the other end, as the kernel says."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def send(connection: socket.socket, message: Mapping[str, Any], streams: Sequence[int] = ()) -> None:
+    """Send a line, with open files."""
+    line = json.dumps(message).encode() + b"\n"
+    if streams:
+        sent = socket.send_fds(connection, [line], list(streams))
+        line = line[sent:]
+    connection.sendall(line)
+
+
+def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
+    """The first line, and the open files that came with it. Raises ProtocolError."""
+    streams: list[int] = []
+    content = b""
+    try:
+        while not content.endswith(b"\n"):
+            part, files, _, _ = socket.recv_fds(connection, 65_536, len(STREAMS))
+            streams += files
+            content += part
+            if not part or len(content) > _MOST_BYTES:
+                raise ProtocolError("the request is no line" if content else "there was none")
+        return _message(content), streams
+    except BaseException:
+        close(streams)
+        raise
+
+
+def lines(connection: socket.socket) -> Iterator[Mapping[str, Any]]:
+    """Lines as they come, until the other end closes. Raises ProtocolError."""
+    with connection.makefile("rb") as file:
+        while line := file.readline(_MOST_BYTES):
+            yield _message(line)
+
+
+def close(streams: Sequence[int]) -> None:
+    """Close open files."""
+    for stream in streams:
+        os.close(stream)
+
+
+def _message(line: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ProtocolError(f"not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ProtocolError("not a JSON object")
+    return found

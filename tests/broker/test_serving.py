@@ -1,0 +1,124 @@
+"""`serve`: a real server with a real session, and the console script that finds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import commands
+from tests.broker.direct import live
+from tests.waiting import until
+from topicledger.serving import protocol
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+SCRIPT = (sys.executable, "-c", "from topicledger.serving.client import main; main()")
+"""As the console script has it."""
+pytestmark = pytest.mark.thorough
+
+
+class Place:
+    """Settings, and a folder for sockets of their own."""
+
+    def __init__(self, folder: Path, kafka: EmbeddedKafka) -> None:
+        self.config = commands.settings_file(folder, {"main": kafka.bootstrap_servers})
+        library = str(commands.REPOSITORY / "lib")
+        self.environment = {**os.environ, "PYTHONPATH": library, "TOPICLEDGER_SOCKET_DIR": str(folder / "s")}
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*SCRIPT, *map(str, arguments), "--config", str(self.config)],
+            env=self.environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def declare(self, *topics: str) -> Path:
+        path = self.config.with_name(f"{topics[0]}.yaml")
+        rows = [f"  - {{topic: {name}, num_partitions: 1, replication_factor: 1}}" for name in topics]
+        path.write_text("\n".join(["cluster: main", "topics:", *rows]) + "\n")
+        return path
+
+    @contextmanager
+    def serving(self, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+        log = self.config.with_name("serve.log")
+        with log.open("wb") as file:
+            server = subprocess.Popen(
+                [*SCRIPT, "serve", "--config", str(self.config), *more], env=self.environment, stderr=file
+            )
+            try:
+                until(lambda: b"serving" in log.read_bytes() or server.poll() is not None, seconds=240)
+                assert server.poll() is None, log.read_text()
+                yield server
+            finally:
+                if server.poll() is None:
+                    server.terminate()
+                server.wait(120)
+
+
+@pytest.fixture
+def place(tmp_path: Path, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Place:
+    found = Place(tmp_path, kafka)
+    monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", found.environment["TOPICLEDGER_SOCKET_DIR"])
+    return found
+
+
+def test_commands_through_a_server_say_and_do_what_they_do_without_one(place: Place, kafka: EmbeddedKafka) -> None:
+    """Each has its own streams, exit code and run; none starts a Spark of its own."""
+    assert place.run("load_manifests", place.declare("served.one", "served.two")).returncode == 0
+    with place.serving() as server:
+        before = time.monotonic()
+        planned = place.run("plan", "--run-id", "warm", "--detailed-exitcode")
+        assert (planned.returncode, "2 changes are planned" in planned.stdout) == (3, True), planned.stderr
+        assert place.run("apply", "--run-id", "warm").returncode == 0
+        assert set(live(kafka, "served.")) == {"served.one", "served.two"}
+        shown = place.run("runs", "show", "--run-id", "warm", "--format", "json")
+        assert {each["topic"] for each in json.loads(shown.stdout)} == {"served.one", "served.two"}
+        usage = place.run("plan", "--cluster", "mian")
+        assert (usage.returncode, usage.stdout) == (2, "")
+        assert "did you mean `main`?" in usage.stderr
+        assert place.run("plan", "--no-such-option").returncode == 2
+        took = time.monotonic() - before
+        runs = json.loads(place.run("runs", "list", "--format", "json").stdout)
+        assert [each["run_id"] for each in runs if each["command"] == "plan"] == ["warm"]
+        # Java's processes: the server's only. A command that had started one would have left it in no time.
+        assert server.poll() is None
+        second = place.run("serve")
+        assert (second.returncode, "runs already" in second.stderr) == (2, True)
+    assert server.returncode == 0
+    assert not protocol.socket_of(place.config).exists()
+    print(f"six commands through a server: {took:.1f} s")
+
+
+def test_a_server_provisions_as_soon_as_manifests_change(place: Place, kafka: EmbeddedKafka) -> None:
+    assert place.run("load_manifests", place.declare("prompt.one")).returncode == 0
+    with place.serving("--every", "3600"):
+        until(lambda: "prompt.one" in live(kafka, "prompt."), seconds=120)
+        until(lambda: place.run("load_manifests", place.declare("prompt.two")).returncode == 0, seconds=120)
+        until(lambda: "prompt.two" in live(kafka, "prompt."), seconds=60)
+
+
+def test_a_run_of_a_server_that_is_killed_is_finished_without_it(place: Place, kafka: EmbeddedKafka) -> None:
+    names = [f"killed.{number:03}" for number in range(300)]
+    assert place.run("load_manifests", place.declare(*names)).returncode == 0
+    with place.serving() as server:
+        asking = subprocess.Popen(
+            [*SCRIPT, "provision", "--config", str(place.config), "--run-id", "cut"],
+            env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        until(lambda: bool(live(kafka, "killed.")), seconds=120)
+        server.send_signal(signal.SIGKILL)
+        _, said = asking.communicate(timeout=120)
+        assert (asking.returncode, "the server ended amid the command" in said) == (1, True)
+    finished = place.run("provision", "--run-id", "cut")
+    assert finished.returncode == 0, finished.stderr
+    assert set(live(kafka, "killed.")) == set(names)
+    shown = json.loads(place.run("runs", "show", "--run-id", "cut", "--format", "json").stdout)
+    applied = [phase for each in shown for phase in each["phases"] if phase["phase"] == "apply"]
+    assert [phase["outcome"] for phase in applied] == ["ok"] * len(names)

@@ -1,0 +1,205 @@
+"""A server and its clients: real processes, sockets and streams; the commands are small ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.commands import REPOSITORY
+from tests.waiting import until
+from topicledger.errors import UsageError
+from topicledger.serving import protocol
+from topicledger.serving.client import ask
+from topicledger.serving.server import Pace, Server
+
+CLIENT = """
+import sys
+from topicledger.serving.client import ask
+code = ask(sys.argv[1:])
+assert not {"pyspark", "pyarrow", "click"} & set(sys.modules), "a client that is answered imports little"
+print("cold" if code is None else "", end="")
+sys.exit(9 if code is None else code)
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A settings file, and a folder of sockets of our own."""
+    folder = Path("/tmp") / f"topicledger-test-{os.getpid()}-{tmp_path.name[-6:]}"
+    monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", str(folder))
+    path = tmp_path / "my.toml"
+    path.write_text("[tables]\n")
+    yield path
+    for each in folder.glob("*"):
+        each.unlink()
+    if folder.exists():
+        folder.rmdir()
+
+
+def client(config: Path, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT, *arguments, "--config", str(config)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib")},
+    )
+
+
+@contextmanager
+def serving(config: Path, command: Callable[[Sequence[str]], int]) -> Iterator[Server]:
+    server = Server(protocol.socket_of(config), command)
+    with server.listening():
+        yield server
+
+
+def test_a_command_has_the_streams_and_the_folder_of_whoever_asked(config: Path, tmp_path: Path) -> None:
+    def command(arguments: Sequence[str]) -> int:
+        # Not by `print`: pytest has its own sys.stdout.
+        os.write(1, f"{arguments[0]} in {Path.cwd()}: {os.read(0, 100).decode()}\n".encode())
+        os.write(2, b"progress")
+        return 4
+
+    here = Path.cwd()
+    with serving(config, command) as server, client(config, "plan", folder=tmp_path) as asking:
+        assert asking.stdin is not None
+        asking.stdin.write("said")
+        asking.stdin.close()
+        assert server.do_next(30.0)
+        assert asking.wait(30) == 4
+        assert asking.stdout is not None
+        assert asking.stderr is not None
+        assert asking.stdout.read() == f"plan in {tmp_path}: said\n"
+        assert asking.stderr.read() == "progress"
+    assert Path.cwd() == here
+    assert not server.interrupted
+
+
+def test_a_server_that_is_busy_sends_clients_away(config: Path) -> None:
+    def command(_: Sequence[str]) -> int:
+        with client(config, "second") as second:
+            assert second.wait(30) == 9
+        return 0
+
+    with serving(config, command) as server, client(config, "first") as first:
+        assert server.do_next(30.0)
+        assert first.wait(30) == 0
+        with server.alone() as free, client(config, "third") as third:
+            assert free
+            assert third.wait(30) == 9
+
+
+def test_ctrl_c_and_a_client_that_is_gone_interrupt_the_command(config: Path) -> None:
+    for how in (signal.SIGINT, signal.SIGKILL):
+        found: list[str] = []
+
+        def command(_: Sequence[str], how: signal.Signals = how, found: list[str] = found) -> int:
+            asking.send_signal(how)
+            try:
+                # Ended by the signal.
+                time.sleep(30)
+            except KeyboardInterrupt:
+                found.append("interrupted")
+            return 1
+
+        with serving(config, command) as server, client(config, "plan") as asking:
+            assert server.do_next(30.0)
+            assert found == ["interrupted"]
+            assert asking.wait(30) == (1 if how == signal.SIGINT else -signal.SIGKILL)
+            assert server.interrupted
+
+
+def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from topicledger.serving import protocol\n"
+        "from topicledger.serving.server import Server\n"
+        "server = Server(protocol.socket_of(Path(sys.argv[1])), lambda _: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "with server.listening(): server.do_next(30.0)"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-c", code, str(config)], env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib")}
+    )
+    path = protocol.socket_of(config)
+    until(path.exists, seconds=30)
+    with client(config, "plan") as asking:
+        assert asking.wait(30) == 1
+        assert asking.stderr is not None
+        assert "the server ended amid the command" in asking.stderr.read()
+    assert server.wait(30) == -signal.SIGKILL
+    # What it left behind is in nobody's way.
+    with client(config, "plan") as asking:
+        assert asking.wait(30) == 9
+    with serving(config, lambda _: 0) as another, client(config, "plan") as asking:
+        assert another.do_next(30.0)
+        assert asking.wait(30) == 0
+        with pytest.raises(UsageError, match="runs already"), serving(config, lambda _: 0):
+            pass
+    assert not path.exists()
+
+
+def test_other_settings_another_version_and_another_users_folder_are_not_asked(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(config, lambda _: 0):
+        path = protocol.socket_of(config)
+        assert ask(["plan"]) is None
+        assert ask(["plan", "--config", str(config.with_name("none.toml"))]) is None
+        assert ask(["serve", "--config", str(config)]) is None
+        path.parent.chmod(0o755)
+        assert ask(["plan", "--config", str(config)]) is None
+        path.parent.chmod(0o700)
+        config.write_text("[tables] # changed\n")
+        assert protocol.socket_of(config) != path
+        config.write_text("[tables]\n")
+        monkeypatch.setattr(protocol, "__version__", "0.0.9")
+        assert protocol.socket_of(config) != path
+    path.parent.chmod(0o755)
+    with pytest.raises(UsageError, match="not this user's alone"), serving(config, lambda _: 0):
+        pass
+
+
+@pytest.mark.parametrize("line", [b"", b"hello\n", b"[]\n", b'{"arguments": "plan", "folder": "/"}\n', b"{}\n"])
+def test_what_is_no_request_is_not_done(config: Path, line: bytes) -> None:
+    def command(_: Sequence[str]) -> int:
+        raise AssertionError("nobody asked for anything")
+
+    with serving(config, command) as server, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(protocol.socket_of(config)))
+        connection.sendall(line)
+        connection.shutdown(socket.SHUT_WR)
+        assert b"true" not in connection.makefile("rb").read()
+        assert not server.do_next(0.0)
+
+
+def test_it_provisions_when_manifests_change_in_time_and_later_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    pace = Pace(every=60.0)
+    assert pace.is_due(None)
+    pace.begun(7)
+    pace.ended(0)
+    assert not pace.is_due(7)
+    assert pace.is_due(8)
+    now += 60
+    assert pace.is_due(7)
+    for failures, waits in ((1, 2), (2, 4), (3, 8), (10, 60)):
+        pace.begun(8)
+        pace.failures = failures - 1
+        pace.ended(1)
+        now += waits - 1
+        assert not pace.is_due(9), "a new version is no reason to hurry after an error"
+        now += 1
+        assert pace.is_due(9)
+    pace.ended(4)
+    assert pace.failures == 0
