@@ -103,6 +103,7 @@ def test_what_is_validated_gets_the_answers_of_what_is_sent(kafka_policy: Embedd
     assert set_on(kafka_policy, *names) == {**dict.fromkeys(names, before), fine: {**before, "flush.ms": "1000"}}
 
 
+@pytest.mark.thorough
 def test_a_change_that_the_brokers_policy_refuses_is_told_in_its_words(
     spark: SparkSession, kafka_policy: EmbeddedKafka, tmp_path: Path
 ) -> None:

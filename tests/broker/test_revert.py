@@ -81,6 +81,7 @@ def test_reverting_a_run_restores_what_was_set_before(
     assert again.pending_changes == 0
 
 
+@pytest.mark.thorough
 def test_what_a_run_created_is_deleted_only_if_asked_for_and_by_its_id(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_ch
     assert estate.ledger.read(RUNS).where(F.col("state") == RunState.PLANNING.value).count() == 0
 
 
+@pytest.mark.thorough
 def test_only_narrows_a_run_to_kinds_of_actions(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     make(kafka, "only.grows", "only.goes")
     estate = changing(spark, tmp_path, kafka, configs="declared", partitions="grow", guards=MANY)
@@ -188,6 +190,7 @@ def test_only_narrows_a_run_to_kinds_of_actions(spark: SparkSession, kafka: Embe
     assert (last.decisions.get("left_out", 0), last.outcomes()["ok"]) == (0, 1)
 
 
+@pytest.mark.thorough
 def test_a_value_that_somebody_changes_back_each_time_is_warned_of_the_third_time(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -221,7 +221,9 @@ def run_request(request: runs.Request, options: Options, deadline: float | None 
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = all(name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters)
+    compared = request.reverts is not None or all(
+        name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
+    )
     return _show(summary, options, configs_compared=compared)
 
 
