@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
@@ -199,8 +199,8 @@ OBSERVED = Table(
                 ArrayType(_STRING),
                 "what this principal may do with it, by Kafka's names; null where the broker doesn't say",
             ),
-            _column("run_id", _STRING, "the run that wrote the row"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered"),
+            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
+            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
         ]
     ),
     partitioned_by=("cluster",),
@@ -219,8 +219,8 @@ BROKERS = Table(
             _column("host", _STRING, "of its advertised listener"),
             _column("port", _INT, "of its advertised listener"),
             _column("controller", _BOOLEAN, "whether metadata named it as the controller"),
-            _column("run_id", _STRING, "the run that wrote the row"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered"),
+            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
+            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
         ]
     ),
     partitioned_by=("cluster",),
@@ -238,8 +238,8 @@ OBSERVED_CONFIGS = Table(
             _column("configs", CONFIGS, "as described by the broker; a sensitive value is null"),
             _column("config_error_code", _INT, "Kafka's number: why configs are missing; 0 where they aren't"),
             _column("config_error", _STRING, "Kafka's name for it"),
-            _column("run_id", _STRING, "the run that wrote the row"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered"),
+            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
+            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
         ]
     ),
     partitioned_by=("cluster",),
@@ -331,6 +331,7 @@ RUNS = Table(
                 "shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"
             ),
             _column("start_id", _STRING, "the start that it belongs to, another one each time it is started"),
+            _column("observed_at", _TIMESTAMP, "when it began to observe its clusters; null in rows before schema 6"),
         ]
     ),
     partitioned_by=("shard",),

@@ -32,7 +32,7 @@ from topicledger.model import OURS, Outcome, Phase, PhaseResult, Refusal, RunSta
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.changes import describe
-from topicledger.plan.decisions import ANY_ALTERED, ANY_PLANNED, ENDED, plan_rows
+from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
@@ -58,6 +58,8 @@ class Planned:
     """When this start began to observe them."""
     counts: Mapping[str, int]
     """Topics by decision, of those that need nothing."""
+    columns: Mapping[str, object]
+    """Of the run's row, what is known by now."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """By cluster, why something is still open on it."""
 
@@ -78,23 +80,24 @@ def plan(run: Run, context: Context) -> Planned:
     """Everything up to the plan, which is committed before anything is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
-        return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts)
+        return Planned(actions={}, anything=True, seen=None, observed_since=now, counts=run.counts, columns={})
     # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
-    seen, found = _plan_clusters(run, context, clusters, again=again) if clusters else (None, {})
-    ended, any_planned, altered = (found.pop(name, 0) for name in (ENDED, ANY_PLANNED, ANY_ALTERED))
+    seen, decided = _plan_clusters(run, context, clusters, again=again) if clusters else (None, NOTHING)
     # Of a resumed run, earlier starts may have left rows that these counts don't have.
-    if ended or run.resumed:
+    if decided.ended or run.resumed:
         _record_refusals(run)
-    if altered or (run.resumed and run.settings.changes):
+    if decided.any_altered or (run.resumed and run.settings.changes):
         warn_of_changed_back(run)
+    counts = {**run.counts, **{name: run.counts.get(name, 0) + count for name, count in decided.counts.items()}}
     return Planned(
-        actions=_actions(run) if any_planned or run.resumed else {},
-        anything=bool(ended or any_planned or run.resumed),
+        actions=_actions(run) if decided.any_planned or run.resumed else {},
+        anything=decided.ended or decided.any_planned or run.resumed,
         seen=None if again else seen,
         observed_since=now,
-        counts={**run.counts, **{name: run.counts.get(name, 0) + count for name, count in found.items()}},
+        counts=counts,
+        columns={"counts": counts, **({"observed_at": now} if clusters else {})},
         problems=_unreached(run, seen) if seen is not None else {},
     )
 
@@ -123,10 +126,10 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
     if ready.actions and run.settings.policies.create:
         ready = _judged_on_resolved(run, context, ready)
     if planned.problems or step.problems:
-        run.commit_state(RunState.PLANNING, beside=True, counts=planned.counts)
+        run.commit_state(RunState.PLANNING, beside=True, **planned.columns)
     elif planned.actions or ready.actions:
         # With nothing to send it is finished at once.
-        run.commit_state(RunState.PLANNED, beside=True, counts=planned.counts)
+        run.commit_state(RunState.PLANNED, beside=True, **planned.columns)
     return ready
 
 
@@ -146,8 +149,9 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
     summary = summarise(run, rows, planned.counts, problems, planning_only=planning_only, detailed_exitcode=detailed)
     if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
         return summary
+    ended = {"finished_at": datetime.now(UTC), "exit_code": summary.exit_code}
     counts = {**summary.decisions, **summary.outcomes()}
-    run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
+    run.commit_state(RunState.FINISHED, **{**planned.columns, **ended, "counts": counts})
     return replace(summary, state=run.state.value)
 
 
@@ -175,29 +179,24 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
 
 def _plan_clusters(
     run: Run, context: Context, clusters: Sequence[ClusterSettings], *, again: bool
-) -> tuple[Observation, dict[str, int]]:
-    """Observe clusters, decide on them, and commit what was decided; returns what was observed, and counts by name."""
+) -> tuple[Observation, Decided]:
+    """Observe clusters, decide on them, and commit what was decided where it is anything."""
     settings = run.settings
     selected = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
         wanted = declared(run, selected) if run.reverts is None else undone(run, run.reverts, selected)
         accepted = wanted.judged.where(F.col("phase").isNull())
-        # The plan is made, but not yet asked for, while what was seen is written down.
+        # It is decided, but nothing relies on it, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
-            rows, metrics = plan_rows(run, context.policies, clusters, wanted, seen, configs, again=again)
-    with context.progress.phase("plan"):
-        tries = run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
-    # A plan that came too late was dropped unread, and its metrics would be waited for in vain.
-    run.require_ownership()
-    if tries > 1:
-        # Metrics are those of the first try, which failed somewhere on its way.
-        rows, metrics = plan_rows(run, context.policies, clusters, wanted, seen, configs, again=again)
-        rows.write.format("noop").mode("overwrite").save()
-    return seen, dict(metrics.get)
+            decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
+    if decided.ended or decided.any_planned or again:
+        with context.progress.phase("plan"):
+            commit_plan(run, decided)
+    return seen, decided
 
 
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:

@@ -198,6 +198,8 @@ def with_resume_hint(run: Run) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        if not run.in_runs:
+            raise
         click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
         if isinstance(error, TopicLedgerError):
             error.run_id = run.run_id

@@ -25,6 +25,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import AUTHORIZATION_FAILED, RunState
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.record import keep
 from topicledger.observe.topics import as_expected
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSERVED, OBSERVED_CONFIGS, RUNS
 
@@ -36,8 +37,7 @@ _AUDITS_BEFORE = 100
 
 def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
     """Take an audit from where it stands to its end; of a finished one, what it came to."""
-    # The run's row is the first that it writes.
-    run.commits.settle()
+    now = datetime.now(UTC)
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
         return summarise(run, run.counts.get(REFUSED, 0))
@@ -49,7 +49,7 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
     refused = _refused(judged)
     clusters = _clusters_without_drift(run)
     problems = _audit_clusters(run, progress, clusters, judged) if clusters else []
-    return _close(run, refused, problems, detailed=detailed)
+    return _close(run, now, refused, problems, detailed=detailed)
 
 
 def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> list[str]:
@@ -64,8 +64,9 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
             .transform(partial(_as_drift, run=run, now=now))
             .localCheckpoint()
         )
-        run.require_ownership()
         if not found.isEmpty():
+            run.keep_row()
+            run.require_ownership()
             run.ledger.append(DRIFT, found, app_id=run.run_id, version=run.next_version())
     return problems
 
@@ -116,7 +117,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
     of_audited = F.col("cluster").isin(*ids)
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
-        run.ledger.replace_clusters(table, rows.where(of_audited).withColumn("run_id", F.lit(run.run_id)), list(ids))
+        keep(run, table, rows.where(of_audited), list(ids))
     _warn_of_unread(run, described.configs.where(of_audited))
     estate = Estate(
         cluster_ids=ids,
@@ -166,10 +167,18 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
     return earlier.where(of_last)
 
 
-def _close(run: Run, refused: int, problems: Sequence[str], *, detailed: bool) -> DriftSummary:
+def _close(
+    run: Run, observed_since: datetime, refused: int, problems: Sequence[str], *, detailed: bool
+) -> DriftSummary:
     summary = summarise(run, refused, problems, detailed=detailed)
     if problems:
         return summary
     counts = {**summary.kinds, REFUSED: summary.manifests_refused}
-    run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=summary.exit_code)
+    run.commit_state(
+        RunState.FINISHED,
+        observed_at=observed_since,
+        finished_at=datetime.now(UTC),
+        counts=counts,
+        exit_code=summary.exit_code,
+    )
     return replace(summary, state=run.state.value)

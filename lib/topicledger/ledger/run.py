@@ -50,6 +50,8 @@ class Run:
     """Its row of `runs`, as this start knows it."""
     found: RunState | None
     """The state in which this start found it; None where it is new."""
+    in_runs: bool = True
+    """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """What it writes beside something else, in order; whoever reads that settles them first."""
     _wave: int = 0
@@ -135,8 +137,18 @@ class Run:
     def spark(self) -> SparkSession:
         return self.ledger.spark
 
+    def keep_row(self) -> None:
+        """Commit the run's row, where it isn't in `runs` yet, beside what comes next: it is the first of its commits."""
+        if not self.in_runs:
+            self.in_runs = True
+            self.commits.add(partial(self._append_row, self.row))
+
+    def _append_row(self, row: Mapping[str, Any]) -> None:
+        self.ledger.append(RUNS, self.ledger.rows(RUNS, [row]), app_id=self.run_id, version=EPOCH_STEP)
+
     def next_version(self) -> int:
         """The txnVersion of the run's next append: the epoch, then the wave."""
+        assert self.in_runs, "the run's row is the first of its commits"
         self._wave += 1
         return self.epoch * EPOCH_STEP + self._wave
 
@@ -199,7 +211,10 @@ class Run:
         """
         values = {"state": state.value, **columns}
         self.row = {**self.row, **values}
-        self.commits.add(partial(self._commit_row, values))
+        if self.in_runs:
+            self.commits.add(partial(self._commit_row, values))
+        else:
+            self.keep_row()
         if not beside:
             self.commits.settle()
 
@@ -259,7 +274,7 @@ class Waves:
 
 def find_run(ledger: Ledger, run_id: str) -> Row | None:
     """The row of a run, or None."""
-    rows = ledger.read(RUNS).where(F.col("run_id") == run_id).limit(1).collect()
+    rows = ledger.read(RUNS).where(row_of(run_id)).limit(1).collect()
     return rows[0] if rows else None
 
 

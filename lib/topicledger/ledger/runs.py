@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import Row
@@ -94,6 +93,7 @@ def new_run_id() -> str:
 def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     """Begin or resume a run; the row of a new one is the first of its `commits`.
 
+    It is committed at once where the id was given, since another start may have the same one; else when it is needed.
     Raises SecretError for a reference that can't be resolved here, and UsageError for a run id that `apply` doesn't
     find planned, that was abandoned, or that started with other settings or arguments; for a version of `manifests`
     that can't be read, and for a run to revert that isn't over.
@@ -132,6 +132,7 @@ def _require_over(ledger: Ledger, run_id: str) -> None:
 def begin(ledger: Ledger, settings: Settings, request: Request, arguments: Mapping[str, str]) -> Run:
     """Begin a run that asks no cluster; `arguments` are kept in its row."""
     run = _begin(ledger, settings, request, request.run_id or new_run_id(), (), arguments)
+    run.keep_row()
     run.commits.settle()
     return run
 
@@ -159,6 +160,7 @@ def _begin(
         "state": RunState.PLANNING.value,
         "started_at": datetime.now(UTC),
         "finished_at": None,
+        "observed_at": None,
         "manifest_version": manifest_version,
         "counts": None,
         "exit_code": None,
@@ -172,9 +174,9 @@ def _begin(
         "epoch": 1,
         "shard": shard_of(run_id),
     }
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None)
-    run.commits.add(partial(ledger.append, RUNS, ledger.rows(RUNS, [row]), app_id=run_id, version=EPOCH_STEP))
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None, in_runs=False)
     if request.run_id:
+        run.keep_row()
         run.require_ownership()
     return run
 

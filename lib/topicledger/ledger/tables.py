@@ -17,6 +17,7 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameWriter, Row
 from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StructField
 
 from topicledger.errors import UsageError
 from topicledger.ledger.definitions import Definitions
@@ -28,6 +29,9 @@ _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS = 16
 
+
+_OF_THE_OBSERVATION = ("run_id", "observed_at")
+"""Columns of an observed row that say when and by what it was observed."""
 
 _T = TypeVar("_T")
 
@@ -108,6 +112,23 @@ class Ledger(Definitions):
             self._save(table, writer.option("replaceWhere", f"cluster IN ({names})"))
 
         self._retried(table, "written", save)
+
+    def clusters_that_differ(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> Sequence[str]:
+        """Of `clusters` those of which the table says something else than `rows`, which are distinct.
+
+        When and by which run they were observed (`run_id`, `observed_at`) makes no difference.
+        """
+        said = [each for each in table.schema if each.name not in _OF_THE_OBSERVATION]
+        columns = [_comparable(each).alias(each.name) for each in said]
+        of_clusters = self.read(table).where(F.col("cluster").isin(*clusters))
+
+        def read() -> Sequence[str]:
+            both = of_clusters.select(*columns).unionByName(rows.select(*columns))
+            counted = both.groupBy(*(each.name for each in said)).agg(F.count(F.lit(1)).alias("_sides"))
+            differ = counted.where("_sides <> 2").select("cluster").distinct().collect()
+            return sorted(row["cluster"] for row in differ)
+
+        return self._retried(table, "read", read) if clusters else []
 
     def _save(self, table: Table, writer: DataFrameWriter) -> None:
         if self._in_catalog:
@@ -284,6 +305,11 @@ def manifests_differ(left: str, right: str) -> Column:
     """Whether the manifest rows of two aliases differ in any column."""
     columns = ((f"{left}.{name}", f"{right}.{name}") for name in MANIFESTS.schema.names)
     return reduce(lambda one, other: one | other, (~_same_value(*pair) for pair in columns))
+
+
+def _comparable(column: StructField) -> Column:
+    """A column that can be grouped by: Spark can't compare maps."""
+    return F.array_sort(F.map_entries(column.name)) if isinstance(column.dataType, MapType) else F.col(column.name)
 
 
 def _same_value(left: str, right: str) -> Column:

@@ -166,6 +166,8 @@ def _record(
         for name, cluster_id in new.items()
         for how in [Accepted.FIRST_USE if settings.clusters[name].cluster_id is None else Accepted.SETTINGS]
     ]
+    run.keep_row()
+    run.commits.settle()
     ledger.compare_and_set(CLUSTERS, "name", rows)
     log.info("ids recorded of clusters %s", ", ".join(new))
 

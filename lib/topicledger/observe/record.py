@@ -1,8 +1,8 @@
-"""What a run observes is written to `observed` and `brokers` before anything relies on it."""
+"""What a run observes is in `observed` and `brokers` before anything relies on it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -18,14 +18,24 @@ from topicledger.schemas import BROKERS, OBSERVED, Table
 @contextmanager
 def observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
     """What clusters list, and `named` by name; both are in `observed` and `brokers` when the context is left."""
-    # The run's row is the first that it writes; and the tables are there.
+    # The tables are there.
     run.commits.settle()
     seen = describe_unlisted(run.ledger, run.settings, listing, named, run=run)
-
-    def keep(table: Table, rows: DataFrame) -> None:
-        run.ledger.replace_clusters(table, rows.withColumn("run_id", F.lit(run.run_id)), seen.known)
-
     with ThreadPoolExecutor(2) as pool:
-        kept = pool.map(keep, (OBSERVED, BROKERS), (seen.topics, seen.brokers))
+        kept = [
+            pool.submit(keep, run, table, rows, seen.known)
+            for table, rows in ((OBSERVED, seen.topics), (BROKERS, seen.brokers))
+        ]
         yield seen
-        list(kept)
+        for each in kept:
+            each.result()
+
+
+def keep(run: Run, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
+    """Make the table say what was observed of `clusters` (its columns but for `run_id`), where it doesn't yet."""
+    differ = run.ledger.clusters_that_differ(table, rows, clusters)
+    if differ:
+        run.keep_row()
+        run.commits.settle()
+        own = rows.where(F.col("cluster").isin(*differ)).withColumn("run_id", F.lit(run.run_id))
+        run.ledger.replace_clusters(table, own, differ)

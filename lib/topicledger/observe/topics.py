@@ -234,7 +234,10 @@ def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -
         named.where(F.col("cluster").isin(*reached))
         .select("cluster", "topic")
         .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
+        .localCheckpoint()
     )
+    if unlisted.isEmpty():
+        return _observation(listed, cluster_rows)
     here = {name: listing.accesses[name] for name in reached if name not in listing.by_driver}
     described = on_executors(here, unlisted, observe_cluster, SCHEMA)
     for name in listing.by_driver:

@@ -69,15 +69,14 @@ def batched(most: int) -> Transform:
 
 
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
-    """Turn decisions into rows of `plans`: every action and every refusal; what needs nothing is left out.
+    """Turn decisions into rows of `plans`.
 
-    In: `contract.COLUMNS` and `action`. Out: the columns of `plans`. A create has no live id yet.
+    In: `contract.COLUMNS` and `action`, one row per action or refusal. Out: the columns of `plans`. A create has no live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
         return (
-            decisions.where(F.col("action").isNotNull() | F.col("phase").isNotNull())
-            .transform(batched(max_batch_records))
+            decisions.transform(batched(max_batch_records))
             .withColumns(
                 {
                     "run_id": F.lit(run_id),

@@ -1,8 +1,9 @@
-"""Phases decide, policy and guard as one transform, and the rows of `plans` that they come to."""
+"""Phases decide, policy and guard as one transform, and the plan that they come to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.kafka.config_values import values_by_name
+from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal
@@ -25,17 +27,34 @@ from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.schemas import PLANS
 
-ENDED, ANY_PLANNED, ANY_ALTERED = "_ended", "_planned", "_altered"
-"""Metrics of `plan_rows` beside the decisions that need nothing: rows that ended before validate, actions, and those of
-them that alter configs."""
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
 
 _NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT)
 """Of declared topics."""
 
 
-def plan_rows(
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What phases decide, policy and guard came to."""
+
+    rows: DataFrame | None = None
+    """Actions and refusals, as `actions.found` returns them, materialised; None where no cluster was decided on."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Topics by decision, of those that need nothing."""
+    ended: bool = False
+    """Whether anything ended before validate."""
+    any_planned: bool = False
+    """Whether there is an action left."""
+    any_altered: bool = False
+    """Whether configs are to be altered."""
+
+
+NOTHING = Decided()
+
+
+def decisions(
     run: Run,
     rules: Sequence[Policy],
     clusters: Sequence[ClusterSettings],
@@ -44,29 +63,53 @@ def plan_rows(
     configs: DataFrame | None,
     *,
     again: bool,
-) -> tuple[DataFrame, Metrics]:
-    """Rows of `plans`, and the metrics that count them by kind once they are written."""
+) -> Decided:
+    """Decide on what was observed of `clusters`; `again`: an earlier start's plan said that they can't be reached."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    decisions = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings))
+    rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings))
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
     if without_ids:
-        decisions = decisions.transform(_with_configs_before(run, without_ids, seen))
-    metrics = Metrics("decisions")
+        rows = rows.transform(_with_configs_before(run, without_ids, seen))
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
     counted = [
         *(F.count_if((F.col("decision") == each.value) & ~acts).alias(each.value) for each in _COUNTED),
-        F.count_if(ended).alias(ENDED),
-        F.count_if(acts & ~ended).alias(ANY_PLANNED),
-        F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias(ANY_ALTERED),
+        F.count_if(ended).alias("ended"),
+        F.count_if(acts & ~ended).alias("planned"),
+        F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
     ]
-    rows = decisions.observe(metrics, *counted)
-    if again:
-        rows = rows.transform(_decided_again).transform(_not_planned_before(run))
-    now, most = datetime.now(UTC), settings.kafka.max_batch_records
-    return rows.transform(planned(run.run_id, run.manifest_version, now, most)), metrics
+
+    def materialised() -> Decided:
+        metrics = Metrics("decisions")
+        observed = rows.observe(metrics, *counted)
+        if again:
+            observed = observed.transform(_decided_again).transform(_not_planned_before(run))
+        # Most runs of an estate that is as declared have no row left here, and need no batches and no commit.
+        kept = observed.where(F.col("action").isNotNull() | F.col("phase").isNotNull()).localCheckpoint()
+        found = metrics.get
+        return Decided(
+            rows=kept,
+            counts={each.value: found[each.value] for each in _COUNTED},
+            ended=found["ended"] > 0,
+            any_planned=found["planned"] > 0,
+            any_altered=found["altered"] > 0,
+        )
+
+    return retried(f"the plan of run {run.run_id} can't be made", materialised)
+
+
+def commit_plan(run: Run, decided: Decided) -> None:
+    """Commit `decided` as rows of `plans`. Raises UsageError where another start has taken the run."""
+    run.keep_row()
+    run.commits.settle()
+    now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
+    assert decided.rows is not None, "a plan is committed of what was decided"
+    rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
+    run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
+    # A plan that came too late was dropped.
+    run.require_ownership()
 
 
 def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
