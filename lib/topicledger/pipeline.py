@@ -151,7 +151,7 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
         return summary
     ended = {"finished_at": datetime.now(UTC), "exit_code": summary.exit_code}
     counts = {**summary.decisions, **summary.outcomes()}
-    run.commit_state(RunState.FINISHED, **{**planned.columns, **ended, "counts": counts})
+    run.commit_state(RunState.FINISHED, beside=False, **{**planned.columns, **ended, "counts": counts})
     return replace(summary, state=run.state.value)
 
 

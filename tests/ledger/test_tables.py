@@ -29,6 +29,7 @@ from tests.unit.frames import MANIFEST_ROWS, dicts, frame, observed_rows
 from topicledger import cli
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger import retries
+from topicledger.ledger.definitions import require_root
 from topicledger.ledger.retries import Trouble
 from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.schemas import (
@@ -262,9 +263,9 @@ def test_processes_that_make_the_same_table_at_once_all_go_on(
 def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSession, tmp_path: Path) -> None:
     for root in (str(tmp_path / "mistyped"), f"file:{tmp_path}/mistyped", f"file://{tmp_path}/mistyped"):
         with pytest.raises(TableError, match="mistyped does not exist: correct"):
-            Ledger(spark, root).require_root()
+            require_root(root)
     for root in (str(tmp_path), f"file://{tmp_path}/", "s3a://bucket/there/or/not", "catalog.schema"):
-        Ledger(spark, root).require_root()
+        require_root(root)
 
 
 S3 = ("s3://bucket/ledger", "s3a://bucket/ledger", "S3A://bucket/ledger", "s3n://bucket/ledger")
@@ -465,7 +466,7 @@ def in_catalog(spark: SparkSession) -> Iterator[Ledger]:
 @pytest.mark.thorough
 def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Ledger) -> None:
     ledger = in_catalog
-    ledger.require_root()
+    require_root(ledger.root)
     ledger.ensure(BROKERS, USAGES)
     Ledger(ledger.spark, ledger.root).ensure(BROKERS, USAGES)
     for table in (BROKERS, USAGES):

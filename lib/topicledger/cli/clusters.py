@@ -12,7 +12,15 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.cli.options import Options, common, interruptible, open_ledger, print_result, requested_by_option
+from topicledger.cli.options import (
+    Options,
+    common,
+    interruptible,
+    open_ledger,
+    open_settings,
+    print_result,
+    requested_by_option,
+)
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
@@ -36,7 +44,8 @@ def clusters_group() -> None:
 @common
 def clusters_list(options: Options) -> int:
     """The recorded id of each name, since when and by whom, and what the settings say. Asks no cluster."""
-    settings, ledger = open_ledger(options, "clusters")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "clusters")
     names = list_names(ledger, settings, options.cluster)
     print_result(names.to_json(), lambda console: render_names(names, console), options)
     return ExitCode.DONE
@@ -49,7 +58,8 @@ def clusters_list(options: Options) -> int:
 def clusters_accept(options: Options, name: str, requested_by: str | None) -> int:
     """Make the cluster that answers now the one that NAME stands for, whatever it was before."""
     with interruptible():
-        settings, ledger = open_ledger(options, "clusters")
+        settings = open_settings(options)
+        ledger = open_ledger(options, settings, "clusters")
         accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
     print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
     return ExitCode.DONE

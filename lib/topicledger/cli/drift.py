@@ -10,6 +10,7 @@ from topicledger.cli.options import (
     common,
     interruptible,
     open_ledger,
+    open_settings,
     print_result,
     requested_by_option,
     started,
@@ -30,7 +31,8 @@ def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -
         command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
     )
     with interruptible():
-        settings, ledger = open_ledger(options, request.command)
+        settings = open_settings(options)
+        ledger = open_ledger(options, settings, request.command)
         with started(request, options, settings, ledger) as run, with_resume_hint(run):
             progress = options.metrics.progress = Progress()
             summary = audit_drift(run, progress, detailed=detailed_exitcode)

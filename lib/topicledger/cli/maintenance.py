@@ -12,6 +12,7 @@ from topicledger.cli.options import (
     common,
     interruptible,
     open_ledger,
+    open_settings,
     print_result,
     requested_by_option,
 )
@@ -41,7 +42,8 @@ def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: s
     """Keep the tables in order: compact, vacuum, delete old rows where asked for. A dry run, unless --execute."""
     retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}
     with interruptible():
-        settings, ledger = open_ledger(options, "maintain")
+        settings = open_settings(options)
+        ledger = open_ledger(options, settings, "maintain")
         request = maintenance.Request(
             execute=execute,
             vacuum_hours=vacuum_hours,

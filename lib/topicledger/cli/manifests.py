@@ -15,12 +15,13 @@ from topicledger.cli.options import (
     common,
     interruptible,
     open_ledger,
+    open_settings,
     print_result,
     requested_by_option,
 )
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
-from topicledger.manifests.load import Foreign, Replace, leftovers, load, removals
+from topicledger.manifests.load import Foreign, Replace, leftovers, load, read, removals
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
 
@@ -58,16 +59,17 @@ def load_manifests(
     """
     if foreign is not None and len(options.cluster) > 1:
         raise UsageError("load_manifests --from takes only one --cluster, the cluster of all topics")
-    settings, ledger = open_ledger(options, "load_manifests", new=True)
+    replacing = Replace(owners=replace_owner) if replace or replace_owner else None
+    of_other_tool = None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None))
+    settings = open_settings(options)
     paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
+    parsed = read(settings, paths, sys.stdin, stdin_format=cast(Any, stdin_format), foreign=of_other_tool)
     loaded = load(
-        ledger,
+        open_ledger(options, settings, "load_manifests", new=True),
         settings,
-        paths,
-        sys.stdin,
-        stdin_format=cast(Any, stdin_format),
-        replace=Replace(owners=replace_owner) if replace or replace_owner else None,
-        foreign=None if foreign is None else Foreign(form=foreign, cluster=next(iter(options.cluster), None)),
+        parsed,
+        replace=replacing,
+        foreign=of_other_tool,
         run_id=options.run_id,
         requested_by=requested_by,
     )
@@ -100,7 +102,8 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
     if (to is None) != into_table:
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
-        settings, ledger = open_ledger(options, "export", new=True)
+        settings = open_settings(options)
+        ledger = open_ledger(options, settings, "export", new=True)
         clusters = settings.select(options.cluster)
         exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
     print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)

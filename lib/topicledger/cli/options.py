@@ -27,6 +27,7 @@ from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError
 from topicledger.ledger import runs
+from topicledger.ledger.definitions import require_root
 from topicledger.ledger.retries import first_sentence
 from topicledger.ledger.run import Run
 from topicledger.ledger.session import for_few_rows, get_session
@@ -164,19 +165,24 @@ def print_result(document: str, render: Callable[[Console], None], options: Opti
         render(Console(width=None if sys.stdout.isatty() else 160))
 
 
-def open_ledger(options: Options, name: str, *, new: bool = False) -> tuple[Settings, Ledger]:
-    """The settings, and the tables that they name; `new` ones may not be there yet. `name` is the command's."""
+def open_settings(options: Options) -> Settings:
+    """The settings, checked, before Spark starts. Raises UsageError, too, where a result can't be written."""
     for option, path in (("--result-file", options.result_file), ("--metrics-file", options.metrics_file)):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"there is no folder for {option} {path}")
     settings = load_settings(options.config)
     settings.select(options.cluster)
+    return settings
+
+
+def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = False) -> Ledger:
+    """The tables that the settings name; `new` ones may not be there yet. `name` is the command's."""
+    if not new:
+        require_root(settings.tables.root)
     ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
     if not settings.tables.single_writer:
         ledger.require_atomic_commits(refuse=name in ("apply", "provision"))
-    if not new:
-        ledger.require_root()
-    return settings, ledger
+    return ledger
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from topicledger.cli import explain
-from topicledger.cli.options import Options, common, open_ledger
+from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings
 from topicledger.errors import UsageError
 from topicledger.ledger.session import get_session
@@ -39,6 +39,7 @@ def policies_explain(options: Options, topic: str) -> int:
     """Each rule, its inputs and its verdict for one topic of one --cluster. Asks the cluster; changes nothing."""
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
-    settings, ledger = open_ledger(options, "policies")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
     return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")

@@ -20,6 +20,7 @@ from topicledger.cli.options import (
     Options,
     common,
     open_ledger,
+    open_settings,
     print_result,
     requested_by_option,
     started,
@@ -213,8 +214,9 @@ def revert(
 def run_request(request: runs.Request, options: Options, deadline: float | None = None) -> int:
     """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code."""
     with _stoppable(deadline) as stop:
-        settings, ledger = open_ledger(options, request.command)
+        settings = open_settings(options)
         _require_asked_for(settings, request)
+        ledger = open_ledger(options, settings, request.command)
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

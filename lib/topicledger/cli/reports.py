@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger import report
-from topicledger.cli.options import Options, common, open_ledger, print_result
+from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import AUDIT, PLANS, RUNS
@@ -34,7 +34,7 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
     start = None if since is None else report.moment(since, "--since")
     end = now if until is None else report.moment(until, "--until")
     asked = None if start is None else report.span(start, end, options.cluster)
-    _, ledger = open_ledger(options, "report")
+    ledger = open_ledger(options, open_settings(options), "report")
     ledger.ensure(RUNS, PLANS, AUDIT)
     if asked is None:
         asked = report.of_run(ledger, str(options.run_id), options.cluster)

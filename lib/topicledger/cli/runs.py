@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from topicledger.cli import show
-from topicledger.cli.options import Options, common, open_ledger
+from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.cli.provisioning import revert
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger import runs
@@ -21,7 +21,7 @@ def runs_group() -> None:
 @common
 def runs_list(options: Options, limit: int) -> int:
     """The runs, newest first."""
-    _, ledger = open_ledger(options, "runs")
+    ledger = open_ledger(options, open_settings(options), "runs")
     return show.list_runs(ledger, limit, as_json=options.format == "json")
 
 
@@ -31,7 +31,7 @@ def runs_show(options: Options) -> int:
     """Every action of a run, with what validateOnly resolved: --run-id names it."""
     if options.run_id is None:
         raise UsageError("runs show needs --run-id; see `runs list`")
-    _, ledger = open_ledger(options, "runs")
+    ledger = open_ledger(options, open_settings(options), "runs")
     return show.show_run(ledger, options.run_id, as_json=options.format == "json")
 
 
@@ -44,7 +44,7 @@ def runs_abandon(options: Options) -> int:
     """Give up an open run: --run-id names it."""
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
-    _, ledger = open_ledger(options, "runs")
+    ledger = open_ledger(options, open_settings(options), "runs")
     runs.abandon(ledger, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
     return ExitCode.DONE

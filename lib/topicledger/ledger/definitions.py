@@ -35,12 +35,30 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
+def require_root(root: str) -> None:
+    """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
+    scheme, found, rest = root.partition(":")
+    if _in_catalog(root) or (found and scheme != "file"):
+        return
+    folder = Path(re.sub(r"^/+", "/", rest)) if found else Path(root).absolute()
+    if not folder.is_dir():
+        raise TableError(
+            f"tables root {root if found else folder} does not exist: correct tables.root in the settings, "
+            "or load manifests first, which creates it"
+        )
+
+
+def _in_catalog(root: str) -> bool:
+    """Whether a root is `catalog.schema`."""
+    return bool(_CATALOG_ROOT.fullmatch(root))
+
+
 class Definitions:
     """The tables under one root: created, checked, found and read."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
-        self._in_catalog = bool(_CATALOG_ROOT.fullmatch(root))
+        self._in_catalog = _in_catalog(root)
         # Spark's SQL takes no relative path for a table; executors may have another working directory.
         relative = not self._in_catalog and ":" not in root
         self.root = str(Path(root).absolute()) if relative else root.rstrip("/")
@@ -55,23 +73,6 @@ class Definitions:
         if self._in_catalog:
             return self.location(table)
         return f"delta.`{self.location(table).replace('`', '``')}`"
-
-    def _local(self) -> Path | None:
-        if self._in_catalog:
-            return None
-        scheme, found, rest = self.root.partition(":")
-        if not found:
-            return Path(self.root)
-        return Path(re.sub(r"^/+", "/", rest)) if scheme == "file" else None
-
-    def require_root(self) -> None:
-        """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
-        local = self._local()
-        if local is not None and not local.is_dir():
-            raise TableError(
-                f"tables root {self.root} does not exist: correct tables.root in the settings, "
-                "or load manifests first, which creates it"
-            )
 
     def require_atomic_commits(self, *, refuse: bool) -> None:
         """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.

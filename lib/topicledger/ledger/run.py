@@ -138,7 +138,7 @@ class Run:
         return self.ledger.spark
 
     def keep_row(self) -> None:
-        """Commit the run's row, where it isn't in `runs` yet, beside what comes next: it is the first of its commits."""
+        """Commit the run's row, the first of its commits, beside what comes next, where it isn't in `runs` yet."""
         if not self.in_runs:
             self.in_runs = True
             self.commits.add(partial(self._append_row, self.row))

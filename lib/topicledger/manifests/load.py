@@ -50,10 +50,19 @@ _FILES_SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Replace:
-    """That rows which no file has are removed from the clusters that the files name."""
+    """That rows which no file has are removed from the clusters that the files name.
+
+    Raises UsageError for an owner without a name.
+    """
 
     owners: tuple[str, ...] = ()
     """Only rows of these owners, compared as everywhere else; empty takes all rows."""
+
+    def __post_init__(self) -> None:
+        if not all(owner.strip(BLANKS) for owner in self.owners):
+            raise UsageError(
+                "--replace-owner needs the name of an owner: topics without one are removed by --replace only"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,36 +120,45 @@ class _Changes:
     """Which rows may be removed, by the alias `old`."""
 
 
-def load(
-    ledger: Ledger,
+def read(
     settings: Settings,
     paths: Sequence[Path | Literal["-"]],
     stdin: TextIO,
     *,
     stdin_format: Format | None = None,
+    foreign: Foreign | None = None,
+) -> ParsedManifests:
+    """Read files, without Spark; `foreign` says that they are another tool's.
+
+    Raises ManifestFileError listing, each with its line, every error of every file that is not a rule for rows: those
+    are `load`'s.
+    """
+    parsed = _parse(paths, stdin, stdin_format, foreign)
+    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
+    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings, hint), *_repeated(parsed.rows)]
+    _require_none(errors, "; the values of topics are checked once that is corrected" if parsed.rows else "")
+    return parsed
+
+
+def load(
+    ledger: Ledger,
+    settings: Settings,
+    parsed: ParsedManifests,
+    *,
     replace: Replace | None = None,
     foreign: Foreign | None = None,
     run_id: str | None = None,
     requested_by: str | None = None,
 ) -> Loaded:
-    """Load files into `manifests`, in one commit, or nothing at all; a row in `runs` says who did, and from what.
+    """Load what `read` returned into `manifests`, in one commit, or nothing at all; a row in `runs` says who did.
 
     Additive; with `replace` the files are the whole truth for the clusters they name, or for these owners' topics
-    there; `foreign` says that they are another tool's. Raises ManifestFileError listing every error of every file with
-    its line: a row that a run would refuse by itself is an error here already (C1, C3). Raises GuardStopped where more
-    than `guards.max_removed_rows` rows would be removed, and UsageError for a run id that there is already.
+    there. Raises ManifestFileError listing every row that a run would refuse by itself, with its file and line (C1,
+    C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
+    id that there is already.
     """
-    if replace is not None and not all(owner.strip(BLANKS) for owner in replace.owners):
-        raise UsageError("--replace-owner needs the name of an owner: topics without one are removed by --replace only")
-    parsed = _parse(paths, stdin, stdin_format, foreign)
     frame = _frame(ledger.spark, parsed.rows)
-    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
-    unknown = _unknown_clusters(parsed.rows, settings, hint)
-    errors = [*parsed.errors, *unknown, *_row_errors(frame), *_repeated(parsed.rows)]
-    if errors:
-        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
-        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
-        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
+    _require_none(_row_errors(frame))
     ledger.ensure(RUNS, MANIFESTS)
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
@@ -227,6 +245,13 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
     error.details = {"removals_refused": loaded.removed, "removed_rows": first}
     return error
+
+
+def _require_none(errors: Sequence[FileError], then: str = "") -> None:
+    if errors:
+        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
+        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
+        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded{then}"]))
 
 
 def _parse(

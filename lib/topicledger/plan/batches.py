@@ -71,7 +71,8 @@ def batched(most: int) -> Transform:
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`.
 
-    In: `contract.COLUMNS` and `action`, one row per action or refusal. Out: the columns of `plans`. A create has no live id yet.
+    In: `contract.COLUMNS` and `action`, one row per action or refusal. Out: the columns of `plans`. A create has no
+    live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:

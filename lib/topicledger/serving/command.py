@@ -18,7 +18,7 @@ from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.cli import main
-from topicledger.cli.options import Options, common, open_ledger
+from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError
 from topicledger.ledger import runs
@@ -54,9 +54,10 @@ def serve(options: Options, every: float | None) -> int:
     server = Server(protocol.socket_of(options.config), _do)
     pace = None if every is None else Pace(every=every)
     try:
+        settings = open_settings(options)
         with server.listening():
             with server.alone():
-                settings, ledger = open_ledger(options, "serve")
+                ledger = open_ledger(options, settings, "serve")
                 _warm_up(settings, ledger)
             click.echo(f"serving {options.config}: commands with these settings are done here", err=True)
             while not ending.is_set() and not server.interrupted:
