@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from delta.exceptions import ConcurrentAppendException
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, UnknownException
 
 from topicledger.errors import TableError
 from topicledger.ledger import retries
@@ -67,6 +67,10 @@ def test_a_class_of_python_will_do_where_there_is_no_stack_trace() -> None:
     """Spark Connect gives none."""
     assert trouble(ConcurrentAppendException("conflict")) is Trouble.CONFLICT
     assert trouble(AnalysisException("no such column")) is None
+    for condition in ("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", "DELTA_CONCURRENT_TRANSACTION", "DELTA_METADATA_CHANGED"):
+        by_message = f"(io.delta.exceptions.SomeException) [{condition}] Transaction conflict detected. SQLSTATE: 2D521"
+        assert trouble(UnknownException(by_message)) is Trouble.CONFLICT
+    assert trouble(UnknownException("[DELTA_TABLE_NOT_FOUND] no table. SQLSTATE: 42P01")) is None
     assert trouble(KeyboardInterrupt()) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,12 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.commands import REPOSITORY
 from tests.waiting import until
 from topicledger.errors import UsageError
 from topicledger.serving import protocol
 from topicledger.serving.client import ask
+from topicledger.serving.command import serve
+from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
 CLIENT = """
@@ -203,3 +207,49 @@ def test_it_provisions_when_manifests_change_in_time_and_later_after_errors(monk
         assert pace.is_due(9)
     pace.ended(4)
     assert pace.failures == 0
+
+
+def test_a_file_says_what_the_server_does(tmp_path: Path) -> None:
+    path = tmp_path / "health.json"
+    health = Health(path)
+    health.waiting()
+    assert json.loads(path.read_text())["doing"] is None
+    with health.during(["--cluster=x", "plan", "--config", "my.toml"]) as code:
+        busy = json.loads(path.read_text())
+        assert (busy["doing"], busy["commands"], busy["pid"]) == ("plan", 0, os.getpid())
+        code.append(3)
+    done = json.loads(path.read_text())
+    assert (done["doing"], done["commands"], done["last_exit_code"]) == (None, 1, 3)
+    with pytest.raises(RuntimeError), health.during(["audit"]):
+        raise RuntimeError
+    assert json.loads(path.read_text())["last_exit_code"] is None
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")
+def test_the_memory_of_what_it_started_counts() -> None:
+    before = memory_bytes()
+    hoard = (
+        "data = bytearray(200_000_000); data[::4096] = b'x' * len(data[::4096]); print('ready', flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", hoard], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        assert 180_000_000 < memory_bytes() - before < 400_000_000
+        child.communicate(b"\n")
+
+
+def test_the_examples_give_serve_options_that_it_has() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "serve"
+    deployment = yaml.safe_load((folder / "deployment.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    unit = (folder / "topicledger.service").read_text()
+    (line,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+    for command, *arguments in (container["args"], line.split()[1:]):
+        assert command == "serve"
+        with serve.make_context(command, list(arguments)) as context:
+            assert context.params["every"] == 300.0
+    volumes = {each["name"] for each in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert {each["name"] for each in container["volumeMounts"]} == volumes
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels

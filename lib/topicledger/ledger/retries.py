@@ -1,6 +1,6 @@
 """Writes that are tried again: where another writer's commit came in between, and where the storage failed for once.
 
-What failed is judged by Java's exception classes, as their stack trace names them, and by Delta's error conditions.
+What failed is judged by Delta's error conditions, and by Java's exception classes, as their stack trace names them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _CONFLICTS = {
     "MetadataChangedException",
     "ProtocolChangedException",
 }
+_CONFLICT_CONDITION = re.compile(r"\[DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?\]")
+"""Of the same: through Spark Connect an exception has no class of Java's, only its message."""
 _OTHER_MAINTENANCE = "[DELTA_CANNOT_MODIFY_APPEND_ONLY]"
 """The condition where two delete from an append-only table at once, and one has locked it again."""
 
@@ -76,7 +78,7 @@ def trouble(error: BaseException | None) -> Trouble | None:
     names += [name for name, _ in thrown]
     if any((found := _DELTA.fullmatch(name)) and found[1] in _CONFLICTS for name in names):
         return Trouble.CONFLICT
-    if _OTHER_MAINTENANCE in str(error):
+    if _CONFLICT_CONDITION.search(str(error)) or _OTHER_MAINTENANCE in str(error):
         return Trouble.CONFLICT
     simple = [(re.split(r"[.$]", name)[-1], message) for name, message in thrown]
     if any(_PERMANENT.fullmatch(name) or _PERMANENT_TEXT.search(message) for name, message in simple):

@@ -26,12 +26,14 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS
 from topicledger.serving import protocol
-from topicledger.serving.server import Pace, Server
+from topicledger.serving.health import Health, memory_bytes
+from topicledger.serving.server import Command, Pace, Server
 
 __all__ = ["main", "serve"]
 
 log = logging.getLogger(__name__)
 
+_MIB = 1024 * 1024
 _LOOK_SECONDS = 1.0
 """How often it is asked whether `manifests` have a new version."""
 
@@ -43,15 +45,33 @@ _LOOK_SECONDS = 1.0
     metavar="SECONDS",
     help="Also provision: as soon as `manifests` change, and this often. Default: only answer commands.",
 )
+@click.option(
+    "--health-file", type=click.Path(path_type=Path), help="Keep writing here (JSON) that the server answers."
+)
+@click.option(
+    "--max-memory",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    metavar="MIB",
+    help="Start anew, between two commands, above this.",
+)
 @common
-def serve(options: Options, every: float | None) -> int:
+def serve(options: Options, every: float | None, health_file: Path | None, max_memory: int) -> int:
     """Stay, and do the commands of the console script with these settings, without a start of Spark for each.
 
     SIGTERM ends it after what is under way.
     """
     ending = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    server = Server(protocol.socket_of(options.config), _do)
+    health = Health(health_file)
+
+    def do(arguments: Sequence[str]) -> int:
+        with health.during(arguments) as code:
+            code.append(_do(arguments))
+        return code[0]
+
+    server = Server(protocol.socket_of(options.config), do)
     pace = None if every is None else Pace(every=every)
     try:
         settings = open_settings(options)
@@ -60,15 +80,21 @@ def serve(options: Options, every: float | None) -> int:
                 ledger = open_ledger(options, settings, "serve")
                 _warm_up(settings, ledger)
             click.echo(f"serving {options.config}: commands with these settings are done here", err=True)
-            while not ending.is_set() and not server.interrupted:
-                if not server.do_next(_LOOK_SECONDS) and pace is not None:
+            anew = False
+            while not ending.is_set() and not anew:
+                did = server.do_next(_LOOK_SECONDS)
+                if not did and pace is not None:
                     with server.alone() as free:
-                        if free:
-                            _provision_if_due(pace, ledger, options)
+                        did = free and _provisioned_if_due(pace, ledger, options, do)
+                health.waiting()
+                if did and (used := memory_bytes() // _MIB) > max_memory:
+                    log.warning("%d MiB of memory, more than --max-memory %d: starting anew", used, max_memory)
+                    anew = True
+                # Java may still answer what was interrupted, and its answer would be taken for another's.
+                anew |= server.interrupted
     except KeyboardInterrupt:
         return ExitCode.DONE
-    if server.interrupted and not ending.is_set():
-        # Java may still answer what was interrupted, and its answer would be taken for another's.
+    if not ending.is_set():
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return ExitCode.DONE
 
@@ -81,14 +107,17 @@ def _do(arguments: Sequence[str]) -> int:
     return ExitCode.DONE
 
 
-def _provision_if_due(pace: Pace, ledger: Ledger, options: Options) -> None:
+def _provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
     version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
     if not pace.is_due(version):
-        return
+        return False
     pace.begun(version)
     clusters = [part for name in options.cluster for part in ("--cluster", name)]
     arguments = ["provision", "--config", str(options.config), *clusters, "--log-format", options.log_format]
-    pace.ended(_do(arguments))
+    files = [("--result-file", options.result_file), ("--metrics-file", options.metrics_file)]
+    arguments += [part for option, path in files if path is not None for part in (option, str(path))]
+    pace.ended(do(arguments))
+    return True
 
 
 def _warm_up(settings: Settings, ledger: Ledger) -> None:
