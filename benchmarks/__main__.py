@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, report
+from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, report, serving
 from benchmarks.report import Result, Size
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "bench"
@@ -47,6 +47,7 @@ SUITE: Mapping[str, Benchmark] = {
     "deletes": Benchmark(run=kafka_part.deletes, driver_memory=kafka_part.DRIVER_MEMORY),
     "alters": Benchmark(run=kafka_part.alters, driver_memory=kafka_part.DRIVER_MEMORY),
     "exact": Benchmark(run=jobs.exact, driver_memory=jobs.DRIVER_MEMORY),
+    "serve": Benchmark(run=serving.serve, driver_memory=serving.DRIVER_MEMORY),
     "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
 }

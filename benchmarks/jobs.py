@@ -29,7 +29,7 @@ _READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ground:
+class Ground:
     """Where a job finds its work."""
 
     kafka: EmbeddedKafka
@@ -40,25 +40,25 @@ class _Ground:
 def whole(size: Size, folder: Path) -> Result:
     """B2: from session ready to exit, creates."""
     count = {Size.FULL: 10_000, Size.SMALL: 50}[size]
-    template = _ledger(folder, count)
+    template = ledger(folder, count)
 
     @contextmanager
-    def ready() -> Iterator[_Ground]:
+    def ready() -> Iterator[Ground]:
         with brokers.fresh() as (kafka,):
-            yield _ground(folder, template, kafka)
+            yield ground(folder, template, kafka)
 
     times: dict[str, list[float]] = {"plain": [], "provision": []}
 
-    def plain(ground: _Ground) -> Mapping[str, int]:
+    def plain(ground: Ground) -> Mapping[str, int]:
         given = [str(ground.root / "manifests"), ",".join(ground.kafka.bootstrap_servers), str(ground.root / "plain")]
-        output = _run(_spark_submit(_PLAIN / "create_topics.py", *given))
+        output = run(_spark_submit(_PLAIN / "create_topics.py", *given))
         times["plain"].append(_from_ready(output))
         return {"created": int(output.split("created: ")[1].split()[0])}
 
-    def provision(ground: _Ground) -> Mapping[str, int]:
-        output = _run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
+    def provision(ground: Ground) -> Mapping[str, int]:
+        output = run([str(_SUBMIT), "benchmarks/provision_timed.py", str(ground.settings)])
         times["provision"].append(_from_ready(output))
-        return _outcomes(output)
+        return outcomes(output)
 
     works = [
         Work(
@@ -83,26 +83,26 @@ def cold(size: Size, folder: Path) -> Result:
     """B3 and B4: from shell to exit; 1,000 creates, and nothing to do for 20,000 topics."""
     creates, unchanged = {Size.FULL: (1_000, 20_000), Size.SMALL: (20, 40)}[size]
     samples = {Size.FULL: 5, Size.SMALL: 1}[size]
-    few = _ledger(folder, creates)
+    few = ledger(folder, creates)
 
     @contextmanager
-    def ready() -> Iterator[_Ground]:
+    def ready() -> Iterator[Ground]:
         with brokers.fresh() as (kafka,):
-            yield _ground(folder, few, kafka)
+            yield ground(folder, few, kafka)
 
     with brokers.fresh() as (full,):
         brokers.with_topics(full, unchanged)
-        many = _ground(folder, _ledger(folder, unchanged), full)
+        many = ground(folder, ledger(folder, unchanged), full)
 
         @contextmanager
-        def all_there() -> Iterator[_Ground]:
+        def all_there() -> Iterator[Ground]:
             yield many
 
         works = [
             Work(
                 name="session",
                 what=f"spark-submit of a script that starts a Delta session and reads `manifests` ({creates:,} rows)",
-                do=lambda ground: _read(ground, creates),
+                do=lambda ground: read(ground, creates),
                 around=ready,
             ),
             Work(name="creates", what=f"provision, {creates:,} creates", do=_provision, around=ready),
@@ -128,7 +128,7 @@ def exact(size: Size, folder: Path) -> Result:
     count = {Size.FULL: 10_000, Size.SMALL: 40}[size]
     with brokers.fresh() as (kafka,):
         brokers.with_topics(kafka, count)
-        without = _ground(folder, _ledger(folder, count), kafka)
+        without = ground(folder, ledger(folder, count), kafka)
         settings = folder / "exact.toml"
         settings.write_text(
             without.settings.read_text(encoding="utf-8") + '[changes]\nconfigs = "exact"\n', encoding="utf-8"
@@ -136,7 +136,7 @@ def exact(size: Size, folder: Path) -> Result:
         asking = replace(without, settings=settings)
 
         @contextmanager
-        def on(ground: _Ground) -> Iterator[_Ground]:
+        def on(ground: Ground) -> Iterator[Ground]:
             yield ground
 
         works = [
@@ -153,14 +153,14 @@ def exact(size: Size, folder: Path) -> Result:
     )
 
 
-def _ledger(folder: Path, count: int) -> Path:
+def ledger(folder: Path, count: int) -> Path:
     """A ledger with all its tables, `manifests` filled, the rest empty."""
     root = folder / f"ledger-{count}"
-    _run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count)])
+    run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count)])
     return root
 
 
-def _ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> _Ground:
+def ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> Ground:
     root = folder / f"at-{kafka.cluster_id}"
     shutil.copytree(template, root)
     settings = folder / f"{kafka.cluster_id}.toml"
@@ -168,21 +168,21 @@ def _ground(folder: Path, template: Path, kafka: EmbeddedKafka) -> _Ground:
     settings.write_text(
         f'[tables]\nroot = "{root}"\n[clusters.{brokers.NAME}]\nbootstrap_servers = {servers}\n', encoding="utf-8"
     )
-    return _Ground(kafka=kafka, root=root, settings=settings)
+    return Ground(kafka=kafka, root=root, settings=settings)
 
 
-def _provision(ground: _Ground) -> Mapping[str, int]:
-    output = _run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
-    return _outcomes(output)
+def _provision(ground: Ground) -> Mapping[str, int]:
+    output = run([str(_SUBMIT), "jobs/provision.py", "--config", str(ground.settings), "--format", "json"])
+    return outcomes(output)
 
 
-def _outcomes(output: str) -> Mapping[str, int]:
+def outcomes(output: str) -> Mapping[str, int]:
     document = json.loads(output[output.index("{") : output.rindex("}") + 1])
     return {**document["decisions"], **document["outcomes"]}
 
 
-def _read(ground: _Ground, count: int) -> Mapping[str, int]:
-    output = _run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
+def read(ground: Ground, count: int) -> Mapping[str, int]:
+    output = run(_spark_submit(_PLAIN / "read_manifests.py", str(ground.root / "manifests")))
     if int(output.split("rows: ")[1]) != count:
         raise AssertionError(output)
     return {"rows": count}
@@ -204,7 +204,7 @@ def _spark_submit(script: Path, *arguments: str) -> list[str]:
     ]
 
 
-def _run(command: Sequence[str]) -> str:
+def run(command: Sequence[str]) -> str:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment.pop("PYSPARK_SUBMIT_ARGS", None)
     done = subprocess.run(command, capture_output=True, text=True, cwd=_REPOSITORY, env=environment, check=False)

@@ -97,6 +97,12 @@ def _cpu_seconds(root: int) -> float:
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(root)) / _TICKS
 
 
+def resident_bytes(root: int) -> int:
+    """What a process and its descendants have in memory; what they share counts for each."""
+    pages = sum(int((_read(_PROC / str(pid) / "statm").split() or ["0", "0"])[1]) for pid in family(root))
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def family(root: int) -> list[int]:
     """A process and its descendants, as far as they are still there."""
     children: dict[int, list[int]] = {}

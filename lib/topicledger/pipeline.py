@@ -126,10 +126,10 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
     if ready.actions and run.settings.policies.create:
         ready = _judged_on_resolved(run, context, ready)
     if planned.problems or step.problems:
-        run.commit_state(RunState.PLANNING, beside=True, **planned.columns)
+        run.put_state(RunState.PLANNING, **planned.columns)
     elif planned.actions or ready.actions:
-        # With nothing to send it is finished at once.
-        run.commit_state(RunState.PLANNED, beside=True, **planned.columns)
+        # With nothing to send it is finished at once; where it is applied at once, the next commit says `applying`.
+        run.put_state(RunState.PLANNED, **planned.columns)
     return ready
 
 
@@ -151,7 +151,7 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
         return summary
     ended = {"finished_at": datetime.now(UTC), "exit_code": summary.exit_code}
     counts = {**summary.decisions, **summary.outcomes()}
-    run.commit_state(RunState.FINISHED, beside=False, **{**planned.columns, **ended, "counts": counts})
+    run.commit_state(RunState.FINISHED, **{**planned.columns, **ended, "counts": counts})
     return replace(summary, state=run.state.value)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.thorough
 class Place:
     """Settings, and a folder for sockets of their own."""
 
-    def __init__(self, folder: Path, kafka: EmbeddedKafka) -> None:
+    def __init__(self, folder: Path, sockets: Path, kafka: EmbeddedKafka) -> None:
         self.config = commands.settings_file(folder, {"main": kafka.bootstrap_servers})
         library = str(commands.REPOSITORY / "lib")
-        self.environment = {**os.environ, "PYTHONPATH": library, "TOPICLEDGER_SOCKET_DIR": str(folder / "s")}
+        self.environment = {**os.environ, "PYTHONPATH": library, "TOPICLEDGER_SOCKET_DIR": str(sockets)}
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -63,10 +64,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Place:
-    found = Place(tmp_path, kafka)
-    monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", found.environment["TOPICLEDGER_SOCKET_DIR"])
-    return found
+def place(tmp_path: Path, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    # A socket's path has at most some 100 characters.
+    with tempfile.TemporaryDirectory(prefix="tl-") as sockets:
+        monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", sockets)
+        yield Place(tmp_path, Path(sockets), kafka)
 
 
 def test_commands_through_a_server_say_and_do_what_they_do_without_one(place: Place, kafka: EmbeddedKafka) -> None:

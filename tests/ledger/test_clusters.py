@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from topicledger.cli.clusters import list_names
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.ledger.commits import Commits
 from topicledger.ledger.tables import Ledger
 from topicledger.observe.clusters import disowned, identify, recorded
 from topicledger.observe.topics import Refused
@@ -33,7 +34,7 @@ def settings(ledger: Ledger, **clusters: str | None) -> Settings:
 
 def begun(run_id: str, requested_by: str = "ann") -> Any:
     """A run, as far as `identify` knows it."""
-    return SimpleNamespace(run_id=run_id, row={"requested_by": requested_by})
+    return SimpleNamespace(run_id=run_id, row={"requested_by": requested_by}, keep_row=lambda: None, commits=Commits())
 
 
 def rows(ledger: Ledger) -> dict[str, tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -407,6 +407,30 @@ def test_clusters_are_replaced_as_a_whole_whatever_their_names_and_others_stay(l
 def test_replacing_no_clusters_commits_nothing(ledger: Ledger) -> None:
     ledger.replace_clusters(OBSERVED, observed_rows(ledger.spark), [])
     assert ledger.latest_version(OBSERVED) == 0
+
+
+def test_clusters_differ_where_their_rows_do_whoever_observed_them_and_when(ledger: Ledger) -> None:
+    spark = ledger.spark
+    assignments = {0: [1, 2], 1: [2, 1]}
+    first, second = (datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2))
+    names = ("same", "changed", "fewer", "cleared")
+    rows = [
+        {"cluster": name, "topic": topic, "assignments": assignments, "run_id": "one", "observed_at": first}
+        for name in names
+        for topic in ("a", "b")
+    ]
+    ledger.replace_clusters(OBSERVED, observed_rows(spark, *rows), [*names])
+    now = [{**row, "run_id": "two", "observed_at": second, "assignments": {1: [2, 1], 0: [1, 2]}} for row in rows]
+    assert ledger.clusters_that_differ(OBSERVED, observed_rows(spark, *now), names) == []
+    changed = [
+        {**row, "assignments": {0: [2, 1], 1: [2, 1]}} if (row["cluster"], row["topic"]) == ("changed", "b") else row
+        for row in now
+        if (row["cluster"], row["topic"]) != ("fewer", "a") and row["cluster"] != "cleared"
+    ]
+    found = [*changed, {"cluster": "new", "topic": "a"}]
+    differ = ledger.clusters_that_differ(OBSERVED, observed_rows(spark, *found), [*names, "new", "empty"])
+    assert differ == ["changed", "cleared", "fewer", "new"]
+    assert ledger.clusters_that_differ(OBSERVED, observed_rows(spark), []) == []
 
 
 def test_rows_of_a_cluster_that_is_not_being_replaced_are_refused(ledger: Ledger) -> None:

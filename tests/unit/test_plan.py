@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
 from topicledger import actions
 from topicledger.model import Action, Target
-from topicledger.plan.batches import batched, planned, records
+from topicledger.plan.batches import NEEDS_SOMETHING, batched, planned, records
 from topicledger.schemas import ACTIONS
 
 MOST_PARTITIONS = 2**31 - 1
@@ -157,7 +157,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         {"topic": "foreign", "decision": "unmanaged", "topic_id": "id"},
         {"topic": "__internal", "decision": None, "internal": True, "topic_id": "id"},
     )
-    plan = decisions.transform(actions.found).transform(planned("run-1", 7, now, 100))
+    plan = decisions.transform(actions.found).where(NEEDS_SOMETHING).transform(planned("run-1", 7, now, 100))
     every = {
         "run_id": "run-1",
         "cluster": "main",
@@ -185,7 +185,11 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
 def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -> None:
     fields = {"assignments": {0: [2, 1], 1: [1, 2]}, "configs": {"cleanup.policy": "compact,delete", "b": ""}}
     decisions = decision_rows(spark, {"topic": "new", "decision": "create", **fields})
-    plan = decisions.transform(actions.found).transform(planned("run-1", None, datetime.now(UTC), 100))
+    plan = (
+        decisions.transform(actions.found)
+        .where(NEEDS_SOMETHING)
+        .transform(planned("run-1", None, datetime.now(UTC), 100))
+    )
     row = by_topic(plan.withColumn("planned_at", F.lit(None)))["main", "new"]
     assert {name: row[name] for name in fields} == fields
     assert row["manifest_version"] is None

@@ -25,6 +25,7 @@ from topicledger.serving.command import serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
+NOBODY = 65_534
 CLIENT = """
 import sys
 from topicledger.serving.client import ask
@@ -171,6 +172,59 @@ def test_other_settings_another_version_and_another_users_folder_are_not_asked(
     path.parent.chmod(0o755)
     with pytest.raises(UsageError, match="not this user's alone"), serving(config, lambda _: 0):
         pass
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_refused_with_what_to_set(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("x" * 100)
+    monkeypatch.setenv("TOPICLEDGER_SOCKET_DIR", str(folder))
+    assert ask(["plan", "--config", str(config)]) is None
+    with (
+        pytest.raises(UsageError, match=r"can't listen on .*too long; set TOPICLEDGER_SOCKET_DIR"),
+        serving(config, lambda _: 0),
+    ):
+        pass
+    assert ask(["plan", "--config", str(config)]) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_another_user_neither_answers_nor_is_answered(config: Path) -> None:
+    """Whoever opened the folder to all is still asked by nobody else, and asks nobody else."""
+    asking = (
+        "connection = socket.socket(socket.AF_UNIX)\n"
+        "try: connection.connect(sys.argv[1])\n"
+        "except PermissionError: sys.exit(13)\n"
+        'connection.sendall(b\'{"arguments": [], "folder": "/"}\\n\')\n'
+        "try: sys.exit(len(connection.recv(100)))\n"
+        "except ConnectionResetError: pass"
+    )
+    path = protocol.socket_of(config)
+
+    become = f"import os, socket, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+
+    def as_another(code: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", become + code, str(path)], stdout=subprocess.PIPE)
+
+    with serving(config, lambda _: 0) as server:
+        assert as_another(asking).wait(30) == 13
+        path.parent.chmod(0o711)
+        path.chmod(0o777)
+        assert as_another(asking).wait(30) == 0
+        assert not server.do_next(0.0)
+
+    path.parent.chmod(0o777)
+    listening = (
+        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener.bind(sys.argv[1]); listener.listen(); print(flush=True); connection, _ = listener.accept()\n"
+        "sys.exit(1 if connection.recv(100) else 0)"
+    )
+    with as_another(listening) as theirs:
+        assert theirs.stdout is not None
+        assert theirs.stdout.readline()
+        path.parent.chmod(0o700)
+        assert ask(["plan", "--config", str(config)]) is None
+        assert theirs.wait(30) == 0, "nothing was sent to it"
 
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"[]\n", b'{"arguments": "plan", "folder": "/"}\n', b"{}\n"])

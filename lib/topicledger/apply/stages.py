@@ -91,7 +91,7 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
 def _leases(run: Run, context: Context, ready: Validated) -> Leases:
     if context.wait or run.resumed:
         # Waiting, for another run or an earlier start of this one, may take long: what was found out is kept before.
-        run.commits.settle()
+        run.settle()
     settings = [cluster for cluster in run.clusters if cluster.name in ready.actions]
     return leases.take(
         run.ledger,

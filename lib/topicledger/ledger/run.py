@@ -50,16 +50,26 @@ class Run:
     """Its row of `runs`, as this start knows it."""
     found: RunState | None
     """The state in which this start found it; None where it is new."""
+    id_given: bool = True
+    """Whether somebody gave the id: then another start may have it, too."""
     in_runs: bool = True
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """What it writes beside something else, in order; whoever reads that settles them first."""
     _wave: int = 0
+    _next: dict[str, object] = field(default_factory=dict)
+    """Columns of its row that aren't committed yet."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Returns when all that the run has to commit is committed."""
+        if self._next:
+            self.commit_state(self.state)
         self.commits.settle()
 
     @property
@@ -204,19 +214,23 @@ class Run:
             held.require()
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
-    def commit_state(self, state: RunState, *, beside: bool = False, **columns: object) -> None:
-        """Commit the run's next state, with other columns of its row; `beside`: in order, beside what comes next.
+    def put_state(self, state: RunState, **columns: object) -> None:
+        """Set the run's next state, and other columns of its row: committed with the next state, or by `settle`."""
+        self._next |= {"state": state.value, **columns}
+        self.row = {**self.row, **self._next}
 
-        Raises UsageError, or `commits` does, where another start has taken the run, or it was abandoned.
+    def commit_state(self, state: RunState, **columns: object) -> None:
+        """Commit the run's next state, with other columns of its row.
+
+        Raises UsageError where another start has taken the run, or it was abandoned.
         """
-        values = {"state": state.value, **columns}
-        self.row = {**self.row, **values}
+        self.put_state(state, **columns)
+        values, self._next = self._next, {}
         if self.in_runs:
             self.commits.add(partial(self._commit_row, values))
         else:
             self.keep_row()
-        if not beside:
-            self.commits.settle()
+        self.commits.settle()
 
     def _commit_row(self, values: Mapping[str, object]) -> None:
         # A later start, or somebody who abandoned the run, must not be overruled.

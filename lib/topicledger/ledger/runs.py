@@ -174,8 +174,9 @@ def _begin(
         "epoch": 1,
         "shard": shard_of(run_id),
     }
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None, in_runs=False)
-    if request.run_id:
+    given = request.run_id is not None
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None, id_given=given, in_runs=False)
+    if given:
         run.keep_row()
         run.require_ownership()
     return run

@@ -12,6 +12,9 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ResourceType
 from topicledger.schemas import ACTIONS
 
+NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
+"""Of decisions with their `action`: those that a plan has, each action and each refusal."""
+
 
 def records() -> Column:
     """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
@@ -71,7 +74,7 @@ def batched(most: int) -> Transform:
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`.
 
-    In: `contract.COLUMNS` and `action`, one row per action or refusal. Out: the columns of `plans`. A create has no
+    In: `contract.COLUMNS` and `action`, of what `NEEDS_SOMETHING`. Out: the columns of `plans`. A create has no
     live id yet.
     """
 

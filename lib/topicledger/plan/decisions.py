@@ -20,7 +20,7 @@ from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Re
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan import guards
-from topicledger.plan.batches import planned
+from topicledger.plan.batches import NEEDS_SOMETHING, planned
 from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
 from topicledger.plan.reevaluate import facts
@@ -87,7 +87,7 @@ def decisions(
         if again:
             observed = observed.transform(_decided_again).transform(_not_planned_before(run))
         # Most runs of an estate that is as declared have no row left here, and need no batches and no commit.
-        kept = observed.where(F.col("action").isNotNull() | F.col("phase").isNotNull()).localCheckpoint()
+        kept = observed.where(NEEDS_SOMETHING).localCheckpoint()
         found = metrics.get
         return Decided(
             rows=kept,
@@ -108,8 +108,9 @@ def commit_plan(run: Run, decided: Decided) -> None:
     assert decided.rows is not None, "a plan is committed of what was decided"
     rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
     run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
-    # A plan that came too late was dropped.
-    run.require_ownership()
+    if run.id_given:
+        # A plan that came too late was dropped.
+        run.require_ownership()
 
 
 def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:

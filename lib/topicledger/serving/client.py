@@ -94,3 +94,7 @@ def _config(arguments: Sequence[str]) -> Path | None:
         elif argument.startswith("--config="):
             found = argument.removeprefix("--config=")
     return None if found is None else Path(found)
+
+
+if __name__ == "__main__":
+    main()

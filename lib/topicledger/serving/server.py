@@ -166,7 +166,9 @@ def _bind(listener: socket.socket, path: Path) -> None:
         listener.bind(str(path))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise UsageError(f"can't listen on {path}: {error.strerror}") from error
+            # A path that is too long has a text, but no number.
+            hint = "set TOPICLEDGER_SOCKET_DIR to a folder with a shorter path" if error.errno is None else ""
+            raise UsageError("; ".join(filter(None, [f"can't listen on {path}: {error}", hint]))) from error
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
             try:
                 other.connect(str(path))

@@ -1,0 +1,37 @@
+"""list_and_create.py SERVERS COUNT: what a tool that keeps nothing does in one process, with librdkafka.
+
+Lists the cluster's topics, describes the configs of those wanted that are there, creates those that aren't.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+_SECONDS = 120.0
+
+
+def main() -> None:
+    servers, count = sys.argv[1:]
+    wanted = [f"bench.{number:05}" for number in range(int(count))]
+    client = AdminClient({"bootstrap.servers": servers})
+    there = client.list_topics(timeout=_SECONDS).topics
+    described = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in wanted if name in there])
+    changed = sum(future.result(timeout=_SECONDS)["retention.ms"].value != "3600000" for future in described.values())
+    new = [
+        NewTopic(name, num_partitions=1, replication_factor=1, config={"retention.ms": "3600000"})
+        for name in wanted
+        if name not in there
+    ]
+    created = client.create_topics(new, operation_timeout=_SECONDS, request_timeout=_SECONDS) if new else {}
+    for future in created.values():
+        future.result(timeout=_SECONDS)
+    print(f"created: {len(created)}, unchanged: {len(described) - changed}, changed: {changed}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Commands by hand, from shell to exit: through a driver that stays, without one, and beside what keeps nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from confluent_kafka.admin import AdminClient
+
+from benchmarks import brokers
+from benchmarks.jobs import Ground, ground, ledger, outcomes, read, run
+from benchmarks.measure import Work, in_turns, resident_bytes
+from benchmarks.report import GIB, Ratio, Result, Size
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+DRIVER_MEMORY = "512m"
+"""Of the process that measures: the server has Spark's default of 1 GB."""
+_PLAIN = Path(__file__).resolve().parent / "plain" / "list_and_create.py"
+_CLIENT = (sys.executable, "-m", "topicledger.serving.client")
+_SECONDS = 120.0
+
+
+def serve(size: Size, folder: Path) -> Result:
+    """Nothing to do and 1,000 creates, warm and cold; `runs show`; and many warm runs one after the other."""
+    count = {Size.FULL: 1_000, Size.SMALL: 20}[size]
+    warm_ups, samples, many = {Size.FULL: (3, 10, 200), Size.SMALL: (0, 1, 3)}[size]
+    # A socket's path has at most some 100 characters.
+    with brokers.fresh() as (kafka,), tempfile.TemporaryDirectory(prefix="tl-") as sockets:
+        place = ground(folder, ledger(folder, count), kafka)
+        os.environ["TOPICLEDGER_SOCKET_DIR"] = sockets
+        with _serving(place, folder) as health:
+
+            @contextmanager
+            def none_there() -> Iterator[None]:
+                _delete(kafka, count)
+                yield
+
+            @contextmanager
+            def all_there() -> Iterator[None]:
+                yield
+
+            def plain(_: None) -> Mapping[str, int]:
+                return _counts(run([sys.executable, str(_PLAIN), ",".join(kafka.bootstrap_servers), str(count)]))
+
+            def show(*first: str) -> Mapping[str, int]:
+                shown = run([*_CLIENT, *first, "runs", "show", "--config", str(place.settings), "--run-id", "shown"])
+                return {"lines": len(shown.splitlines())}
+
+            _delete(kafka, count)
+            _provision(place, "--run-id", "shown")
+            works = [
+                Work(
+                    name="warm creates",
+                    what="provision, through serve",
+                    do=lambda _: _provision(place),
+                    around=none_there,
+                ),
+                Work(
+                    name="warm nothing",
+                    what="provision, through serve",
+                    do=lambda _: _provision(place),
+                    around=all_there,
+                ),
+                Work(name="warm show", what="runs show, through serve", do=lambda _: show(), around=all_there),
+                Work(name="plain creates", what="librdkafka: list, describe, create", do=plain, around=none_there),
+                Work(name="plain nothing", what="librdkafka: list, describe", do=plain, around=all_there),
+            ]
+            warm = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
+            cold = in_turns(
+                [
+                    Work(name="cold nothing", what="provision", do=lambda _: _cold(place), around=all_there),
+                    Work(name="cold show", what="runs show", do=lambda _: show("--cold"), around=all_there),
+                    Work(
+                        name="session",
+                        what="spark-submit of a session",
+                        do=lambda _: read(place, count),
+                        around=all_there,
+                    ),
+                ],
+                warm_ups=min(1, warm_ups),
+                samples=max(1, samples // 2),
+                elsewhere=True,
+            )
+            note = _many(place, many, health)
+    creates, nothing, _, plain_creates, plain_nothing = warm
+    session = cold[-1]
+    pairs = (
+        (creates, plain_creates),
+        (nothing, plain_nothing),
+        (creates, session),
+        (nothing, session),
+        (cold[0], session),
+    )
+    return Result(
+        work=f"From shell to exit: {count:,} topics of one partition and one config, on one cluster.",
+        series=[*warm, *cold],
+        ratios=[Ratio(of=of.name, to=to.name, value=of.median / to.median) for of, to in pairs],
+        notes=[note, "The plain script keeps, checks and recovers nothing.", "The broker shares the cores."],
+    )
+
+
+@contextmanager
+def _serving(place: Ground, folder: Path) -> Iterator[Path]:
+    """A server, once it answers; yields its health file."""
+    log, health = folder / "serve.log", folder / "health.json"
+    with log.open("wb") as file:
+        command = [*_CLIENT, "serve", "--config", str(place.settings), "--health-file", str(health)]
+        server = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        until = time.monotonic() + _SECONDS
+        while b"serving" not in log.read_bytes():
+            if server.poll() is not None or time.monotonic() > until:
+                raise AssertionError(log.read_text(encoding="utf-8"))
+            time.sleep(0.2)
+        yield health
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(_SECONDS)
+
+
+def _provision(place: Ground, *more: str) -> Mapping[str, int]:
+    return outcomes(run([*_CLIENT, "provision", "--config", str(place.settings), "--format", "json", *more]))
+
+
+def _cold(place: Ground) -> Mapping[str, int]:
+    command = [*_CLIENT, "--cold", "provision", "--config", str(place.settings), "--format", "json"]
+    return outcomes(run(command))
+
+
+def _many(place: Ground, count: int, health: Path) -> str:
+    """So many runs with nothing to do, in seconds, and the server's memory after the first and the last."""
+    server = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
+    before, taken = resident_bytes(server), []
+    for _ in range(count):
+        start = time.monotonic()
+        _provision(place)
+        taken.append(time.monotonic() - start)
+    after = resident_bytes(server)
+    now = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
+    if now != server:
+        raise AssertionError("the server started anew")
+    tenth = max(1, count // 10)
+    return (
+        f"{count} runs with nothing to do, one after the other: first {taken[0]:.1f} s, median {median(taken):.1f} s, "
+        f"median of the last {tenth} {median(taken[-tenth:]):.1f} s; memory {before / GIB:.2f} GiB before, "
+        f"{after / GIB:.2f} GiB after."
+    )
+
+
+def _delete(kafka: EmbeddedKafka, count: int) -> None:
+    """Delete the topics that are there, and wait until none is listed."""
+    client = AdminClient({"bootstrap.servers": ",".join(kafka.bootstrap_servers)})
+    names = set(brokers.names(count))
+
+    def there() -> list[str]:
+        return [name for name in client.list_topics(timeout=_SECONDS).topics if name in names]
+
+    found = there()
+    if found:
+        for future in client.delete_topics(found, operation_timeout=_SECONDS, request_timeout=_SECONDS).values():
+            future.result(timeout=_SECONDS)
+    while there():
+        time.sleep(0.1)
+
+
+def _counts(output: str) -> Mapping[str, int]:
+    return {name: int(number) for name, number in re.findall(r"(\w+): (\d+)", output)}
