@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
+LOCAL_FILES := build/jars/local-files/.complete
 CLASSES := build/classes/.complete
 BROKERS ?= 1
 SIZE ?= full
@@ -17,7 +18,7 @@ PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV) $(JARS) $(CLASSES)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
+setup: $(VENV) $(JARS) $(LOCAL_FILES) $(CLASSES)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
 	@:
 
 $(VENV): requirements.lock pyproject.toml scripts/setup.sh
@@ -27,7 +28,10 @@ $(VENV): requirements.lock pyproject.toml scripts/setup.sh
 build/jars/kafka/%omplete build/jars/kafka-tools/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py | $(VENV)
 	@.venv/bin/python scripts/fetch_jars.py
 
-$(CLASSES): $(VENV) $(JARS) scripts/archive_classes.sh scripts/archive_classes.py
+$(LOCAL_FILES): lib/topicledger/ledger/LocalFiles.java scripts/compile_local_files.sh | $(VENV)
+	@scripts/compile_local_files.sh
+
+$(CLASSES): $(VENV) $(JARS) $(LOCAL_FILES) scripts/archive_classes.sh scripts/archive_classes.py
 	@scripts/archive_classes.sh
 
 setup-browser: setup  ## install Chromium with its driver (Debian's packages) and axe-core, for the tests of reports

@@ -80,6 +80,16 @@ if [[ -f $classes ]]; then
     sharing="'-XX:SharedArchiveFile=$classes' -Xshare:auto -Xlog:cds=off"
 fi
 
+# Ledgers on this machine's disks: behind Spark's own jars, where it leaves the archive of classes as it is. Executors
+# on other machines don't have it.
+files=$here/build/jars/local-files/local-files.jar
+local_files=()
+if [[ $master == local* && -f $files ]]; then
+    export SPARK_DIST_CLASSPATH=${SPARK_DIST_CLASSPATH:+$SPARK_DIST_CLASSPATH:}$files
+    local_files=(--conf spark.hadoop.fs.file.impl=LocalFiles
+        --conf 'spark.hadoop.fs.AbstractFileSystem.file.impl=LocalFiles$Context')
+fi
+
 export TOPICLEDGER_PYTHON=$python
 scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
@@ -92,7 +102,7 @@ else
 fi
 
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
-    --py-files "$py_files" --jars "${jars#,}" ${extra[@]+"${extra[@]}"})
+    --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${extra[@]+"${extra[@]}"})
 if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
     # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
     console=INFO

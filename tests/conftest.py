@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.harness import Estate, new_folder
-from tests.quick_files import quick_files
 from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -28,10 +27,9 @@ pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_sto
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """For few rows, as most tests have; jobs that tests start run with the real settings, on Hadoop's own files."""
-    with quick_files(tmp_path_factory.mktemp("quick-files")):
-        session = get_session("tests")
+def spark() -> Iterator[SparkSession]:
+    """For few rows, as most tests have; jobs that tests start run with the real settings."""
+    session = get_session("tests")
     session.sparkContext.setLogLevel("ERROR")
     with for_few_rows(session):
         yield session

@@ -15,11 +15,14 @@ from topicledger.apply.summary import phase_order
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
+from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import SET_ON_TOPIC
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
+FEW_ACTIONS = 10_000
+"""Of a run whose rows are read faster without compiling queries for them."""
 _PLANNED = ("cluster", "topic", "action", "num_partitions", "replication_factor", "before", "after")
 
 
@@ -37,8 +40,9 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         "requested_by",
         "counts",
     )
-    runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
-    rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
+    with for_few_rows(ledger.spark):
+        runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
+        rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
     if as_json:
         click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
         return ExitCode.DONE
@@ -54,10 +58,14 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
 
 def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
     """Print every decision of a run with how each phase ended, what validateOnly resolved (C5) and what it changes."""
-    ledger.ensure(RUNS, PLANS, AUDIT)
-    if find_run(ledger, run_id) is None:
-        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
-    actions = _actions(ledger, run_id)
+    with for_few_rows(ledger.spark) as for_many:
+        ledger.ensure(RUNS, PLANS, AUDIT)
+        run = find_run(ledger, run_id)
+        if run is None:
+            raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+        if run["counts"] is None or sum(run["counts"].values()) > FEW_ACTIONS:
+            for_many()
+        actions = _actions(ledger, run_id)
     if as_json:
         click.echo(json.dumps(actions, default=str, indent=2))
         return ExitCode.DONE

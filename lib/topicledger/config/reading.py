@@ -27,6 +27,7 @@ from topicledger.config.settings import (
     Scope,
     Settings,
     TablesSettings,
+    WhoObserves,
     has_url_credentials,
 )
 from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severity
@@ -99,7 +100,7 @@ def _tables(table: TomlTable) -> TablesSettings:
 
 
 def _kafka(table: TomlTable) -> KafkaSettings:
-    table.only("connect_timeout", "operation_timeout", "max_batch_records")
+    table.only("connect_timeout", "operation_timeout", "max_batch_records", "observe")
     return KafkaSettings(
         connect_timeout=table.seconds("connect_timeout", KafkaSettings.connect_timeout),
         operation_timeout=table.seconds(
@@ -114,6 +115,7 @@ def _kafka(table: TomlTable) -> KafkaSettings:
             MAX_BATCH_RECORDS,
             ": a broker refuses a larger request whole (C15)",
         ),
+        observe=cast(WhoObserves, table.choice("observe", KafkaSettings.observe, "auto", "driver", "executors")),
     )
 
 

@@ -23,6 +23,7 @@ Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
+WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
@@ -93,7 +94,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSettings:
-    """Timeouts and sizes of requests."""
+    """Timeouts and sizes of requests, and who sends those that change nothing."""
 
     connect_timeout: float = 30.0
     """Seconds to reach a cluster."""
@@ -102,6 +103,10 @@ class KafkaSettings:
     max_batch_records: int = 8_000
     """Size of one request in metadata records, 1 + partitions + configs for each topic; at most 10000, since a broker
     refuses a larger request whole (C15)."""
+    observe: WhoObserves = "auto"
+    """Who lists and describes topics. `driver`: the driver itself, for executors that don't reach the brokers.
+    `executors`: they do. `auto`: the driver lists the topics of up to four clusters, executors those of more, and
+    executors describe configs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,21 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
 
-JAVA_OPTIONS = (
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""The same, of Java: its first compiler only, and the collector that starts at once: a command is over before the
+second one's work pays (docs/performance.md)."""
+SERVE = "serve"
+SERVE_JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 )
-"""The same, of Java: its second compiler twenty times later than by default."""
+"""Of the command of that name, which stays: Java's second compiler, twenty times later than by default."""
+
+LOCAL_FILES: Mapping[str, str] = {
+    "spark.hadoop.fs.file.impl": "LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "LocalFiles$Context",
+}
+"""Hadoop's local files by LocalFiles.java, where `make setup` has compiled it; spark-submit.sh says so, too."""
 
 FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.codegen.wholeStage": ("true", "false"),
@@ -51,10 +61,20 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return builder.getOrCreate()
-    builder = builder.master(os.environ.get("SPARK_MASTER", "local[*]"))
-    for key, value in {**DEFAULTS, **_java(), "spark.jars": ",".join(map(str, _delta_jars()))}.items():
+    master = os.environ.get("SPARK_MASTER", "local[*]")
+    # Executors on other machines don't have the class.
+    files = _local_files() if master.startswith("local") else None
+    ours = {
+        **DEFAULTS,
+        **_java(name),
+        **(LOCAL_FILES if files else {}),
+        "spark.jars": ",".join(map(str, _delta_jars())),
+    }
+    builder = builder.master(master)
+    for key, value in ours.items():
         builder = builder.config(key, value)
-    with _started_with_output_in(None if verbose else _log_folder() / "spark.log"), workers_python():
+    started = _started_with_output_in(None if verbose else _log_folder() / "spark.log")
+    with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
 
 
@@ -113,6 +133,23 @@ def _started_with_output_in(log: Path | None) -> Iterator[None]:
 
 
 @contextmanager
+def _behind_sparks_jars(jar: Path | None) -> Iterator[None]:
+    """A session made within it has the jar on Java's class path. Before Spark's own, the archive would be unread."""
+    if jar is None:
+        yield
+        return
+    before = os.environ.get("SPARK_DIST_CLASSPATH")
+    os.environ["SPARK_DIST_CLASSPATH"] = os.pathsep.join(filter(None, [before, str(jar)]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_DIST_CLASSPATH"]
+        else:
+            os.environ["SPARK_DIST_CLASSPATH"] = before
+
+
+@contextmanager
 def workers_python() -> Iterator[None]:
     """A session made within it starts workers with this Python, as spark-submit.sh has it; PYSPARK_PYTHON wins."""
     if "PYSPARK_PYTHON" in os.environ:
@@ -131,16 +168,25 @@ def workers_python() -> Iterator[None]:
             os.environ["TOPICLEDGER_PYTHON"] = before
 
 
-def _java() -> Mapping[str, str]:
+def _java(name: str) -> Mapping[str, str]:
     """Java as spark-submit.sh starts it, with the classes that `make setup` has parsed and checked."""
     archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
     shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
-    return {"spark.driver.extraJavaOptions": JAVA_OPTIONS + shared}
+    return {"spark.driver.extraJavaOptions": (SERVE_JAVA_OPTIONS if name == SERVE else JAVA_OPTIONS) + shared}
+
+
+def _jars() -> Path:
+    return Path(os.environ.get("TOPICLEDGER_JARS") or _CHECKOUT / "build" / "jars")
 
 
 def _delta_jars() -> list[Path]:
-    folder = Path(os.environ.get("TOPICLEDGER_JARS") or _CHECKOUT / "build" / "jars")
-    jars = sorted((folder / "delta").glob("delta-*.jar"))
+    folder = _jars() / "delta"
+    jars = sorted(folder.glob("delta-*.jar"))
     if not jars:
-        raise TopicLedgerError(f"no Delta jars in {folder / 'delta'}: run `make setup`, or set TOPICLEDGER_JARS")
+        raise TopicLedgerError(f"no Delta jars in {folder}: run `make setup`, or set TOPICLEDGER_JARS")
     return jars
+
+
+def _local_files() -> Path | None:
+    jar = _jars() / "local-files" / "local-files.jar"
+    return jar if jar.exists() else None

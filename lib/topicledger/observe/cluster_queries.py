@@ -1,9 +1,10 @@
-"""Asking many clusters at once, each on an executor: what `observe`, `observe_configs` and `topic_use` share."""
+"""Asking clusters, on executors or by the driver: what `observe`, `observe_configs` and `topic_use` share."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TypeAlias
@@ -17,6 +18,9 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 
 BATCH_ROWS = 5_000
+_AT_ONCE = 16
+FEW_CLUSTERS = 4
+"""As many as the driver lists itself by default: a worker's start takes longer than to list a cluster of thousands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,11 @@ def ask_about(
     `ask` is given the schema with UNRESOLVED added: topics that it returns so are asked about by the driver.
     """
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
+    if kafka.observe == "driver":
+        asked = topics.where(F.col("cluster").isin(*accesses)).select("cluster", "topic").toArrow()
+        answered = StructType([*schema.fields, UNRESOLVED])
+        batches = ask_here(accesses, by_cluster([asked]), partial(ask, answered))
+        return on_driver(spark, batches, answered).select(*schema.names)
     answered = StructType([*schema.fields, UNRESOLVED])
     answer = partial(ask, answered)
     response = on_executors(accesses, topics, answer, answered, tasks=tasks)
@@ -92,23 +101,46 @@ def on_executors(
         topics.where(F.col("cluster").isin(*known))
         .select("cluster", "topic")
         .repartition(max(1, len(known) * tasks), "cluster", part)
-        .mapInArrow(_by_cluster(known, ask), schema)
+        .mapInArrow(_each_cluster(known, ask), schema)
         .localCheckpoint()
     )
 
 
-def _by_cluster(
+def _each_cluster(
     accesses: Mapping[str, str], ask: Ask
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def by_cluster(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        named: dict[str, list[str]] = {}
-        for batch in batches:
-            for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
-                named.setdefault(cluster, []).append(topic)
-        for cluster, topics in named.items():
+    def each_cluster(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for cluster, topics in by_cluster(batches).items():
             yield from ask(ClusterAccess.from_json(accesses[cluster]), topics)
 
-    return by_cluster
+    return each_cluster
+
+
+def by_cluster(rows: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, list[str]]:
+    """Cluster -> its topics, of Arrow rows (cluster, topic)."""
+    found: dict[str, list[str]] = {}
+    for batch in rows:
+        for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
+            found.setdefault(cluster, []).append(topic)
+    return found
+
+
+def asked_by_driver(kafka: KafkaSettings, clusters: int) -> bool:
+    """Whether the driver lists so many clusters itself."""
+    return kafka.observe == "driver" or (kafka.observe == "auto" and clusters <= FEW_CLUSTERS)
+
+
+def ask_here(
+    accesses: Mapping[str, ClusterAccess],
+    named: Mapping[str, Sequence[str]] | Mapping[str, None],
+    ask: Callable[[ClusterAccess, Sequence[str] | None], Iterator[pa.RecordBatch]],
+) -> list[pa.RecordBatch]:
+    """What `ask` gives for each cluster of `named`, whose topics are its value; asked by this process, side by side."""
+    if not named:
+        return []
+    with ThreadPoolExecutor(min(len(named), _AT_ONCE), "observe") as pool:
+        answers = pool.map(lambda name: [*ask(accesses[name], named[name])], named)
+        return [batch for batches in answers for batch in batches]
 
 
 def on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:

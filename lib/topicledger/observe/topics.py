@@ -1,8 +1,9 @@
-"""Phase observe: live metadata of every cluster as a DataFrame, read in parallel on the executors.
+"""Phase observe: live metadata of every cluster as a DataFrame.
 
-`spark.read.format("kafka_topics")` has one input partition per cluster. A cluster that can't be read is a row that says
-why, never an exception, so that the others are read all the same. Reading again asks the cluster again: callers
-materialise what they read once.
+Many clusters are read in parallel on the executors: `spark.read.format("kafka_topics")` has one input partition per
+cluster. Few clusters the driver asks itself (`cluster_queries.asked_by_driver`). A cluster that can't be read is a row
+that says why, never an exception, so that the others are read all the same. Reading again asks the cluster again:
+callers materialise what they read once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.model import Refusal, TopicInfo
-from topicledger.observe.cluster_queries import BATCH_ROWS, ClusterAccess, on_driver, on_executors, record_batch
+from topicledger.observe.cluster_queries import (
+    BATCH_ROWS,
+    ClusterAccess,
+    ask_here,
+    asked_by_driver,
+    by_cluster,
+    on_driver,
+    on_executors,
+    record_batch,
+)
 from topicledger.schemas import BROKERS, OBSERVED
 
 FORMAT = "kafka_topics"
@@ -196,7 +206,7 @@ class Listing:
     cluster_rows: Mapping[str, Mapping[str, object]]
     """By cluster, its own row of `seen`."""
     by_driver: Sequence[str]
-    """Clusters whose secrets an executor can't resolve: the driver observes them."""
+    """Clusters that the driver observes: all where they are few, else those whose secrets an executor can't resolve."""
 
 
 def observe(
@@ -211,14 +221,19 @@ def observe(
 
 def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Listing:
     """The first half of `observe`: what `clusters` list."""
-    spark.dataSource.register(KafkaTopics)
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
+    if asked_by_driver(kafka, len(accesses)):
+        batches = ask_here(accesses, dict.fromkeys(accesses), observe_cluster)
+        rows = _own_rows(row for batch in batches for row in batch.to_pylist() if row["topic"] is None)
+        seen = on_driver(spark, batches, SCHEMA)
+        return Listing(accesses=accesses, seen=seen, cluster_rows=rows, by_driver=[*accesses])
+    spark.dataSource.register(KafkaTopics)
     as_json = json.dumps([access.to_json() for access in accesses.values()])
     listed = spark.read.format(FORMAT).option("clusters", as_json).load().localCheckpoint()
     cluster_rows = _cluster_rows(listed)
     by_driver = [name for name, row in cluster_rows.items() if row["error"] == SECRET_UNRESOLVED]
     if by_driver:
-        seen = on_driver(spark, [batch for name in by_driver for batch in observe_cluster(accesses[name])], SCHEMA)
+        seen = on_driver(spark, ask_here(accesses, dict.fromkeys(by_driver), observe_cluster), SCHEMA)
         listed = listed.where(~F.col("cluster").isin(*by_driver)).unionByName(seen)
         cluster_rows |= _cluster_rows(seen)
     return Listing(accesses=accesses, seen=listed, cluster_rows=cluster_rows, by_driver=by_driver)
@@ -234,23 +249,25 @@ def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -
         named.where(F.col("cluster").isin(*reached))
         .select("cluster", "topic")
         .join(listed.where("topic is not null").select("cluster", "topic"), on=["cluster", "topic"], how="left_anti")
-        .localCheckpoint()
     )
-    if unlisted.isEmpty():
-        return _observation(listed, cluster_rows)
-    here = {name: listing.accesses[name] for name in reached if name not in listing.by_driver}
-    described = on_executors(here, unlisted, observe_cluster, SCHEMA)
-    for name in listing.by_driver:
-        topics = [row["topic"] for row in unlisted.where(F.col("cluster") == name).toLocalIterator()]
-        if topics and name in reached:
-            described = described.unionByName(
-                on_driver(spark, list(observe_cluster(listing.accesses[name], topics)), SCHEMA)
-            )
-    for name, row in _cluster_rows(described).items():
-        # Lost in between: what was listed counts for nothing.
-        if row["error"] is not None:
-            cluster_rows[name] = row
-    return _observation(listed.unionByName(described.where("topic is not null")), cluster_rows)
+    elsewhere = {name: listing.accesses[name] for name in reached if name not in listing.by_driver}
+    if elsewhere:
+        unlisted = unlisted.localCheckpoint()
+    answers = []
+    here = by_cluster(
+        [unlisted.where(F.col("cluster").isin(*listing.by_driver)).toArrow()] if listing.by_driver else ()
+    )
+    if here:
+        answers.append(on_driver(spark, ask_here(listing.accesses, here, observe_cluster), SCHEMA))
+    if elsewhere and not unlisted.isEmpty():
+        answers.append(on_executors(elsewhere, unlisted, observe_cluster, SCHEMA))
+    for described in answers:
+        for name, row in _cluster_rows(described).items():
+            # Lost in between: what was listed counts for nothing.
+            if row["error"] is not None:
+                cluster_rows[name] = row
+        listed = listed.unionByName(described.where("topic is not null"))
+    return _observation(listed, cluster_rows)
 
 
 def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[dict[str, str], list[str]]:
@@ -270,8 +287,12 @@ def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple
 
 def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
     columns = ("cluster", "cluster_id", "gives_topic_ids", "error", "error_message")
-    rows = seen.where("topic is null").select(*columns).collect()
-    return {row["cluster"]: row.asDict() for row in sorted(rows, key=lambda row: row["error"] is not None)}
+    return _own_rows(row.asDict() for row in seen.where("topic is null").select(*columns).collect())
+
+
+def _own_rows(rows: Iterable[dict[str, object]]) -> dict[str, dict[str, object]]:
+    """By cluster, its own row: the one with an error where there is any."""
+    return {str(row["cluster"]): row for row in sorted(rows, key=lambda row: row["error"] is not None)}
 
 
 def _observation(seen: DataFrame, cluster_rows: Mapping[str, Mapping[str, object]]) -> Observation:

@@ -1,0 +1,121 @@
+"""LocalFiles.java: files are as Hadoop's own would be, and of two that commit a version at once one is told."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+HADOOPS_OWN = {
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
+}
+
+
+def opened(spark: SparkSession, *, own: bool = False) -> tuple[Any, Any, Any]:
+    """Hadoop's package, and local files by both of its interfaces: Hadoop's own, or the session's."""
+    context: Any = spark.sparkContext
+    jvm, hadoop = context._jvm, context._jvm.org.apache.hadoop
+    conf = hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
+    for name, value in HADOOPS_OWN.items() if own else ():
+        conf.set(name, value)
+    root = jvm.java.net.URI("file:///")
+    system = hadoop.fs.FileSystem.newInstance(root, conf)
+    assert system.getClass().getSimpleName() == ("LocalFileSystem" if own else "LocalFiles")
+    return hadoop, system, hadoop.fs.FileContext.getFileContext(root, conf)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["Hadoop's", "the session's"])
+def test_modes_links_and_renames_are_as_hadoops(spark: SparkSession, tmp_path: Path, own: bool) -> None:
+    hadoop, system, log = opened(spark, own=own)
+
+    def path(name: str) -> Any:
+        return hadoop.fs.Path(str(tmp_path / name))
+
+    system.mkdirs(path("folder"))
+    for name in ("folder/one", "folder/two"):
+        system.create(path(name)).close()
+    system.setPermission(path("folder/one"), hadoop.fs.permission.FsPermission("0640"))
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    assert {each.name: oct(each.stat().st_mode & 0o777) for each in tmp_path.rglob("*")} == {
+        "folder": "0o755",
+        "link": "0o755",
+        "one": "0o640",
+        "two": "0o644",
+        ".one.crc": "0o640",
+        ".two.crc": "0o644",
+    }
+    seen = {name: log.getFileLinkStatus(path(name)) for name in ("folder", "folder/one", "link")}
+    assert {name: (each.isDirectory(), each.getPermission().toString()) for name, each in seen.items()} == {
+        "folder": (True, "rwxr-xr-x"),
+        "folder/one": (False, "rw-r-----"),
+        "link": (False, "rwxr-xr-x"),
+    }
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        log.getFileLinkStatus(path("nothing"))
+    no_options = options(spark, hadoop)
+    with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+        log.rename(path("folder/one"), path("folder/two"), no_options)
+    log.rename(path("folder/one"), path("folder/three"), no_options)
+    assert sorted(each.name for each in (tmp_path / "folder").glob("t*")) == ["three", "two"]
+
+
+def test_of_two_that_rename_to_one_name_at_once_one_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """As two processes that commit the same version of a table do (Delta's HDFSLogStore)."""
+    assert both_renamed(spark, tmp_path, own=False, rounds=100) == 0
+
+
+def test_what_is_no_file_is_renamed_and_what_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    hadoop, _, log = opened(spark)
+    none = options(spark, hadoop)
+    (tmp_path / "folder").mkdir()
+    log.rename(hadoop.fs.Path(str(tmp_path / "folder")), hadoop.fs.Path(str(tmp_path / "other")), none)
+    assert [each.name for each in tmp_path.iterdir()] == ["other"]
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        log.rename(hadoop.fs.Path(str(tmp_path / "nothing")), hadoop.fs.Path(str(tmp_path / "new")), none)
+    for name, content in (("one", "1"), ("two", "2")):
+        (tmp_path / name).write_text(content)
+    overwrite = options(spark, hadoop, hadoop.fs.Options.Rename.OVERWRITE)
+    log.rename(hadoop.fs.Path(str(tmp_path / "one")), hadoop.fs.Path(str(tmp_path / "two")), overwrite)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir() if each.is_file()] == [("two", "1")]
+
+
+def options(spark: SparkSession, hadoop: Any, *given: Any) -> Any:
+    array = spark.sparkContext._gateway.new_array(hadoop.fs.Options.Rename, len(given))
+    for number, each in enumerate(given):
+        array[number] = each
+    return array
+
+
+def both_renamed(spark: SparkSession, folder: Path, *, own: bool, rounds: int) -> int:
+    """How often two that renamed at once both were told that they did."""
+    hadoop, _, log = opened(spark, own=own)
+    none = options(spark, hadoop)
+    at_once = threading.Barrier(2)
+
+    def rename(round_: int, who: int) -> bool:
+        source = folder / f"{round_}-{who}.tmp"
+        source.write_text(str(who))
+        names = hadoop.fs.Path(str(source)), hadoop.fs.Path(str(folder / f"{round_}.json"))
+        at_once.wait(30)
+        try:
+            log.rename(*names, none)
+        except Py4JJavaError as error:
+            if "FileAlreadyExistsException" not in str(error):
+                raise
+            return False
+        return True
+
+    both = 0
+    with ThreadPoolExecutor(2) as pool:
+        for round_ in range(rounds):
+            done = [*pool.map(rename, (round_, round_), (0, 1))]
+            assert any(done)
+            assert (folder / f"{round_}.json").read_text() in [str(who) for who in (0, 1) if done[who]]
+            both += all(done)
+    return both
