@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests import commands, tokens
 from tests.certificates import Certificates
 from tests.harness import Estate, cluster_settings, topics
 from tests.waiting import until
-from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.config.settings import ClusterSettings, KafkaSettings, WhoObserves
 from topicledger.errors import ClusterError, SecretError
 from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.observe.configs import observe_configs
@@ -90,21 +91,28 @@ def test_a_provider_that_has_no_token_at_re_authentication_loses_requests_withou
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("who", ["driver", "executors"])
 @pytest.mark.parametrize("provider", ["not_made", "no_token"])
-def test_executors_look_at_the_other_clusters_all_the_same(
-    spark: SparkSession, kafka: EmbeddedKafka, kafka_secured: EmbeddedKafka, authority: Certificates, provider: str
+def test_the_other_clusters_are_observed_all_the_same(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    kafka_secured: EmbeddedKafka,
+    authority: Certificates,
+    provider: str,
+    who: WhoObserves,
 ) -> None:
+    asking = replace(KAFKA, observe=who)
     clusters = [cluster_settings("good", kafka), bad(kafka_secured, authority, provider)]
     asked = spark.createDataFrame([("good", "foreign.none"), ("bad", "foreign.none")], "cluster string, topic string")
-    seen = observe(spark, clusters, KAFKA, asked)
+    seen = observe(spark, clusters, asking, asked)
     assert seen.statuses["good"].error is None
     named = spark.createDataFrame(
         [(name, "foreign.none", "id", "id", True) for name in ("good", "bad")],
         "cluster string, topic string, cluster_id string, topic_id string, permitted boolean",
     )
-    configs = observe_configs(spark, clusters, KAFKA, named)
+    configs = observe_configs(spark, clusters, asking, named)
     assert set(configs.errors) == {"bad"}
-    groups = {row["cluster"]: row["error"] for row in read_consumer_groups(spark, clusters, KAFKA, asked).collect()}
+    groups = {row["cluster"]: row["error"] for row in read_consumer_groups(spark, clusters, asking, asked).collect()}
     assert set(groups) == {"bad"}
     for told in (seen.statuses["bad"].error, configs.errors["bad"], groups["bad"]):
         assert "bad" in str(told)

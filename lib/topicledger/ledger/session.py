@@ -27,15 +27,15 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
 
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""The same, of Java: its first compiler only, and the collector that starts at once: a command is over before the
-second one's work pays (docs/performance.md)."""
-SERVE = "serve"
-SERVE_JAVA_OPTIONS = (
+JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 )
-"""Of the command of that name, which stays: Java's second compiler, twenty times later than by default."""
+"""The same, of Java: its second compiler twenty times later than by default."""
+SERVE = "serve"
+BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""Of commands by hand but for `serve`, which stays: Java's first compiler only, and the collector that starts at once.
+A command is over before the second compiler's work pays (docs/performance.md)."""
 
 LOCAL_FILES: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "LocalFiles",
@@ -172,7 +172,7 @@ def _java(name: str) -> Mapping[str, str]:
     """Java as spark-submit.sh starts it, with the classes that `make setup` has parsed and checked."""
     archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
     shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
-    return {"spark.driver.extraJavaOptions": (SERVE_JAVA_OPTIONS if name == SERVE else JAVA_OPTIONS) + shared}
+    return {"spark.driver.extraJavaOptions": (JAVA_OPTIONS if name == SERVE else BY_HAND_JAVA_OPTIONS) + shared}
 
 
 def _jars() -> Path:
