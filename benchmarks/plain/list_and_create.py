@@ -20,7 +20,8 @@ def main() -> None:
     wanted = [f"bench.{number:05}" for number in range(int(count))]
     client = AdminClient({"bootstrap.servers": servers})
     there = client.list_topics(timeout=_SECONDS).topics
-    described = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in wanted if name in there])
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in wanted if name in there]
+    described = client.describe_configs(asked) if asked else {}
     changed = sum(future.result(timeout=_SECONDS)["retention.ms"].value != "3600000" for future in described.values())
     new = [
         NewTopic(name, num_partitions=1, replication_factor=1, config={"retention.ms": "3600000"})
