@@ -29,6 +29,7 @@ from topicledger.config.settings import (
     Settings,
     TablesSettings,
 )
+from topicledger.config.severities import Severity
 from topicledger.drift import audit as auditing
 from topicledger.drift.summary import DriftSummary
 from topicledger.ledger import runs
@@ -133,14 +134,14 @@ class Estate:
         self,
         run_id: str | None = None,
         *,
-        detailed: bool = False,
+        fail_on: Severity | None = None,
         progress: Progress | None = None,
         **request: Any,
     ) -> DriftSummary:
         """Do what the command audit does."""
         asked = runs.Request(command=runs.AUDIT_COMMAND, run_id=run_id, **request)
         run = runs.start(self.ledger, self.settings, asked)
-        return auditing.audit(run, progress or Progress(shown=False), detailed=detailed)
+        return auditing.audit(run, progress or Progress(shown=False), fail_on=fail_on)
 
     def rows(self, table: Table, run_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of a table, of one run where named."""

@@ -9,7 +9,7 @@ takes the value that the one before returned. A resumed run makes the same value
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,9 @@ from topicledger.apply.stages import Validated
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ExitCode
-from topicledger.ledger.acknowledged import created_by_us
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
-from topicledger.model import OURS, Outcome, Phase, PhaseResult, Refusal, RunState, Target, Work
+from topicledger.model import OURS, Outcome, Phase, Refusal, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan.changes import describe
@@ -108,13 +107,7 @@ def _actions(run: Run) -> Work:
 
 def validate(run: Run, context: Context, planned: Planned) -> Validated:
     """Ask the clusters about what is planned; policies judge creates again on what the brokers resolved."""
-
-    def validate_batch(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
-        return executor.validate(
-            batch, lambda topics: created_by_us(run.ledger, executor.cluster, executor.cluster_id, topics)
-        )
-
-    step = each_cluster(run, context, Phase.VALIDATE, planned.actions, validate_batch)
+    step = each_cluster(run, context, Phase.VALIDATE, planned.actions, Executor.validate)
     ready = Validated(
         actions=in_batches(sendable(run)) if run.resumed else step.ok(planned.actions),
         seen=planned.seen,

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from rich.markup import escape
 
 _LISTED = 20
+_NEAR = 0.7
+"""How alike names must be, by difflib's ratio: `mian` and `main` are 0.75, `acls` and `labels` 0.6."""
 _SHOWN_CHARACTERS = 120
 _MESSAGE_CHARACTERS = 2_000
 SHOWN_FAILURES = 20
@@ -18,7 +20,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" where there are none."""
     names = sorted(set(known))
     by_folded = {each.casefold(): each for each in names}
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)
     if near:
         return f"did you mean `{show(by_folded[near[0]])}`?"
     if not names:

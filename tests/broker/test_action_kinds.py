@@ -15,7 +15,7 @@ from tests.broker.direct import live, make, remove
 from tests.harness import Estate
 from topicledger import actions
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
@@ -27,7 +27,7 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
     """A kind that sets one config of topics that exist, where their manifests declare it."""
 
-    def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+    def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         now = datetime.now(UTC)
         there = context.describe([target.topic for target in targets])
         for target in targets:

@@ -116,7 +116,7 @@ def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.Te
     hand.create(NewTopic("kinds.default", 1, 1))
     estate.declare(*({"owner": "tests", **row} for row in [*DECLARED, DEFAULT]))
     assert estate.run(wait_visible=60.0).exit_code == 0
-    before = estate.run_audit("before", detailed=True)
+    before = estate.run_audit("before", fail_on=Severity.INFO)
 
     hand.delete("kinds.missing", "kinds.recreated")
     hand.create(
@@ -136,7 +136,7 @@ def audited(spark: SparkSession, own: EmbeddedKafka, tmp_path_factory: pytest.Te
     hand.set_default("log.segment.delete.delay.ms", "30000", of_topics=DELAY, topic="kinds.fine")
     estate.declare(*LATER)
     ids = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
-    after = estate.run_audit("after", detailed=True)
+    after = estate.run_audit("after", fail_on=Severity.INFO)
     now = {row["topic"]: row["topic_id"] for row in estate.rows(OBSERVED)}
     again = estate.run_audit("again")
     recreated = {"kinds.recreated": (ids["kinds.recreated"], now["kinds.recreated"])}
@@ -263,7 +263,8 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     for cluster in estate.settings.clusters:
         estate.declare({"topic": "nowhere"}, cluster=cluster)
     estate.declare({"topic": "kinds.fine"})
-    assert estate.run_audit(detailed=True).exit_code == 3
+    assert estate.run_audit(fail_on=Severity.INFO).exit_code == 3
+    assert [estate.run_audit(fail_on=each).exit_code for each in (Severity.WARNING, Severity.ERROR, None)] == [3, 0, 0]
     good = estate.settings
     seen = {row["cluster"]: row["run_id"] for row in estate.rows(BROKERS)}
 
@@ -273,7 +274,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     with pytest.raises(KeyboardInterrupt):
         estate.run_audit("partly", progress=InterruptedWhenAllIsSeen(shown=False))
     assert estate.rows(DRIFT, "partly") == []
-    partly = estate.run_audit("partly", detailed=True)
+    partly = estate.run_audit("partly", fail_on=Severity.INFO)
     assert (partly.exit_code, partly.state, partly.kinds) == (
         1,
         "planning",
@@ -286,7 +287,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     assert {row["cluster"] for row in estate.rows(OBSERVED_CONFIGS)} == {"main", "dark", "other"}
 
     estate.settings = good
-    whole = estate.run_audit("partly", detailed=True)
+    whole = estate.run_audit("partly", fail_on=Severity.INFO)
     assert (whole.exit_code, whole.state, whole.kinds) == (3, "finished", {"missing": 3, "broker_default_changed": 1})
     rows = [row for row in estate.rows(DRIFT, "partly") if row["kind"] == "missing"]
     assert sorted(row["cluster"] for row in rows) == ["dark", "main", "other"]

@@ -453,7 +453,7 @@ def test_brokers_that_can_not_be_and_no_time_at_all_add_no_partition(kafka: Embe
     with executor_of(kafka) as executor:
         for words, brokers in wrong.items():
             target = grows("rows.places.one", 2, topic_id=ids["rows.places.one"], assignments={0: (1,), 1: brokers})
-            (row,) = executor.validate([target], lambda _: ())
+            (row,) = executor.validate([target])
             assert (row.outcome, row.error, row.error_code) == (Outcome.FAILED, "INVALID_REPLICA_ASSIGNMENT", 39)
             assert words in str(row.error_message)
             (row,) = executor.apply([target])
@@ -485,7 +485,7 @@ def test_growth_keeps_the_pace_of_the_quota_and_configs_need_not(
             time.sleep(1.0)
             added = [grows(name, 3, topic_id=ids[name], replication_factor=1) for name in names]
             began = time.monotonic()
-            validated = list(executor.validate(added, lambda _: ()))
+            validated = list(executor.validate(added))
             applied = list(executor.apply(added))
             took = time.monotonic() - began
             altered = list(executor.apply([alters(name, {"flush.ms": "5"}, topic_id=ids[name]) for name in names]))
@@ -565,7 +565,7 @@ def test_more_changes_than_a_broker_takes_at_once_go_in_parts(
         assert set(answers(admin, *nothing_new).values()) == {(0, None)}
     assert set_on(own, *names) == dict.fromkeys(names, wide(0))
     with executor_of(own, max_batch_records=20_000) as executor:
-        for rows in (executor.validate(targets, lambda _: ()), executor.apply(targets), executor.apply(targets)):
+        for rows in (executor.validate(targets), executor.apply(targets), executor.apply(targets)):
             assert [(row.topic, row.outcome, row.attempt) for row in rows] == [(name, Outcome.OK, 1) for name in names]
         assert executor.limits.max_batch_records == 5_250
     until(lambda: set_on(own, *names) == dict.fromkeys(names, wide(1)), seconds=60)

@@ -397,7 +397,7 @@ def test_what_one_request_can_not_do_as_a_whole_is_not_sent(kafka: EmbeddedKafka
     """N1: of more than 10,000 new partitions a broker adds some and answers that it failed."""
     ids = make(kafka, "vast.one", "vast.two")
     with executor_of(kafka) as executor:
-        vast, two = executor.validate([grow("vast.one", ids, 10_002), grow("vast.two", ids, 2)], lambda _: ())
+        vast, two = executor.validate([grow("vast.one", ids, 10_002), grow("vast.two", ids, 2)])
     assert (vast.topic, vast.outcome, vast.error) == ("vast.one", "refused", "POLICY_VIOLATION")
     assert "declare at most 10000 more at a time" in str(vast.error_message)
     assert (two.topic, two.outcome) == ("vast.two", "ok")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,6 +64,11 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
         "clusters"
     ] == [{"cluster": "main", "outcomes": {"failed": 1, "planned": 2}}]
     assert [failure["topic"] for failure in document["failures"]] == ["commands.three"]
+    common = {"owner": "tests", "cluster": "main", "action": "create"}
+    assert document["planned"] == [
+        {**common, "topic": "commands.one", "what": "2 partitions, replication factor 1, retention.ms=3600000"},
+        {**common, "topic": "commands.two", "what": "2 partitions, replication factor 1"},
+    ]
 
     preview = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "json")
     resolved = {action["topic"]: action["resolved"] for action in json.loads(preview.stdout)}
@@ -95,6 +101,9 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
         ("load_manifests", "finished", 0),
         ("load_manifests", "finished", 0),
     ]
+    table = invoke("runs", "list", "--config", config).stdout
+    assert re.search(r"way +│ plan +│ finished │ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ (\d+ min )?\d+ s", table), table
+    assert "1 failed, 2 ok" in table
     shown = invoke("runs", "show", "--config", config, "--run-id", "way")
     assert "validate ok, apply ok, verify ok" in shown.stdout
     assert "retention.ms=3600000" in shown.stdout

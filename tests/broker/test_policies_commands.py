@@ -81,8 +81,8 @@ def explain(config: Path, topic: str) -> dict[str, Any]:
 def test_list_names_every_built_in_policy_with_its_settings() -> None:
     told = json.loads(invoke("policies", "list", "--format", "json").stdout)["policies"]
     settings = {(each["judges"], each["policy"]): each["settings"] for each in told}
-    assert settings["create", "num_partitions"] == ["min: an integer = 1", "max: an integer = None"]
-    assert settings["delete", "protected_topics"] == ["patterns: a list, each a string"]
+    assert settings["create", "num_partitions"] == ["min (an integer, default 1)", "max (an integer, optional)"]
+    assert settings["delete", "protected_topics"] == ["patterns (a list, each a string)"]
     assert {(action.value, name) for action, named in BUILT_IN.items() for name in named} < set(settings)
     assert all(each["what"] for each in told)
     table = invoke("policies", "list").stdout
@@ -108,6 +108,37 @@ def test_check_looks_at_the_settings_only(config: Path, tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "there is no create policy `num_partition`; did you mean `num_partitions`?" in refused.stderr
     assert str(wrong) in refused.stderr
+
+
+def test_check_lists_a_wrong_mode_beside_what_is_wrong_with_the_policies(config: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    text = config.read_text().replace('mode = "warn"', 'mode = "perhaps"', 1)
+    wrong.write_text(text.replace('"num_partitions"\nmax = 1', '"num_partition"\nmax = 1'))
+    refused = invoke("policies", "check", "--config", wrong)
+    assert refused.exit_code == 2
+    assert '`policies.create[3].mode` must be "refuse" or "warn"' in refused.stderr
+    assert "there is no create policy `num_partition`" in refused.stderr
+
+
+def test_ones_own_policy_is_listed_with_its_settings_and_explained_with_what_it_judges(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(commands.REPOSITORY / "examples" / "policies"))
+    own = config.with_name("own-here.toml")
+    own.write_text(
+        config.read_text() + '[[policies.create]]\nuse = "house_rules:retention_by_tier"\ndays = {gold = 7}\n'
+    )
+    listed = json.loads(invoke("policies", "list", "--config", own, "--format", "json").stdout)["policies"][-1]
+    assert listed == {
+        "judges": "create",
+        "policy": "house_rules:retention_by_tier",
+        "settings": ["days (a table)"],
+        "what": "A topic keeps its records for at most so many days, by its label `tier`.",
+    }
+    verdict = explain(own, "explained.new")["verdicts"][-1]
+    assert (verdict["verdict"], verdict["inputs"]) == ("broken", "num_partitions 2; owner tests")
+    missing = invoke("policies", "list", "--config", tmp_path / "none.toml")
+    assert (missing.exit_code, "no such file" in missing.stderr) == (2, True)
 
 
 def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: Path) -> None:

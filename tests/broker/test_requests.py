@@ -17,10 +17,6 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 UNLIMITED = 1_000_000
 
 
-def none_of_ours(topics: object) -> frozenset[str]:
-    return frozenset()
-
-
 @pytest.mark.parametrize(
     "targets",
     [
@@ -36,7 +32,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
 ) -> None:
     """C15: only validated, or the broker would have to hold them."""
     with executor_of(kafka, max_batch_records=UNLIMITED) as executor, messages_of("topicledger.kafka.sending") as said:
-        ended = list(executor.validate(targets, none_of_ours))
+        ended = list(executor.validate(targets))
     assert [row.topic for row in ended] == [target.topic for target in targets]
     assert {row.outcome for row in ended} == {Outcome.OK}
     assert executor.limits.max_batch_records <= 10_000
@@ -47,7 +43,7 @@ def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(k
     """C15: halving ends at one topic, and its neighbour goes on."""
     targets = [*creates(["large.one"], num_partitions=10_001), *creates(["large.neighbour"], num_partitions=1)]
     with executor_of(kafka, max_batch_records=UNLIMITED) as executor:
-        ended = {row.topic: row for row in executor.validate(targets, none_of_ours)}
+        ended = {row.topic: row for row in executor.validate(targets)}
     assert (ended["large.one"].outcome, ended["large.one"].error_code) == (Outcome.REFUSED, 44)
     assert "Excessively large number of partitions" in str(ended["large.one"].error_message)
     assert ended["large.neighbour"].outcome is Outcome.OK
@@ -57,7 +53,7 @@ def test_what_validates_can_still_fail_when_it_is_sent(kafka: EmbeddedKafka) -> 
     """C6, C7: another client was faster, with other partitions; the batch's other topic is created."""
     targets = creates(["faster.taken", "faster.free"], num_partitions=1)
     with executor_of(kafka) as executor:
-        assert {row.outcome for row in executor.validate(targets, none_of_ours)} == {Outcome.OK}
+        assert {row.outcome for row in executor.validate(targets)} == {Outcome.OK}
         make(kafka, "faster.taken", num_partitions=2)
         ended = {row.topic: row for row in executor.apply(targets)}
     taken = ended["faster.taken"]
@@ -69,7 +65,7 @@ def test_what_validates_can_still_fail_when_it_is_sent(kafka: EmbeddedKafka) -> 
 def test_validate_creates_nothing_and_tells_what_would_be(kafka: EmbeddedKafka) -> None:
     """C5, C19"""
     with executor_of(kafka) as executor:
-        (row,) = executor.validate(creates(["dry.run"], configs={"retention.ms": "7"}), none_of_ours)
+        (row,) = executor.validate(creates(["dry.run"], configs={"retention.ms": "7"}))
     assert (row.num_partitions, row.replication_factor, row.topic_id) == (1, 1, None)
     assert row.configs is not None
     assert {entry.name: entry.value for entry in row.configs}["retention.ms"] == "7"
@@ -81,7 +77,8 @@ def test_a_topic_that_exists_and_is_not_ours_fails_to_validate(kafka: EmbeddedKa
     make(kafka, "known.ours", "known.foreign")
     targets = creates(["known.ours", "known.foreign"], num_partitions=1)
     with executor_of(kafka) as executor:
-        ended = {row.topic: row for row in executor.validate(targets, lambda topics: {"known.ours"} & set(topics))}
+        executor.created_by = lambda topics: {topic: "earlier" for topic in topics if topic == "known.ours"}
+        ended = {row.topic: row for row in executor.validate(targets)}
     assert ended["known.ours"].outcome is Outcome.SKIPPED
     assert (ended["known.foreign"].outcome, ended["known.foreign"].error_code) == (Outcome.FAILED, 36)
 
@@ -172,7 +169,7 @@ def test_a_fresh_look_refuses_deletes_of_what_is_not_as_planned(kafka: EmbeddedK
     remove(kafka, {name: ids[name] for name in ("look.gone", "look.anew")})
     make(kafka, "look.anew")
     with executor_of(kafka) as executor:
-        ended = {row.topic: row for row in executor.validate(deletes(ids), none_of_ours)}
+        ended = {row.topic: row for row in executor.validate(deletes(ids))}
     assert {name: (row.outcome, row.error) for name, row in ended.items()} == {
         "look.gone": (Outcome.REFUSED, Refusal.CHANGED_SINCE_PLAN),
         "look.anew": (Outcome.REFUSED, Refusal.RECREATED),

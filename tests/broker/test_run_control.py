@@ -52,7 +52,8 @@ def saved(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.Te
     estate = Estate(spark, tmp_path_factory.mktemp("saved") / "ledger", {"main": kafka}, max_deletes=5)
     estate.declare(
         {"topic": "saved.fresh", "num_partitions": 2, "configs": {"retention.ms": "60000"}},
-        {"topic": "saved.appears"},
+        {"topic": "saved.appears", "num_partitions": 2},
+        {"topic": "saved.same", "num_partitions": 1},
         *topics(ids, state="absent"),
     )
     before = live(kafka, "saved.")
@@ -61,7 +62,7 @@ def saved(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.Te
     preview = estate.audit("saved")
     (run,) = estate.rows(RUNS, "saved")
 
-    make(kafka, "saved.appears")
+    make(kafka, "saved.appears", "saved.same")
     remove(kafka, {name: ids[name] for name in ("saved.gone", "saved.anew")})
     anew = make(kafka, "saved.anew")["saved.anew"]
     applied = estate.run("apply", run_id="saved", wait_visible=60.0)
@@ -86,7 +87,7 @@ def test_plan_leaves_the_cluster_as_it_was(saved: Saved) -> None:
 
 def test_plan_says_that_changes_are_pending(saved: Saved) -> None:
     assert (saved.planned.exit_code, saved.planned.state, saved.planned_state) == (3, "planned", "planned")
-    assert saved.planned.pending_changes == 5
+    assert saved.planned.pending_changes == 6
 
 
 def test_the_preview_is_what_the_broker_would_use(saved: Saved) -> None:
@@ -111,7 +112,32 @@ def test_apply_does_what_is_still_as_planned(saved: Saved) -> None:
 def test_apply_refuses_to_create_what_another_client_created_since(saved: Saved) -> None:
     """C6: valid when planned, a stranger's since."""
     assert saved.preview["saved.appears", "validate"]["outcome"] == "ok"
-    assert saved.estate.last("saved")["saved.appears"] == ("apply", "refused", "CHANGED_SINCE_PLAN")
+    row = saved.estate.audit("saved")["saved.appears", "apply"]
+    assert (row["outcome"], row["error"]) == ("refused", "CHANGED_SINCE_PLAN")
+    assert row["error_message"] == (
+        "the topic appeared since the plan and is not as planned: num_partitions is 1, planned 2; another client "
+        "created it; plan again"
+    )
+
+
+def test_apply_skips_what_exists_as_planned(saved: Saved) -> None:
+    row = saved.estate.audit("saved")["saved.same", "apply"]
+    assert (row["outcome"], row["error"]) == ("skipped", None)
+    assert row["error_message"] == "the topic exists as planned: another client created it since the plan"
+    assert ("saved.same", "verify") not in saved.estate.audit("saved")
+
+
+def test_a_plan_that_another_run_carried_out_has_nothing_left_to_do_and_says_which(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    estate.declare(*topics(["twice.one", "twice.two"], num_partitions=2, configs={"retention.ms": "60000"}))
+    estate.run("plan", run_id="first")
+    assert estate.run(run_id="second", wait_visible=60.0).outcomes() == {"ok": 2}
+    late = estate.run("apply", run_id="first")
+    assert (late.exit_code, late.outcomes(), late.state) == (0, {"skipped": 2}, "finished")
+    row = estate.audit("first")["twice.one", "apply"]
+    assert row["error_message"] == "the topic exists as planned: run second created it since the plan"
 
 
 def test_apply_refuses_to_delete_what_is_gone_since(saved: Saved) -> None:
@@ -128,7 +154,7 @@ def test_a_topic_recreated_between_plan_and_apply_survives(saved: Saved) -> None
 def test_an_applied_plan_is_finished(saved: Saved) -> None:
     saved.estate.check_invariant("saved")
     assert saved.applied.exit_code == 4
-    assert saved.applied.outcomes() == {"ok": 2, "refused": 3}
+    assert saved.applied.outcomes() == {"ok": 2, "refused": 3, "skipped": 1}
 
 
 @pytest.mark.thorough

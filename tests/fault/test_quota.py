@@ -104,7 +104,7 @@ def test_a_quota_is_paced_and_never_a_failure(
         return ended, counted
 
     began = time.monotonic()
-    _, validated = do(lambda executor: executor.validate(targets, lambda topics: []), "create_topics")
+    _, validated = do(lambda executor: executor.validate(targets), "create_topics")
     created, applied = do(lambda executor: executor.apply(targets), "create_topics")
     # What fits into the burst, then a request every two seconds; twice that is allowed for.
     assert validated.requests + applied.requests <= 40

@@ -86,10 +86,6 @@ def executor_of(
         )
 
 
-def none_of_ours(topics: object) -> frozenset[str]:
-    return frozenset()
-
-
 def names_of(prefix: str, request: pytest.FixtureRequest, count: int = 3) -> list[str]:
     """Names for this case of a test alone."""
     case = request.node.callspec.id if hasattr(request.node, "callspec") else "one"
@@ -143,7 +139,7 @@ def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
     names = names_of("lost.validate", request)
     rule = proxy.on(CREATE_TOPICS, direction, validate_only=True, do=fault)
     with executor_of(proxy) as executor:
-        rows = list(executor.validate(creates(names, num_partitions=2), none_of_ours))
+        rows = list(executor.validate(creates(names, num_partitions=2)))
     assert rule.fired == 1
     assert [row.topic for row in rows] == names
     assert told(rows) == {(Outcome.OK, 0, None)}
@@ -363,7 +359,7 @@ def test_validations_without_any_answer_are_told_nothing_about(
     """C5"""
     proxy.on(CREATE_TOPICS, "response", times=None, do=CUT)
     with executor_of(proxy, HASTY) as executor:
-        assert end_in_doubt(executor.validate(creates(["never.validate"]), none_of_ours)) == []
+        assert end_in_doubt(executor.validate(creates(["never.validate"]))) == []
     assert not cluster.names("never.validate")
 
 
@@ -399,5 +395,5 @@ def test_a_description_without_any_answer_ends_the_same_way(
     ids = make(kafka, "never.look")
     with executor_of(proxy, HASTY) as executor:
         proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, times=None, do=CUT)
-        assert end_in_doubt(executor.validate(deletes(ids), none_of_ours)) == []
+        assert end_in_doubt(executor.validate(deletes(ids))) == []
     remove(kafka, ids)

@@ -25,7 +25,7 @@ from tests import commands
 from topicledger.config.settings import GuardSettings, Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
-from topicledger.ledger.acknowledged import created_by_us
+from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, Table
@@ -98,6 +98,17 @@ def test_a_dry_run_tells_and_does_nothing(aged: Ledger) -> None:
     assert (told.executed, told.run_id, told.exit_code) == (False, None, 0)
     assert (of(told, AUDIT).rows_deleted, of(told, AUDIT).files, of(told, AUDIT).files_after) == (2, 5, None)
     assert {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)} == versions
+    assert of(told, AUDIT).work == ["delete 2 rows"]
+    needed, idle = (printed(each) for each in (told, maintain(aged, settings(aged), Request())))
+    assert "work is needed on audit: maintain --execute does it" in needed
+    assert [title for title in ("rows deleted", "files now", "note") if title in needed] == []
+    assert "no work is needed" in idle
+
+
+def printed(maintained: Maintained) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    render(maintained, console)
+    return cast(io.StringIO, console.file).getvalue()
 
 
 @pytest.mark.thorough
@@ -356,7 +367,7 @@ def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) 
     def answers() -> tuple[set[tuple[Any, ...]], set[str]]:
         wanted = {row["topic"] for row in rows}
         known = {tuple(row) for row in drift._known_ids(ledger.read(AUDIT)).collect()}
-        return known, set(created_by_us(ledger, "main", "K", wanted))
+        return known, set(created_by(ledger, "main", "K", wanted))
 
     before = answers()
     assert before[0] == {
@@ -411,9 +422,7 @@ def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the
     (row,) = ledger.read(RUNS).where(F.col("run_id") == done.run_id).collect()
     assert row["counts"] == {"runs_abandoned": 2}
     assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
-    shown = Console(file=io.StringIO(), width=200)
-    render(done, shown)
-    assert "saved, stopped" in cast(io.StringIO, shown.file).getvalue()
+    assert "saved, stopped" in printed(done)
     assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
 
 

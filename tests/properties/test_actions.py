@@ -697,7 +697,7 @@ class Run:
     def _validate(self) -> bool:
         valid = {(row.action, row.topic) for row in self.audit if row.phase is Phase.VALIDATE}
         left = [target for target in self.open() if (target.action, target.topic) not in valid]
-        problem = self._each(left, Phase.VALIDATE, lambda batch: self.executor.validate(batch, lambda _: ()))
+        problem = self._each(left, Phase.VALIDATE, lambda batch: self.executor.validate(batch))
         if self.state is RunState.PLANNING and not problem:
             self.state = RunState.PLANNED
         return problem

@@ -298,7 +298,7 @@ def test_a_quota_is_used_up_in_few_requests_and_nothing_is_sent_twice(admin: Mag
     limits = ClusterLimits(max_batch_records=8_000)
     targets = [create(f"topic.{number:03}", num_partitions=1) for number in range(400)]
     began = clock()
-    validated = list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    validated = list(paced(admin, clock, limits=limits).validate(targets))
     applied = list(paced(admin, clock, limits=limits).apply(targets))
     assert [each.topic for each in validated] == [each.topic for each in applied] == [each.topic for each in targets]
     assert {each.outcome for each in (*validated, *applied)} == {Outcome.OK}
@@ -313,7 +313,7 @@ def test_counts_left_to_the_broker_cost_what_validate_told(admin: MagicMock, clo
     broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
     limits = ClusterLimits(max_batch_records=8_000)
     targets = [create(f"topic.{number:02}") for number in range(60)]
-    list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    list(paced(admin, clock, limits=limits).validate(targets))
     assert set(limits.partitions.values()) == {6}
     before = admin.create_topics.call_count, broker.throttled
     list(paced(admin, clock, limits=limits).apply(targets))
@@ -326,7 +326,7 @@ def test_deletes_cost_as_many_as_the_live_topic_has_partitions(admin: MagicMock,
     broker = QuotaBroker(admin, clock, rate=20.0, partitions=6)
     limits = ClusterLimits(max_batch_records=8_000)
     targets = [delete(f"topic.{number:02}") for number in range(100)]
-    list(paced(admin, clock, limits=limits).validate(targets, lambda topics: []))
+    list(paced(admin, clock, limits=limits).validate(targets))
     assert {limits.cost(target) for target in targets} == {6}
     ended = list(paced(admin, clock, limits=limits).apply(targets))
     assert (len(ended), {each.outcome for each in ended}, broker.spent) == (100, {Outcome.OK}, 600)
@@ -411,7 +411,7 @@ def test_what_changes_nothing_needs_no_leave(admin: MagicMock, clock: Clock) -> 
     """C5"""
     admin.create_topics.return_value = answers({"a": 0})
     executor = paced(admin, clock, may_send=allow(0))
-    assert brief(list(executor.validate([create("a")], lambda topics: []))) == [("a", "ok", 0, None)]
+    assert brief(list(executor.validate([create("a")]))) == [("a", "ok", 0, None)]
 
 
 def test_a_run_that_may_not_send_any_more_tells_what_it_knows_and_leaves_the_rest_open(
@@ -463,7 +463,7 @@ def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
     limits = ClusterLimits(max_batch_records=100)
     admin.create_topics.side_effect = refuse_above(10)
     targets = [create(f"topic.{number:02}") for number in range(40)]
-    list(executor_for(admin, no_sleep, limits=limits).validate(targets, lambda topics: []))
+    list(executor_for(admin, no_sleep, limits=limits).validate(targets))
     admin.create_topics.reset_mock()
     assert {each.attempt for each in executor_for(admin, no_sleep, limits=limits).apply(targets)} == {1}
     assert sum(len(batch) for batch in sent(admin.create_topics)) == 40, "no request is refused for its size again"
@@ -472,9 +472,7 @@ def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
 def test_what_validate_knows_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12, C17: what was validated need not be again."""
     admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT}), *[LOST] * ATTEMPTS]
-    assert brief(until_unknown(executor.validate([create("a"), create("b")], lambda topics: []))) == [
-        ("a", "ok", 0, None)
-    ]
+    assert brief(until_unknown(executor.validate([create("a"), create("b")]))) == [("a", "ok", 0, None)]
 
 
 def test_a_batch_above_the_limit_is_split_before_it_is_sent(admin: MagicMock, executor: Executor) -> None:
@@ -816,7 +814,7 @@ def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: M
     admin.delete_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
     assert until_unknown(executor.apply([delete("a")])) == []
     admin.create_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
-    assert until_unknown(executor.validate([create("a")], lambda _: [])) == []
+    assert until_unknown(executor.validate([create("a")])) == []
 
 
 def test_nothing_is_sent_where_another_cluster_answers(admin: MagicMock, executor: Executor) -> None:
@@ -851,7 +849,7 @@ def test_a_batch_is_never_compared_target_by_target(
     admin.create_topics.return_value = answers(dict.fromkeys(topics, 0))
     admin.describe_topics.return_value = [live(topic) for topic in topics]
     for targets in ([delete(topic) for topic in topics], [create(topic) for topic in topics]):
-        assert len(list(executor.validate(targets, lambda _: []))) == len(topics)
+        assert len(list(executor.validate(targets))) == len(topics)
         assert len(list(executor.apply(targets))) == len(topics)
 
 
@@ -869,7 +867,7 @@ def test_deletes_that_the_brokers_have_turned_off_fail_each_and_are_warned_of_on
 def test_creates_are_validated_by_the_broker_and_nothing_is_created(admin: MagicMock, executor: Executor) -> None:
     """C5"""
     admin.create_topics.return_value = answers({"a": TopicResult(num_partitions=3), "b": 38})
-    ended = list(executor.validate([create("a"), create("b")], lambda topics: []))
+    ended = list(executor.validate([create("a"), create("b")]))
     assert brief(ended) == [("a", "ok", 0, None), ("b", "failed", 38, "INVALID_REPLICATION_FACTOR")]
     assert {each.phase for each in ended} == {Phase.VALIDATE}
     assert ended[0].num_partitions == 3
@@ -882,12 +880,13 @@ def test_a_topic_that_exists_and_that_the_ledger_knows_as_ours_is_unchanged(
     """C21, M3"""
     asked: list[list[str]] = []
 
-    def created_by_us(topics: Any) -> list[str]:
+    def created_by(topics: Any) -> dict[str, str]:
         asked.append(list(topics))
-        return ["ours"]
+        return {"ours": "earlier"}
 
+    executor.created_by = created_by
     admin.create_topics.return_value = answers({"ours": 36, "theirs": 36, "new": 0})
-    ended = list(executor.validate([create("ours"), create("theirs"), create("new")], created_by_us))
+    ended = list(executor.validate([create("ours"), create("theirs"), create("new")]))
     assert brief(ended) == [
         ("new", "ok", 0, None),
         ("ours", "skipped", 36, "TOPIC_ALREADY_EXISTS"),
@@ -908,7 +907,7 @@ def test_a_broker_without_default_counts_is_not_asked_about_topics_that_need_the
         create("half", num_partitions=1),
         create("bare"),
     ]
-    ended = {each.topic: each for each in executor.validate(targets, lambda topics: [])}
+    ended = {each.topic: each for each in executor.validate(targets)}
     assert {topic: each.error for topic, each in ended.items()} == {
         "counted": None,
         "assigned": None,
@@ -926,7 +925,7 @@ def test_a_broker_too_old_to_return_configs_is_warned_of_once(
     admin.returns_configs = False
     admin.create_topics.return_value = answers({"a": 0, "b": 0})
     with caplog.at_level(logging.WARNING):
-        list(executor.validate([create("a"), create("b")], lambda topics: []))
+        list(executor.validate([create("a"), create("b")]))
     assert len([record for record in caplog.records if "C11" in record.message]) == 1
 
 
@@ -934,7 +933,7 @@ def test_deletes_are_validated_by_a_fresh_look_and_never_sent(admin: MagicMock, 
     """D6"""
     admin.describe_topics.return_value = [live("a"), live("recreated", "id-2"), live("kept", authorized_operations=())]
     targets = [delete(topic) for topic in ("a", "recreated", "kept", "gone")]
-    ended = list(executor.validate(targets, lambda topics: []))
+    ended = list(executor.validate(targets))
     assert brief(ended) == [
         ("a", "ok", 0, None),
         ("recreated", "refused", -1, "RECREATED"),
@@ -950,19 +949,33 @@ def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
     """D6"""
     there = [
         live("appeared", partitions=3),
+        live("same"),
+        live("ours"),
+        live("set"),
         TopicInfo(topic="hidden", permitted=False),
         live("old"),
         live("redone", "x"),
     ]
     admin.describe_topics.side_effect = lambda topics: [info for info in there if info.topic in topics]
-    targets = [create("new"), create("appeared"), create("hidden"), delete("old"), delete("redone"), delete("gone")]
-    ended = list(executor.changed_since_plan(targets))
+    flush = ConfigEntry("flush.ms", "6", False, "DYNAMIC_TOPIC_CONFIG", False)
+    admin.topic_configs.side_effect = lambda topics: [
+        TopicConfigs(topic=topic, configs=(flush,) if topic == "set" else ()) for topic in topics
+    ]
+    executor.created_by = lambda topics: {"ours": "run-2"}
+    creates = [create(name, num_partitions=1) for name in ("new", "appeared", "same", "ours", "set", "hidden")]
+    ended = list(executor.changed_since_plan([*creates, delete("old"), delete("redone"), delete("gone")]))
     assert brief(ended) == [
         ("redone", "refused", -1, "RECREATED"),
         ("gone", "refused", -1, "CHANGED_SINCE_PLAN"),
         ("appeared", "refused", -1, "CHANGED_SINCE_PLAN"),
+        ("same", "skipped", 0, None),
+        ("ours", "skipped", 0, None),
+        ("set", "refused", -1, "CHANGED_SINCE_PLAN"),
     ]
     assert {each.phase for each in ended} == {Phase.APPLY}
+    messages = {each.topic: each.error_message for each in ended}
+    assert messages["ours"] == "the topic exists as planned: run run-2 created it since the plan"
+    assert "flush.ms is 6, not planned; another client created it; plan again" in str(messages["set"])
 
 
 def test_a_delete_that_may_have_been_sent_and_is_not_listed_is_left_to_the_same_delete(

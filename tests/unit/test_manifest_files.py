@@ -272,6 +272,8 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("num_partitions: " + "9" * 9000, "more than 32 bits hold"),
         ("replication_factor: [3]", "`replication_factor` must be an integer, not a list"),
         ("partitions: 3", "unknown field `partitions`; did you mean `num_partitions`?"),
+        ("replicas: 3", "unknown field `replicas`; did you mean `replication_factor`?"),
+        ("acls: 3", "unknown field `acls`; known: `assignments`, `cluster`, `configs`,"),
         ("owner: 12", "`owner` must be a string, not the number 12; quote it"),
         ("owner: true", "`owner` must be a string, not the boolean true; quote it"),
         ("owner: {a: b}", "`owner` must be a string, not a mapping"),

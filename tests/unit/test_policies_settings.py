@@ -608,7 +608,8 @@ def test_an_entry_point_never_takes_the_place_of_a_built_in_policy(load: Load) -
     ("use", "problem"),
     [
         ("house_reson", "there is no create policy `house_reson`; did you mean `house_reason`?"),
-        ("house_other", "there is no create policy `house_other`; did you mean "),
+        ("house_reasn", "there is no create policy `house_reasn`; did you mean `house_reason`?"),
+        ("elsewhere", "there is no create policy `elsewhere`; known: "),
         ("house_answer", "house_answer is no function but int"),
         ("house_broken", "house_broken can't be imported: ModuleNotFoundError: No module named 'no'"),
     ],

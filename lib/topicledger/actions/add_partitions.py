@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.config.settings import MAX_BATCH_RECORDS
 from topicledger.kafka.sending import Answer
@@ -52,7 +52,7 @@ def counts() -> Column:
     )
 
 
-def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreatePartitions with validateOnly, of what is as planned and isn't reassigned now."""
     sendable: list[Target] = []
     for target in targets:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import by_name, same_value, same_value_column, values_by_name
@@ -88,7 +88,7 @@ def afterwards() -> Column:
     return F.map_concat(values_by_name(others), F.col("alters.after"))
 
 
-def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """IncrementalAlterConfigs with validateOnly (K1)."""
     if not context.admin.alters_incrementally:
         message = "this broker is older than Kafka 2.3 and can only replace all configs of a topic: nothing is altered"

@@ -76,6 +76,9 @@ class ClusterContext:
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
 
+    created_by: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
+    """Of topics, those that this tool created and wasn't asked to delete since, by `audit`: the run that did."""
+
     def __post_init__(self) -> None:
         self._sender = Sender(
             cluster=self.cluster,
@@ -239,6 +242,11 @@ class ClusterContext:
             requested_at=answer.requested_at,
             completed_at=answer.completed_at,
         )
+
+    def skipped(self, target: Target, phase: Phase, message: str) -> PhaseResult:
+        """The row of a target that needs nothing any more."""
+        now = datetime.now(UTC)
+        return self.result(target, phase, Outcome.SKIPPED, Answer(TopicResult(), 1, now, now), message=message)
 
     def refused(self, target: Target, phase: Phase, refusal: Refusal, message: str) -> PhaseResult:
         """The row of a target that is refused by us, not by the broker."""

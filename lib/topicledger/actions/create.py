@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import DECLARED, ActionKind, CreatedByUs
+from topicledger.actions.kind import DECLARED, ActionKind
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
@@ -33,7 +33,7 @@ from topicledger.model import (
 )
 
 
-def validate(context: ClusterContext, targets: Sequence[Target], created_by_us: CreatedByUs) -> Iterator[PhaseResult]:
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreateTopics with validateOnly (C5).
 
     A topic that exists, and that this tool created and wasn't asked to delete since, is unchanged, whatever the listing
@@ -54,7 +54,7 @@ def validate(context: ClusterContext, targets: Sequence[Target], created_by_us: 
         else:
             yield _validated(context, target, answer, ours=False)
     if existing:
-        ours = frozenset(created_by_us([target.topic for target, _ in existing]))
+        ours = context.created_by([target.topic for target, _ in existing])
         for target, answer in existing:
             yield _validated(context, target, answer, ours=target.topic in ours)
 
@@ -87,18 +87,31 @@ def _validated(context: ClusterContext, target: Target, answer: Answer, *, ours:
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses topics that appeared since the plan; those that an earlier start may have sent are left to `recover`."""
+    """Of topics that appeared since the plan, skips those that are as planned and refuses those that are not; those
+    that an earlier start may have sent are left to `recover`."""
     live = context.describe([target.topic for target in targets if not target.maybe_sent])
-    for target in targets:
-        info = live.get(target.topic)
-        if info is not None and info.permitted:
-            yield context.refused(
-                target,
-                Phase.APPLY,
-                Refusal.CHANGED_SINCE_PLAN,
-                f"the topic appeared since the plan, with {info.num_partitions} partitions and replication factor "
-                f"{info.replication_factor}; plan again",
-            )
+    appeared = [(target, live[target.topic]) for target in targets if target.topic in live]
+    permitted = [(target, info) for target, info in appeared if info.permitted]
+    if not permitted:
+        return
+    names = [target.topic for target, _ in permitted]
+    configs = context.describe_configs(names)
+    context.require_planned_cluster()
+    makers, validated = context.created_by(names), context.validated(names)
+    for target, info in permitted:
+        maker = makers.get(target.topic)
+        made = f"run {maker} created it" if maker is not None else "another client created it"
+        found = configs.get(target.topic)
+        difference = (
+            "its configs can't be read"
+            if found is None or found.configs is None
+            else difference_from_validated(target, validated.get(target.topic), info, found.configs)
+        )
+        if difference is None:
+            yield context.skipped(target, Phase.APPLY, f"the topic exists as planned: {made} since the plan")
+        else:
+            message = f"the topic appeared since the plan and is not as planned: {difference}; {made}; plan again"
+            yield context.refused(target, Phase.APPLY, Refusal.CHANGED_SINCE_PLAN, message)
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

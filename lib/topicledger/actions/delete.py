@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind, CreatedByUs
+from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
@@ -31,7 +31,7 @@ from topicledger.model import (
 )
 
 
-def validate(context: ClusterContext, targets: Sequence[Target], _: CreatedByUs) -> Iterator[PhaseResult]:
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Kafka has no validate-only delete: a fresh describe instead (D6)."""
     return check(context, targets, Phase.VALIDATE)
 

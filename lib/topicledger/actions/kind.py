@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,9 +10,6 @@ from pyspark.sql import Column
 
 from topicledger.actions.context import ClusterContext
 from topicledger.model import PhaseResult, Target, TopicResult
-
-CreatedByUs: TypeAlias = Callable[[Collection[str]], Collection[str]]
-"""Of topics, those that the ledger knows this tool created, and wasn't asked to delete since."""
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
 """Columns of `plans`: what the manifest declares of the topic."""
@@ -38,10 +35,11 @@ class ActionKind:
     `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
     done: str
     """What was done to a topic, in a word: created, deleted."""
-    validate: Callable[[ClusterContext, Sequence[Target], CreatedByUs], Iterator[PhaseResult]]
+    validate: Step
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step
-    """Yields refusals of those that must not be sent any more, of a plan that is applied later than it was made."""
+    """Of a plan that is applied later than it was made, yields a row of phase apply for each target that isn't sent:
+    refused, or skipped where nothing is left to do."""
     recover: Step
     """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more; changes
     nothing. All others were not carried out, as the controller says."""

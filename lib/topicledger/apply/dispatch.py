@@ -22,6 +22,7 @@ from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
+from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
@@ -250,6 +251,7 @@ def _one_cluster(
             may_send=held.require_for_request if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
             validated=partial(_validated, run, settings.name),
+            created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
         live_id = executor.live_cluster_id()
         unknown = phase is Phase.APPLY and any(each.maybe_sent for batch in batches for each in batch)

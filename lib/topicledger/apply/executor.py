@@ -9,17 +9,16 @@ from collections.abc import Iterator, Sequence
 
 from topicledger.actions import by_kind
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.kind import CreatedByUs
 from topicledger.model import PhaseResult, Target, TopicResult
 
 
 class Executor(ClusterContext):
     """One cluster's side of a run: sends planned targets, batch by batch, and yields how each ended."""
 
-    def validate(self, targets: Sequence[Target], created_by_us: CreatedByUs) -> Iterator[PhaseResult]:
-        """One batch before anything is sent. `created_by_us`: see `actions.kind`."""
+    def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+        """One batch before anything is sent."""
         for kind, of_kind in by_kind(targets):
-            yield from kind.validate(self, of_kind, created_by_us)
+            yield from kind.validate(self, of_kind)
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Targets of a saved plan on fresh metadata: yields those that must not be sent any more."""

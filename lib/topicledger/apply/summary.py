@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from topicledger.apply.planned import Pending, first_planned, render_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
@@ -37,16 +38,19 @@ class ClusterCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One topic that failed or was refused."""
+    """One topic that failed or was refused; of a cluster that wasn't reached, all of its topics."""
 
     cluster: str | None
     topic: str | None
+    """None for all topics of a cluster, too."""
     action: str | None
     phase: str
     outcome: str
     error_code: int | None
     error: str | None
     error_message: str | None
+    topics: int = 1
+    """How many these are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,7 @@ class Summary:
     clusters: Sequence[ClusterCounts]
     decisions: Mapping[str, int]
     """unchanged, drifted, unmanaged -> topics that no action was planned for; left_out where `--only` left any out."""
-    pending_changes: int
+    pending: Pending
     """Planned and validated actions that apply has not sent."""
     failures: Sequence[Failure]
     """The first 20."""
@@ -82,6 +86,11 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
+
+    @property
+    def pending_changes(self) -> int:
+        """Planned and validated actions that apply has not sent."""
+        return self.pending.count
 
     @property
     def failure_count(self) -> int:
@@ -99,7 +108,10 @@ class Summary:
     def to_json(self) -> str:
         """The versioned result document."""
         counts = {"failure_count": self.failure_count, "outcomes": self.outcomes()}
-        return json.dumps({"format_version": FORMAT_VERSION, **asdict(self), **counts}, indent=2)
+        found = asdict(self)
+        pending = found.pop("pending")
+        planned = {"pending_changes": pending["count"], "planned": pending["first"]}
+        return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
 
 def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> DataFrame:
@@ -191,7 +203,10 @@ def summarise(
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
         decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
-        pending_changes=pending,
+        pending=Pending(
+            count=pending,
+            first=first_planned(run, results) if planning_only and results is not None and pending else (),
+        ),
         failures=failures,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
@@ -245,7 +260,14 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
 
 def _failures(results: DataFrame) -> Sequence[Failure]:
     shown = [each.name for each in fields(Failure)]
-    failed = results.where(F.col("outcome").isin(*_NOT_OK)).select(*shown)
+    failed = results.where(F.col("outcome").isin(*_NOT_OK)).withColumn("topics", F.lit(1)).select(*shown)
+    unreached = F.col("error").eqNullSafe(Refusal.CLUSTER_UNREACHABLE.value)
+    # The reason is the cluster's, the same for each of its topics.
+    same = failed.where(unreached).groupBy("cluster", "phase", "outcome", "error_code", "error")
+    by_cluster = same.agg(
+        F.any_value("error_message").alias("error_message"), F.count(F.lit(1)).cast("int").alias("topics")
+    )
+    failed = failed.where(~unreached).unionByName(by_cluster, allowMissingColumns=True).select(*shown)
     return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
 
 
@@ -300,6 +322,8 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         console.print(message, highlight=False, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)
+    if summary.pending.first:
+        render_planned(summary.pending, summary.run_id, console)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         console.print(
@@ -318,11 +342,13 @@ def _render_failures(summary: Summary, console: Console) -> None:
     for name in ("cluster", "topic", "phase", "error", "message"):
         grid.add_column(name, overflow="fold")
     for failure in summary.failures:
-        cells = (failure.cluster, failure.topic, failure.phase, failure.error, failure.error_message)
+        topic = failure.topic if failure.topics == 1 else f"{failure.topics:,} topics"
+        cells = (failure.cluster, topic, failure.phase, failure.error, failure.error_message)
         grid.add_row(*map(cell, cells))
     console.print(grid)
-    if summary.failure_count > len(summary.failures):
-        console.print(f"the first {len(summary.failures)} of {summary.failure_count}; all of them:", highlight=False)
+    shown = sum(failure.topics for failure in summary.failures)
+    if summary.failure_count > shown:
+        console.print(f"the first {shown} of {summary.failure_count}; all of them:", highlight=False)
         console.print(escape(summary.query), highlight=False, soft_wrap=True)
 
 

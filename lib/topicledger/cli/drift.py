@@ -16,17 +16,27 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
+from topicledger.config.severities import Severity
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.audit import audit as audit_drift
+from topicledger.errors import UsageError
 from topicledger.ledger import runs
 
 
 @click.command("audit")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where there is drift.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([each.value for each in Severity]),
+    help="Exit 3 where there is drift of this severity, or a worse one.",
+)
+@click.option("--detailed-exitcode", is_flag=True, help="The same as --fail-on info.")
 @requested_by_option
 @common
-def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -> int:
+def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, requested_by: str | None) -> int:
     """Compare the live clusters with the manifests and record the differences. Changes no cluster."""
+    if fail_on is not None and detailed_exitcode:
+        raise UsageError("--fail-on and --detailed-exitcode both say when to exit 3: give one of them")
+    worst = Severity.INFO if detailed_exitcode else None if fail_on is None else Severity(fail_on)
     request = runs.Request(
         command=runs.AUDIT_COMMAND, run_id=options.run_id, clusters=options.cluster, requested_by=requested_by
     )
@@ -35,7 +45,7 @@ def audit(options: Options, detailed_exitcode: bool, requested_by: str | None) -
         ledger = open_ledger(options, settings, request.command)
         with started(request, options, settings, ledger) as run, with_resume_hint(run):
             progress = options.metrics.progress = Progress()
-            summary = audit_drift(run, progress, detailed=detailed_exitcode)
+            summary = audit_drift(run, progress, fail_on=worst)
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)

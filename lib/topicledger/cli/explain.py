@@ -31,7 +31,7 @@ from topicledger.plan.decisions import deletes_judged
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
 from topicledger.policies import Policy
-from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, options, type_name
+from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, Option, options, type_name, users_own
 from topicledger.policies.contract import CHANGES
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import MANIFESTS, USAGES
@@ -56,8 +56,11 @@ class Verdict:
     message: str | None
 
 
-def list_policies(*, as_json: bool) -> None:
-    """Print the built-in policies with their settings."""
+def list_policies(settings: Settings | None, *, as_json: bool) -> None:
+    """Print the policies to choose from: the built-in ones, and those of the user's own that `settings` name.
+
+    Raises SettingsError where one of these can't be imported.
+    """
     found = [
         {"judges": action.value, "policy": name, "settings": _settings(factory), "what": _what(factory)}
         for action in BUILT_IN
@@ -68,6 +71,8 @@ def list_policies(*, as_json: bool) -> None:
             found.append(
                 {"judges": action.value, "policy": name, "settings": [], "what": f"{_what(factory)} Always on."}
             )
+    for section, name, factory in users_own(settings) if settings is not None else ():
+        found.append({"judges": section, "policy": name, "settings": _settings(factory), "what": _what(factory)})
     if as_json:
         click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
         return
@@ -82,19 +87,25 @@ def list_policies(*, as_json: bool) -> None:
 
 
 def _settings(factory: Factory) -> list[str]:
-    return [
-        f"{each.name}: {type_name(each.type)}" + ("" if each.required else f" = {each.default}")
-        for each in options(factory)
-    ]
+    return [f"{each.name} ({_kind(each)})" for each in options(factory)]
+
+
+def _kind(option: Option) -> str:
+    """What a setting takes, and what it is where it is left out."""
+    words = [] if option.type is None else [type_name(option.type)]
+    if not option.required:
+        left_out = option.default in (None, ())
+        words.append("optional" if left_out else f"default {json.dumps(option.default, default=str)}")
+    return ", ".join(words) or "required"
 
 
 def _what(factory: Factory) -> str:
     return (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def check_policies(settings: Settings, *, as_json: bool) -> ExitCode:
-    """Print the policies of checked settings. Raises SettingsError where one can't be made."""
-    made = policies.from_settings(settings)
+def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool) -> ExitCode:
+    """Print the policies of settings. Raises SettingsError with all their `problems`, and all of the policies."""
+    made = policies.from_settings(settings, besides=problems)
     found = [
         {
             "judges": each.action.value,
@@ -167,7 +178,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         if judged_row["phase"] is not None:
             answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
         verdicts = [
-            _verdict(each.asDict(), rule.settings) for each, rule in zip(judged_row["verdicts"], rules, strict=True)
+            _verdict(each.asDict(), rule.settings, row)
+            for each, rule in zip(judged_row["verdicts"], rules, strict=True)
         ]
     elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
         rows = rows.transform(deletes_judged(made, known, settings)).localCheckpoint()
@@ -197,11 +209,14 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
     notes.append(f"{row['decision']}: {row['_words']}")
     if row["_loss"] is not None:
         notes.append(f"counts for guards.max_losses: {row['_loss']}")
-    return [_verdict(each.asDict(), rule.settings) for each, rule in zip(row["verdicts"], rules, strict=True)]
+    return [_verdict(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]
 
 
-def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object]) -> Verdict:
-    verdict, message = "fine", None
+def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object], row: Mapping[str, Any]) -> Verdict:
+    verdict, message, inputs = "fine", None, judged["inputs"]
+    if inputs is None and judged["asked"]:
+        # A rule of the user's own needn't say what it judged.
+        inputs = _declared(row)
     if not judged["asked"]:
         verdict = "not asked"
     elif judged["reason"] is not None:
@@ -216,9 +231,19 @@ def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object]) -> Verdi
         mode=judged["mode"],
         settings=dict(settings),
         verdict=verdict,
-        inputs=judged["inputs"],
+        inputs=inputs,
         message=message,
     )
+
+
+def _declared(row: Mapping[str, Any]) -> str:
+    """What a topic's manifest declares, in words."""
+    named = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels")
+    return "; ".join(f"{name} {_value(row[name])}" for name in named if row[name] not in (None, {}))
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
 
 
 def _validate_only(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 
 from topicledger.cli import explain
 from topicledger.cli.options import Options, common, open_ledger, open_settings
-from topicledger.config.reading import load_settings
-from topicledger.errors import UsageError
+from topicledger.config.reading import load_settings, read_settings
+from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
 
 
@@ -17,19 +20,28 @@ def policies_group() -> None:
 
 
 @policies_group.command("list")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Run settings (TOML): list your own policies, too.",
+)
 @click.option("--format", "as_format", type=click.Choice(["table", "json"]), default="table", help="On stdout.")
-def policies_list(as_format: str) -> None:
-    """The built-in policies, with their settings."""
-    explain.list_policies(as_json=as_format == "json")
+def policies_list(config: Path | None, as_format: str) -> None:
+    """The policies to choose from, with their settings."""
+    try:
+        explain.list_policies(None if config is None else load_settings(config), as_json=as_format == "json")
+    except TopicLedgerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
 
 
 @policies_group.command("check")
 @common
 def policies_check(options: Options) -> int:
     """Check the settings' policies. Reads no table and no cluster."""
-    settings = load_settings(options.config)
+    settings, problems = read_settings(options.config)
     get_session("policies", verbose=options.verbose)
-    return explain.check_policies(settings, as_json=options.format == "json")
+    return explain.check_policies(settings, problems, as_json=options.format == "json")
 
 
 @policies_group.command("explain")

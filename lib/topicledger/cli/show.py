@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -17,7 +19,7 @@ from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import SET_ON_TOPIC
+from topicledger.model import SET_ON_TOPIC, Outcome
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
@@ -47,13 +49,41 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
         return ExitCode.DONE
     grid = Grid()
-    for name in columns:
+    for name in ("run_id", "command", "state", "started (UTC)", "took", "exit", "manifests", "requested by", "counts"):
         grid.add_column(name, overflow="fold")
     for row in rows:
-        counts = ", ".join(f"{count} {name}" for name, count in sorted((row["counts"] or {}).items()) if count)
-        grid.add_row(*(cell(row[name]) for name in columns[:-1]), counts)
+        grid.add_row(
+            *(cell(row[name]) for name in ("run_id", "command", "state")),
+            _utc(row["started_at"]),
+            _took(row["started_at"], row["finished_at"]),
+            *(cell(row[name]) for name in ("exit_code", "manifest_version", "requested_by")),
+            _counted(row["counts"] or {}),
+        )
     _console().print(grid)
     return ExitCode.DONE
+
+
+def _utc(moment: datetime | None) -> str:
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _took(began: datetime | None, ended: datetime | None) -> str:
+    """How long a run took from its first start to its end: `1 h 2 min`, `2 min 5 s`, `12 s`."""
+    if began is None or ended is None:
+        return ""
+    seconds = round((ended - began).total_seconds())
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """Counts in words, failures first."""
+    order = (Outcome.FAILED.value, Outcome.REFUSED.value)
+    names = sorted(counts, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
 
 
 def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:

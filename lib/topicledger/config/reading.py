@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -54,6 +54,22 @@ _SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+
 
 def load_settings(path: Path) -> Settings:
     """Read and check ``path``; raises one SettingsError that lists every problem of the file, one a line."""
+    settings, problems = read_settings(path)
+    if problems:
+        raise problems_of(path, problems)
+    return settings
+
+
+def problems_of(path: Path, problems: Iterable[str]) -> SettingsError:
+    """One error that lists problems of a settings file, one a line."""
+    return SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
+
+
+def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
+    """Read ``path``; returns its settings, with stand-ins for what is wrong, and every problem of it.
+
+    Raises SettingsError where it isn't TOML.
+    """
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
@@ -69,9 +85,7 @@ def load_settings(path: Path) -> Settings:
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
     )
-    if problems:
-        raise SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
-    return settings
+    return settings, problems
 
 
 def _read_toml(path: Path) -> dict[str, object]:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
+from topicledger.config.severities import Severity
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
@@ -35,8 +36,11 @@ _AUDITS_BEFORE = 100
 """How many earlier audits are searched for the last one of a cluster."""
 
 
-def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSummary:
-    """Take an audit from where it stands to its end; of a finished one, what it came to."""
+def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> DriftSummary:
+    """Take an audit from where it stands to its end; of a finished one, what it came to.
+
+    `fail_on`: the least severity of drift with which it exits 3; None: it doesn't.
+    """
     now = datetime.now(UTC)
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
     if run.state is RunState.FINISHED:
@@ -49,7 +53,7 @@ def audit(run: Run, progress: Progress, *, detailed: bool = False) -> DriftSumma
     refused = _refused(judged)
     clusters = _clusters_without_drift(run)
     problems = _audit_clusters(run, progress, clusters, judged) if clusters else []
-    return _close(run, now, refused, problems, detailed=detailed)
+    return _close(run, now, refused, problems, fail_on)
 
 
 def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> list[str]:
@@ -168,9 +172,9 @@ def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
 
 
 def _close(
-    run: Run, observed_since: datetime, refused: int, problems: Sequence[str], *, detailed: bool
+    run: Run, observed_since: datetime, refused: int, problems: Sequence[str], fail_on: Severity | None
 ) -> DriftSummary:
-    summary = summarise(run, refused, problems, detailed=detailed)
+    summary = summarise(run, refused, problems, fail_on=fail_on)
     if problems:
         return summary
     counts = {**summary.kinds, REFUSED: summary.manifests_refused}

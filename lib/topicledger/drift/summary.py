@@ -78,11 +78,11 @@ class DriftSummary:
 
 
 def summarise(
-    run: Run, manifests_refused: int, problems: Sequence[str] = (), *, detailed: bool = False
+    run: Run, manifests_refused: int, problems: Sequence[str] = (), *, fail_on: Severity | None = None
 ) -> DriftSummary:
     """Read what an audit found, and decide its exit code; a finished one keeps its own.
 
-    `problems`: why it isn't finished.
+    `problems`: why it isn't finished. `fail_on`: the least severity of drift with which it exits 3.
     """
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
     counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
@@ -104,7 +104,10 @@ def summarise(
         if count
         else []
     )
-    code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: detailed and count > 0})
+    order = list(Severity)
+    failing = order[: order.index(fail_on) + 1] if fail_on is not None else ()
+    drifted = any(severities[each.value] for each in failing)
+    code = exit_code({ExitCode.ERROR: bool(problems), ExitCode.CHANGES_PENDING: drifted})
     return DriftSummary(
         run_id=run.run_id,
         state=run.state.value,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -85,6 +86,10 @@ OFFSET_NOT_AVAILABLE = 78
 UNKNOWN_TOPIC_ID = 100
 
 _THROTTLE_MARGIN_SECONDS = 0.05
+_REFUSED_TIMES = 2
+_REFUSED_PAUSE_SECONDS = 0.5
+_REFUSED_SECONDS = 2.0
+"""Seconds that a connection may take before it counts as not refused."""
 _BROKERS_GONE = 3
 """How often a request that any broker may answer goes to another one, because the broker asked is gone."""
 _ANSWER_SECONDS = 5.0
@@ -128,6 +133,18 @@ def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
     return float(given) / 1000 if isinstance(given, int | float) else kafka.operation_timeout + _ANSWER_SECONDS
 
 
+def _refuses(server: str) -> bool:
+    """Whether every host behind `host:port` refuses a connection."""
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REFUSED_SECONDS, all_errors=True).close()
+    except ExceptionGroup as errors:
+        return all(isinstance(each, ConnectionRefusedError) for each in errors.exceptions)
+    except OSError:
+        return False
+    return False
+
+
 class Connection:
     """A connection to one cluster, with the rights of the principal in its settings.
 
@@ -148,13 +165,15 @@ class Connection:
             "bootstrap_servers": list(cluster.bootstrap_servers),
             "bootstrap_timeout_ms": round(kafka.connect_timeout * 1000),
         }
+        if not (options.get("proxy_url") or options.get("socks5_proxy")):
+            self._fail_where_refused(cluster.bootstrap_servers)
         # Made in two steps, so that a client that can't connect can still be asked why, and closed.
         self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
         try:
             self._admin.__init__(**options)
         except Exception as error:
             # Whatever it is: one cluster's client fails alone.
-            raise self._unreachable(self._why_not(error), kafka.connect_timeout) from None
+            raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager
 
     def __enter__(self) -> Self:
@@ -180,11 +199,23 @@ class Connection:
             words += "; a wrong user or password looks like this"
         return words
 
-    def _unreachable(self, error: str, connect_timeout: float) -> ClusterError:
+    def _fail_where_refused(self, servers: Sequence[str]) -> None:
+        """Raises ClusterError where each address refused the connection twice: then nobody listens there.
+
+        kafka-python would try again until `connect_timeout`. Whatever else an address does is left to it.
+        """
+        for attempt in range(_REFUSED_TIMES):
+            if attempt:
+                time.sleep(_REFUSED_PAUSE_SECONDS)
+            if not all(map(_refuses, servers)):
+                return
+        raise self._unreachable(": each of these addresses refused the connection")
+
+    def _unreachable(self, why: str) -> ClusterError:
         return ClusterError(
             redact(
-                f"cluster {self.name} can't be reached at {self._bootstrap_servers} within {connect_timeout:g} s "
-                f"({error}): check clusters.{self.name} in the settings, and that the brokers are up",
+                f"cluster {self.name} can't be reached at {self._bootstrap_servers}{why}: "
+                f"check clusters.{self.name} in the settings, and that the brokers are up",
                 self._secrets,
             )
         )

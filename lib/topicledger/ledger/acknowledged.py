@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -31,9 +31,9 @@ def last_creates(audit: DataFrame) -> DataFrame:
     )
 
 
-def created_by_us(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Collection[str]:
-    """Of `topics`, those whose last acknowledged apply in `audit`, of any run, is a create of ours (C21, M3)."""
+def created_by(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Mapping[str, str]:
+    """Of `topics`, those whose last acknowledged apply in `audit` is a create of ours, and the run of it (C21, M3)."""
     wanted = ledger.spark.createDataFrame([(topic,) for topic in topics], "topic string")
     of_cluster = (F.col("cluster") == cluster) & (F.col("cluster_id") == cluster_id)
     rows = ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")
-    return [row["topic"] for row in last_creates(rows).collect()]
+    return {row["topic"]: row["run_id"] for row in last_creates(rows).collect()}

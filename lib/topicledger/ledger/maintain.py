@@ -22,7 +22,7 @@ from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, UsageError, exit_code
 from topicledger.ledger import runs
 from topicledger.ledger.acknowledged import last_creates
-from topicledger.ledger.run import Run, find_run
+from topicledger.ledger.run import SHARDS, Run, find_run
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
@@ -34,6 +34,9 @@ VACUUM_HOURS = 168
 
 AGED: Mapping[str, str] = {AUDIT.name: "completed_at", PLANS.name: "planned_at", DRIFT.name: "observed_at"}
 """Tables that rows may be deleted from -> the column that holds a row's age."""
+
+MANY_FILES = 50
+"""Files that are worth compacting: Delta's bound for a partition (spark.databricks.delta.autoCompact.minNumFiles)."""
 
 _PINNED = (MANIFESTS.name, OBSERVED_CONFIGS.name)
 """Tables that an open run goes on reading at the version that it began with."""
@@ -71,6 +74,8 @@ class TableMaintained:
     note: str | None = None
     error: str | None = None
     """Why not all of it was done."""
+    work: Sequence[str] = ()
+    """Of a dry run, what is worth doing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +165,16 @@ def _maintain_table(
             done[name] = step()
     except TableError as failed:
         error = str(failed)
-    return TableMaintained(table=table.name, files=before.files, bytes=before.bytes, note=note, error=error, **done)
+    work = () if request.execute else _work(before.files // (SHARDS if table.partitioned_by else 1), **done)
+    return TableMaintained(
+        table=table.name, files=before.files, bytes=before.bytes, note=note, error=error, work=work, **done
+    )
+
+
+def _work(files_of_partition: int, rows_deleted: int = 0, files_vacuumed: int = 0) -> Sequence[str]:
+    """What is worth doing on a table, in words."""
+    work = [(rows_deleted, f"delete {rows_deleted:,} rows"), (files_vacuumed, f"remove {files_vacuumed:,} old files")]
+    return [*(["compact"] if files_of_partition >= MANY_FILES else []), *(words for count, words in work if count)]
 
 
 def _delete(ledger: Ledger, table: Table, old: Column, request: Request) -> int:
@@ -207,11 +221,28 @@ def render(maintained: Maintained, console: Console) -> None:
         console.print(
             f"plans {done}: {escape(printable(', '.join(maintained.abandoned)))}", highlight=False, soft_wrap=True
         )
-    grid = Grid(title="Maintained" if maintained.executed else "Dry run: nothing was done; --execute does it")
-    for title in ("table", "files", "bytes", "rows deleted", "old files removed", "files now", ""):
+    executed = maintained.executed
+    grid = Grid(title="Maintained" if executed else "Dry run: nothing was done")
+    columns: list[tuple[str, list[str]]] = [
+        ("table", [each.table for each in maintained.tables]),
+        ("files", [f"{each.files:,}" for each in maintained.tables]),
+        ("bytes", [f"{each.bytes:,}" for each in maintained.tables]),
+        ("rows deleted", [f"{each.rows_deleted:,}" if executed else "" for each in maintained.tables]),
+        ("old files removed", [f"{each.files_vacuumed:,}" if executed else "" for each in maintained.tables]),
+        ("files now", ["" if each.files_after is None else f"{each.files_after:,}" for each in maintained.tables]),
+        ("work", [", ".join(each.work) or ("" if executed else "none") for each in maintained.tables]),
+        ("note", [escape(each.error or each.note or "") for each in maintained.tables]),
+    ]
+    filled = [(title, cells) for title, cells in columns if any(cells)]
+    for title, _ in filled:
         grid.add_column(title)
-    for each in maintained.tables:
-        numbers = (each.files, each.bytes, each.rows_deleted, each.files_vacuumed, each.files_after)
-        cells = ("" if number is None else f"{number:,}" for number in numbers)
-        grid.add_row(each.table, *cells, escape(each.error or each.note or ""))
+    for row in zip(*(cells for _, cells in filled), strict=True):
+        grid.add_row(*row)
     console.print(grid)
+    if not executed:
+        needed = [each.table for each in maintained.tables if each.work]
+        if needed or maintained.abandoned:
+            where = ", ".join(needed) or RUNS.name
+            console.print(f"work is needed on {where}: maintain --execute does it", highlight=False)
+        else:
+            console.print("no work is needed", highlight=False)

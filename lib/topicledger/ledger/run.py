@@ -35,7 +35,7 @@ REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
 """The run whose changes are undone, and `true` where topics that it created are deleted."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """The earlier version of `manifests` that was asked for, and the one that was the latest then."""
-_SHARDS = 64
+SHARDS = 64
 """Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
 
@@ -294,7 +294,7 @@ def find_run(ledger: Ledger, run_id: str) -> Row | None:
 
 def shard_of(run_id: str) -> int:
     """The partition of `runs` that has the run's row."""
-    return zlib.crc32(run_id.encode()) % _SHARDS
+    return zlib.crc32(run_id.encode()) % SHARDS
 
 
 def row_of(run_id: str) -> str:

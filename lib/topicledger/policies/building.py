@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.errors import SettingsError
 from topicledger.ledger.rows import touched
 from topicledger.model import Action, Refusal
 from topicledger.policies import change, create, create_together, delete
@@ -117,14 +117,15 @@ def always(*, changes: bool = False) -> Sequence[Policy]:
     ]
 
 
-def from_settings(settings: Settings, *, reverts: bool = False) -> Sequence[Policy]:
+def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequence[str] = ()) -> Sequence[Policy]:
     """The policies of a run: those that always hold, then those that the settings name, in their order (P4). Those for
     changes where the settings ask for changes, or the run reverts some.
 
     Raises one SettingsError that lists every problem: a policy that doesn't exist, can't be imported or fails to be
-    made, and settings that are unknown, missing, of another type, or that its factory refuses.
+    made, and settings that are unknown, missing, of another type, or that its factory refuses; after `besides`, the
+    other problems of the same file.
     """
-    problems: list[str] = []
+    problems = list(besides)
     changes = reverts or bool(settings.changes)
     policies = list(always(changes=changes))
     found = settings.policies
@@ -140,8 +141,31 @@ def from_settings(settings: Settings, *, reverts: bool = False) -> Sequence[Poli
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
     if problems:
-        raise SettingsError("\n".join(f"{settings.path}: {problem}" for problem in problems))
+        raise problems_of(settings.path, problems)
     return policies
+
+
+def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
+    """The user's own policies that the settings name: the list that names it, its name, and its factory.
+
+    Raises one SettingsError that lists those that don't exist or can't be imported.
+    """
+    found, problems = [], list[str]()
+    named = settings.policies
+    for action, specs in (
+        (Action.DELETE, named.delete),
+        (Action.CREATE, named.create),
+        (Action.ADD_PARTITIONS, named.change),
+    ):
+        for spec in specs:
+            if any(spec.use in each for each in BUILT_IN.values()):
+                continue
+            factory = _factory(spec, action, problems)
+            if factory is not None:
+                found.append((_section(action), spec.use, factory))
+    if problems:
+        raise problems_of(settings.path, problems)
+    return list(dict.fromkeys(found))
 
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:

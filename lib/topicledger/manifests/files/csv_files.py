@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.json_files import JSON, json_reason
-from topicledger.manifests.files.results import FIELDS
+from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, plain_number, text_key
-from topicledger.text import nearest, show
+from topicledger.text import show
 
 _MAX_CELL = 64 * 1024 * 1024
 
@@ -60,7 +60,7 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(columns: list[str], line: int, report: Report) -> bool:
-    problems = [f"unknown column `{show(name)}`; {nearest(name, FIELDS)}" for name in columns if name not in FIELDS]
+    problems = [f"unknown column `{show(name)}`; {meant(name)}" for name in columns if name not in FIELDS]
     problems += [f"column `{name}` is there twice" for name in FIELDS if columns.count(name) > 1]
     problems += [f"column `{name}` is missing" for name in ("cluster", "topic") if name not in columns]
     for problem in problems:

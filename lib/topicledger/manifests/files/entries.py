@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from topicledger.manifests.files.results import FIELDS, FileError, ManifestRow, NotCarriedOver, ParsedManifests
+from topicledger.manifests.files.results import FIELDS, FileError, ManifestRow, NotCarriedOver, ParsedManifests, meant
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
-from topicledger.text import nearest, show
+from topicledger.text import show
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -245,4 +245,4 @@ def _not_a_text(value: Value) -> str:
 def _unknown_field(name: str, known: Sequence[str]) -> str:
     if name in ("topics", "defaults"):
         return f"unknown field `{name}`; it belongs at the top of a YAML manifest; JSON is a list of topics"
-    return f"unknown field `{show(name)}`; {nearest(name, known)}"
+    return f"unknown field `{show(name)}`; {meant(name, known)}"

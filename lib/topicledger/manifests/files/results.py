@@ -5,11 +5,11 @@ Apart from the reading, since every module of the package needs them and they ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from topicledger.text import show
+from topicledger.text import nearest, show
 
 Format: TypeAlias = Literal["csv", "json", "yaml"]
 
@@ -25,6 +25,25 @@ FIELDS = (
     "labels",
 )
 """The columns of `manifests`, in its order."""
+
+_OTHER_WORDS = {
+    "name": "topic",
+    "partitions": "num_partitions",
+    "replicas": "replication_factor",
+    "replication": "replication_factor",
+    "replicationfactor": "replication_factor",
+    "rf": "replication_factor",
+    "config": "configs",
+    "team": "owner",
+    "tags": "labels",
+}
+"""Of other tools, for the columns of `manifests`."""
+
+
+def meant(name: str, known: Collection[str] = FIELDS) -> str:
+    """What to say after an unknown field: the field that another tool's word names, or what `nearest` says."""
+    other = _OTHER_WORDS.get(name.casefold())
+    return f"did you mean `{other}`?" if other is not None and other in known else nearest(name, known)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

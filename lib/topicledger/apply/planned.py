@@ -1,0 +1,96 @@
+"""The actions of a plan that a person decides on: the first of them, by owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.ledger.rows import change_in_words
+from topicledger.ledger.run import Run
+from topicledger.model import Action, Outcome, Phase
+from topicledger.policies.contract import listed, text
+from topicledger.schemas import ACTION_KEY, MANIFESTS
+from topicledger.text import SHOWN_FAILURES, cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedAction:
+    """One action that waits to be applied."""
+
+    owner: str | None
+    """As the manifests have it that were planned from."""
+    cluster: str
+    topic: str
+    action: str
+    what: str | None
+    """What it creates, changes or deletes, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """What waits to be applied."""
+
+    count: int = 0
+    first: Sequence[PlannedAction] = ()
+    """Of a plan, the first 20, by owner."""
+
+
+def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
+    """The first planned actions that passed validate, by owner, cluster and topic. `results`: see `summary.results`."""
+    passed = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
+    pending = results.where(F.col("planned") & passed).select(*ACTION_KEY)
+    owners = run.ledger.read(MANIFESTS, run.manifest_version).select("cluster", "topic", "owner")
+    # Other tools write manifests, too: a topic may have several rows, which are refused.
+    owners = owners.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
+    rows = (
+        run.open_actions()
+        .join(pending, on=list(ACTION_KEY), how="left_semi")
+        .join(owners, on=["cluster", "topic"], how="left")
+        .withColumn("what", _what())
+        .select(*(each.name for each in fields(PlannedAction)))
+        .orderBy(F.asc_nulls_last("owner"), "cluster", "topic", "action")
+        .limit(SHOWN_FAILURES)
+    )
+    return [PlannedAction(**row.asDict()) for row in rows.collect()]
+
+
+def _what() -> Column:
+    def count(value: Column, what: str) -> Column:
+        return F.when(value.isNotNull(), text(value, what))
+
+    assigned = F.when(F.size("assignments") > 0, text(F.size("assignments"), " assigned partitions"))
+    entries = F.transform(F.map_entries("configs"), lambda each: F.concat(each["key"], F.lit("="), each["value"]))
+    declared = F.concat_ws(
+        ", ",
+        assigned,
+        count(F.col("num_partitions"), " partitions"),
+        F.when(F.col("replication_factor").isNotNull(), text("replication factor ", F.col("replication_factor"))),
+        F.when(F.size("configs") > 0, listed(entries)),
+    )
+    lost = count(F.try_element_at("before", F.lit("num_partitions")), " partitions")
+    is_action = F.col("action")
+    return (
+        F.when(is_action == Action.CREATE.value, F.when(declared == "", "the broker's defaults").otherwise(declared))
+        .when(is_action == Action.DELETE.value, lost)
+        .otherwise(change_in_words())
+    )
+
+
+def render_planned(pending: Pending, run_id: str, console: Console) -> None:
+    """Print the first, and how many there are in all."""
+    # A title of the grid's own would be broken at the grid's width.
+    console.print(f"Planned: {pending.count}", style="table.title", highlight=False)
+    grid = Grid()
+    for each in fields(PlannedAction):
+        grid.add_column(each.name, overflow="fold")
+    for action in pending.first:
+        grid.add_row(*(cell(getattr(action, each.name)) for each in fields(PlannedAction)))
+    console.print(grid)
+    if pending.count > len(pending.first):
+        shown = f"the first {len(pending.first)} of {pending.count}, by owner"
+        console.print(f"{shown}; all of them: runs show --run-id {run_id}", highlight=False)
