@@ -100,6 +100,7 @@ def test_what_would_fail_again_is_not_tried_again(airflow: Airflow, tmp_path: Pa
     assert "exit code 2" in told["log"]
 
 
+@pytest.mark.thorough
 def test_a_killed_driver_is_tried_again_and_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:

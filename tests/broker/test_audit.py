@@ -302,6 +302,7 @@ def test_a_cluster_out_of_reach_is_told_and_left_as_it_was_and_the_same_id_goes_
     assert kafka_policy.cluster_id in mistaken.problems[0]
 
 
+@pytest.mark.thorough
 def test_what_may_not_be_described_is_not_permitted_and_never_missing(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -229,6 +229,7 @@ def test_what_can_lose_something_is_stopped_by_the_guard_and_the_rest_goes_on(
     assert set_on(kafka, "loss.time", "loss.reset") == {"loss.time": {"retention.ms": "1000"}, "loss.reset": {}}
 
 
+@pytest.mark.thorough
 def test_policies_judge_what_is_changed_and_budgets_count_what_grows(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -328,6 +329,7 @@ def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: 
     assert (row["before"], row["after"]) == (None, None)
 
 
+@pytest.mark.thorough
 def test_a_saved_plan_is_judged_again_on_what_lives_and_what_is_declared(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -489,6 +491,7 @@ def moving(kafka: EmbeddedKafka, topic: str, replicas: list[int]) -> Iterator[No
         admin.close()
 
 
+@pytest.mark.thorough
 def test_without_the_rights_a_row_says_which_are_missing(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_run_with_nothing_to_do_commits_its_row_and_nothing_else(
     remove(kafka, {name: str(info.topic_id) for name, info in live(kafka, "nothing.").items()})
 
 
+@pytest.mark.thorough
 def test_of_clusters_that_differ_only_those_are_written(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

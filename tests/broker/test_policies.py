@@ -150,6 +150,7 @@ def test_what_a_broker_does_not_tell_is_refused_as_unjudgeable(
     assert set(live(kafka, "untold.")) == {"untold.declared"}
 
 
+@pytest.mark.thorough
 def test_a_budget_is_given_out_by_name_and_twice_in_a_row_the_same(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -186,6 +187,7 @@ def freeing(
     return estate, summary, estate.audit(prefix)
 
 
+@pytest.mark.thorough
 def test_creates_that_need_freed_room_go_after_the_deletes(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

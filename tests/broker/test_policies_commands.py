@@ -158,6 +158,7 @@ def test_explain_tells_each_rule_its_inputs_and_its_verdict_on_a_create(config: 
     assert verdicts["num_partitions"]["message"] == "warning: num_partitions is 2; allowed is 1 to 1"
 
 
+@pytest.mark.thorough
 def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) -> None:
     kept = explain(config, "explained.kept")
     assert [(each["policy"], each["verdict"]) for each in kept["verdicts"]] == [
@@ -189,6 +190,7 @@ def test_explain_says_what_a_change_does_and_what_each_rule_says_of_it(config: P
     }
 
 
+@pytest.mark.thorough
 def test_explain_says_what_is_wrong_with_the_question_and_leaves_no_trace(config: Path, spark: SparkSession) -> None:
     common = ("policies", "explain", "--config", config, "--topic", "explained.new")
     assert "needs one --cluster" in invoke(*common).stderr

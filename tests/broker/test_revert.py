@@ -26,6 +26,7 @@ def ids_of(kafka: EmbeddedKafka, *topics: str) -> dict[str, str]:
     return {name: str(info.topic_id) for name, info in live(kafka, "").items() if name in topics}
 
 
+@pytest.mark.thorough
 def test_reverting_a_run_restores_what_was_set_before(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_what_a_run_created_is_deleted_only_if_asked_for_and_by_its_id(
     assert set(live(kafka, "made.")) == {"made.again"}
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_open_or_changed_no_cluster_is_not_reverted(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_run_that_is_open_or_changed_no_cluster_is_not_reverted(
         estate.run("plan", reverts="looked")
 
 
+@pytest.mark.thorough
 def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_change_meanwhile(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

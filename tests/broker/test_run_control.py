@@ -79,6 +79,7 @@ def saved(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.Te
     )
 
 
+@pytest.mark.thorough
 def test_plan_leaves_the_cluster_as_it_was(saved: Saved) -> None:
     """C5"""
     assert saved.meanwhile == saved.before

@@ -26,7 +26,7 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 USER = "creator"
 PASSWORD = SASL_USERS[USER]
-IN_TIME = 2.5
+IN_TIME = 4.0
 """Seconds that are given to a connection that must fail."""
 
 Options = Mapping[str, str]

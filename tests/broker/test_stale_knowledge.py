@@ -139,6 +139,7 @@ def begin(estate: Estate, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, pr
     return sorted(names, key=lambda name: batches[name])
 
 
+@pytest.mark.thorough
 def test_only_what_may_have_been_sent_is_taken_for_ours_by_the_next_start(
     halfway: Estate, proxy: FaultProxy, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

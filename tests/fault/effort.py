@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-KILLS = int(os.environ.get("TOPICLEDGER_KILLS", "2"))
+KILLS = int(os.environ.get("TOPICLEDGER_KILLS", "1"))
 """How often drivers are killed."""
 SEED = int(os.environ.get("TOPICLEDGER_SEED", "20261121"))
 """Of what is random."""

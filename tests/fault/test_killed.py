@@ -2,7 +2,7 @@
 
 A chain: the driver is killed at its first event, started again, killed at its second event, and so on until it
 finishes. Events are what goes to the brokers to change them, what comes back, and commits to the ledger. How many
-kills: TOPICLEDGER_KILLS, a few where it isn't set (`make test-faults` sets it).
+kills: TOPICLEDGER_KILLS, one where it isn't set (`make test-faults` sets it).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def every(first: int, step: int, most: int) -> Iterator[int]:
         yield 10**9
 
 
-@pytest.mark.timeout(60 + 120 * KILLS)
+@pytest.mark.timeout(240 + 120 * KILLS)
 def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(60 + 120 * KILLS)
+@pytest.mark.timeout(240 + 120 * KILLS)
 @pytest.mark.parametrize("number", range(3))
 def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, number: int

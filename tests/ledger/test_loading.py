@@ -124,6 +124,7 @@ def test_replacing_removes_what_no_file_has_from_the_clusters_that_the_files_nam
     assert keys(ledger) == [("billing", "stays"), ("nobody's", "stays"), ("orders", "comes")]
 
 
+@pytest.mark.thorough
 def test_replacing_for_an_owner_removes_rows_of_that_owner_only_however_it_is_written(
     spark: SparkSession, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_load_that_would_remove_more_than_allowed_lists_the_rows_and_loads_not
     assert load_files(ledger, file, replace=Replace(), may_remove=27).removed == 27
 
 
+@pytest.mark.thorough
 def test_names_of_rows_that_are_listed_cannot_act_on_a_terminal(
     spark: SparkSession, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -181,6 +183,7 @@ def test_names_of_rows_that_are_listed_cannot_act_on_a_terminal(
     assert str(caught.value).split("\n")[1] == r"  orders / a\x1b[2J\nb, owner c\nd"
 
 
+@pytest.mark.thorough
 def test_a_row_that_appears_after_rows_were_counted_is_not_removed(
     spark: SparkSession, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +272,7 @@ def test_a_row_that_another_tool_left_without_a_topic_counts_as_nothing(spark: S
     assert ledger.latest_version(MANIFESTS) == 1
 
 
+@pytest.mark.thorough
 def test_a_topic_in_two_files_that_say_the_same_is_loaded_once(ledger: Ledger, tmp_path: Path) -> None:
     """C2"""
     row = {"cluster": "orders", "topic": "a", "assignments": {"0": [1, 2], "1": [2, 1]}, "configs": {"x": "1"}}
@@ -369,6 +373,7 @@ metadata: {name: someone}
 """
 
 
+@pytest.mark.thorough
 def test_another_tools_file_is_loaded_as_a_native_one_and_what_is_left_of_it_is_listed(
     ledger: Ledger, tmp_path: Path
 ) -> None:

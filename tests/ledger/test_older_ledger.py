@@ -57,6 +57,7 @@ def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
     assert row["state"] == "abandoned"
 
 
+@pytest.mark.thorough
 def test_new_runs_and_audits_are_written_into_it(estate: Estate) -> None:
     assert estate.run(run_id="today", wait_visible=30.0).exit_code == 0
     assert {topic: row[1] for topic, row in estate.last("today").items()} == {

@@ -21,7 +21,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
 
 _DISCONNECTED = "socket disconnected"
-_TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", _DISCONNECTED)
+_TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", "RequestTimedOutError", _DISCONNECTED)
 """The least specific first; every other message of kafka-python says more."""
 
 
