@@ -52,7 +52,7 @@ def creates(size: Size, folder: Path) -> Result:
         with brokers.executor(kafka) as sending:
             sending.admin.create_request = request
             return {
-                "validated": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                "validated": _done(sending, targets, sending.validate),
                 "created": _done(sending, targets, sending.apply),
             }
 
@@ -92,7 +92,7 @@ def deletes(size: Size, folder: Path) -> Result:
         kafka, targets = given
         with brokers.executor(kafka) as sending:
             return {
-                "checked": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                "checked": _done(sending, targets, sending.validate),
                 "deleted": _done(sending, targets, sending.apply),
             }
 
@@ -146,7 +146,7 @@ def alters(size: Size, folder: Path) -> Result:
             ]
             with brokers.executor(kafka) as sending:
                 return {
-                    "validated": _done(sending, targets, lambda batch: sending.validate(batch, lambda _: ())),
+                    "validated": _done(sending, targets, sending.validate),
                     "altered": _done(sending, targets, sending.apply),
                 }
 

@@ -67,7 +67,7 @@ def _validate_and_create(sending: Executor, topics: int) -> Mapping[str, int]:
     ]
     counts = {}
     for name in ("validated", "created"):
-        ended = sending.validate(targets, lambda _: ()) if name == "validated" else sending.apply(targets)
+        ended = sending.validate(targets) if name == "validated" else sending.apply(targets)
         counts[name] = sum(each.outcome is Outcome.OK for each in ended)
     if set(counts.values()) != {topics}:
         raise AssertionError(f"of {topics} topics {counts}")
