@@ -17,6 +17,7 @@ from topicledger import report
 from topicledger.ledger import runs
 from topicledger.ledger.run import find_run
 from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
+from topicledger.schemas.tables import Table
 
 OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
 """Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
@@ -38,6 +39,13 @@ def estate(spark: SparkSession, older: Path) -> Iterator[Estate]:
     kafka.cluster_id = CLUSTER_ID
     with kafka:
         yield Estate(spark, older, {"main": kafka}, max_deletes=1)
+
+
+def keyed_by_topic(estate: Estate, table: Table) -> set[str]:
+    """The runs that have rows in a table, each row of which names its topic as the resource."""
+    keys = estate.ledger.read(table).select("run_id", "topic", "resource_type", "resource").distinct().collect()
+    assert {(row["resource_type"], row["resource"]) for row in keys} == {("topic", row["topic"]) for row in keys}
+    return {row["run_id"] for row in keys}
 
 
 def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
@@ -75,6 +83,8 @@ def test_new_runs_and_audits_are_written_into_it(estate: Estate) -> None:
         "today": "finished",
         "today-audit": "finished",
     }
+    for table in (PLANS, AUDIT):
+        assert {"created", "today"} <= keyed_by_topic(estate, table)
 
 
 def test_every_table_of_it_has_todays_columns_once_it_is_opened(estate: Estate) -> None:
@@ -84,6 +94,4 @@ def test_every_table_of_it_has_todays_columns_once_it_is_opened(estate: Estate) 
     rows = estate.ledger.read(PLANS).where(F.col("run_id") == "created").collect()
     assert {row["topic"] for row in rows} == {"old.kept", "old.gone", "bad name!"}
     for table in (PLANS, AUDIT):
-        keys = estate.ledger.read(table).select("run_id", "topic", "resource_type", "resource").distinct().collect()
-        assert {"created", "today"} <= {row["run_id"] for row in keys}
-        assert {(row["resource_type"], row["resource"]) for row in keys} == {("topic", row["topic"]) for row in keys}
+        assert "created" in keyed_by_topic(estate, table)

@@ -58,6 +58,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
         clusters=[SimpleNamespace(name="main")],
         commits=commits,
         run_id="run",
+        ledger=None,
         append_outcomes=lambda some, held: ended.extend(some),
     )
     work = {"main": ("id", [[Target(topic=name, action=Action.CREATE)] for name in ("first", "second")])}

@@ -1,0 +1,160 @@
+"""Manifest files into rows of `manifests`: every error of every file, with its line, before anything is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TextIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from topicledger.config.settings import Settings
+from topicledger.errors import ManifestFileError, UsageError
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.files import (
+    FileError,
+    Format,
+    ManifestRow,
+    ParsedManifests,
+    read_foreign_files,
+    read_manifest_files,
+)
+from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.schemas import MANIFESTS
+from topicledger.text import nearest, show
+
+LISTED_FILES = 100
+"""How many files the row in `runs` names one by one."""
+_REASON_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """That the files are another tool's."""
+
+    form: str
+    """A name in FOREIGN_FORMATS."""
+    cluster: str | None = None
+    """The cluster of all topics; None: the one that the files name."""
+
+
+def read(
+    settings: Settings,
+    paths: Sequence[Path | Literal["-"]],
+    stdin: TextIO,
+    *,
+    stdin_format: Format | None = None,
+    foreign: Foreign | None = None,
+) -> ParsedManifests:
+    """Read files, without Spark; `foreign` says that they are another tool's.
+
+    Raises ManifestFileError listing, each with its line, every error of every file that is not a rule for rows: those
+    are `load`'s.
+    """
+    parsed = _parse(paths, stdin, stdin_format, foreign)
+    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
+    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings, hint), *_repeated(parsed.rows)]
+    _require_none(errors, "; the values of topics are checked once that is corrected" if parsed.rows else "")
+    return parsed
+
+
+def checked(spark: SparkSession, parsed: ParsedManifests) -> DataFrame:
+    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them.
+
+    Raises ManifestFileError listing every row that a run would refuse by itself, with its file and line (C1, C3).
+    """
+    frame = _frame(spark, parsed.rows)
+    _require_none(_row_errors(frame))
+    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
+
+
+def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
+    """What the row in `runs` says of files, bounded: of very many files the first, their number and one SHA-256.
+
+    In: each file, as it was named, and the SHA-256 of its bytes.
+    """
+    files = [{"file": name, "sha256": digest} for name, digest in digests.items()]
+    arguments = {"files": json.dumps(files[:LISTED_FILES])}
+    if len(files) > LISTED_FILES:
+        arguments["files_total"] = str(len(files))
+        arguments["files_sha256"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return arguments
+
+
+def _require_none(errors: Sequence[FileError], then: str = "") -> None:
+    if errors:
+        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
+        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
+        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded{then}"]))
+
+
+def _parse(
+    paths: Sequence[Path | Literal["-"]], stdin: TextIO, stdin_format: Format | None, foreign: Foreign | None
+) -> ParsedManifests:
+    if foreign is None:
+        return read_manifest_files(paths, stdin, stdin_format=stdin_format)
+    if stdin_format is not None:
+        raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
+    form = FOREIGN_FORMATS[foreign.form]
+    if foreign.cluster is None and not form.names_cluster:
+        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
+    return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
+
+
+def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
+    place = [StructField("file", StringType()), StructField("line", IntegerType())]
+    schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def value(row: ManifestRow, name: str) -> object:
+        content = getattr(row, name)
+        return (
+            list(content.items()) if name in ("assignments", "configs", "labels") and content is not None else content
+        )
+
+    columns = [pa.array([value(row, field.name) for row in rows], type=field.type) for field in arrow]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
+
+
+def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings, hint: str) -> list[FileError]:
+    return [
+        FileError(
+            file=row.file,
+            line=row.line,
+            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}",
+        )
+        for row in rows
+        if row.cluster not in settings.clusters
+    ]
+
+
+def _row_errors(frame: DataFrame) -> list[FileError]:
+    bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
+    return [
+        FileError(file=row["file"], line=row["line"], message=_reason(row))
+        for row in bad.select("file", "line", "topic", "error_message").collect()
+    ]
+
+
+def _reason(row: Row) -> str:
+    return f"topic {show(row['topic'])}: {show(row['error_message'], _REASON_CHARACTERS)}"
+
+
+def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
+    """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
+    first: dict[tuple[str, str], ManifestRow] = {}
+    errors = []
+    for row in rows:
+        earlier = first.setdefault((row.cluster, row.topic), row)
+        if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
+            message = (
+                f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
+            )
+            errors.append(FileError(file=row.file, line=row.line, message=message))
+    return errors
