@@ -18,7 +18,8 @@ from topicledger.config.settings import ClusterSettings, GuardSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import NotCarriedOver
-from topicledger.manifests.load import LISTED_FILES, Foreign, Loaded, Removed, Replace, leftovers, load, read, removals
+from topicledger.manifests.load import Loaded, Removed, Replace, leftovers, load, removals
+from topicledger.manifests.read import LISTED_FILES, Foreign, read
 from topicledger.schemas import MANIFESTS, RUNS
 
 FIRST = """\

@@ -83,6 +83,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
         settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100)),
         commits=Commits(),
         run_id="run",
+        ledger=None,
         append_outcomes=lambda some, held: ended.extend(some),
     )
     work = {"main": ("id", [[Target(topic="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}

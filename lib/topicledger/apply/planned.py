@@ -14,7 +14,7 @@ from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import Run
 from topicledger.model import Action, Outcome, Phase
 from topicledger.policies.contract import listed, text
-from topicledger.schemas import ACTION_KEY, MANIFESTS
+from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, cell
 
 
@@ -38,13 +38,15 @@ class Pending:
     count: int = 0
     first: Sequence[PlannedAction] = ()
     """Of a plan, the first 20, by owner."""
+    of_files: bool = False
+    """Whether it was planned from files, which have to be loaded first."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
     """The first planned actions that passed validate, by owner, cluster and topic. `results`: see `summary.results`."""
     passed = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     pending = results.where(F.col("planned") & passed).select(*ACTION_KEY)
-    owners = run.ledger.read(MANIFESTS, run.manifest_version).select("cluster", "topic", "owner")
+    owners = run.manifests(run.manifest_version).select("cluster", "topic", "owner")
     # Other tools write manifests, too: a topic may have several rows, which are refused.
     owners = owners.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
     rows = (

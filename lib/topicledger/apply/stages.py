@@ -121,7 +121,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
         _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
-    if latest != run.latest_version_then:
+    if run.of_files or latest != run.latest_version_then:
         _refuse(run, sendable(run, less=[*problems]).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting
     if afresh:
@@ -153,7 +153,8 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.reverts is None and not run.of_earlier_manifests:
-        return no_longer_declared(now.transform(manifests.judge(list(run.settings.clusters), run.selected)), latest)
+        declared = now.transform(manifests.judge(list(run.settings.clusters), run.selected))
+        return no_longer_declared(declared, latest, of_files=run.of_files)
     # The plan differs from the manifests on purpose: what counts is whether they were changed since.
     then = run.latest_version_then
     return declared_otherwise(run.ledger.read(MANIFESTS, then), now, then, latest)

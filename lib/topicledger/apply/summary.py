@@ -206,6 +206,7 @@ def summarise(
         pending=Pending(
             count=pending,
             first=first_planned(run, results) if planning_only and results is not None and pending else (),
+            of_files=run.of_files,
         ),
         failures=failures,
         query=(
@@ -326,8 +327,10 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         render_planned(summary.pending, summary.run_id, console)
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
+        first = "load_manifests the files, then " if summary.pending.of_files else ""
         console.print(
-            f"{summary.pending_changes} {are} planned: apply --run-id {summary.run_id} makes {them}", highlight=False
+            f"{summary.pending_changes} {are} planned: {first}apply --run-id {summary.run_id} makes {them}",
+            highlight=False,
         )
     if summary.failures:
         _render_failures(summary, console)

@@ -21,7 +21,8 @@ from topicledger.cli.options import (
 )
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
-from topicledger.manifests.load import Foreign, Replace, leftovers, load, read, removals
+from topicledger.manifests.load import Replace, compare, leftovers, load, removals
+from topicledger.manifests.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
 
@@ -40,6 +41,7 @@ from topicledger.observe import export as exporting
 @click.option(
     "--from", "foreign", type=click.Choice(list(FOREIGN_FORMATS)), help="FILES are in the format of another tool."
 )
+@click.option("--dry-run", is_flag=True, help="Check and compare the files, and write nothing.")
 @requested_by_option
 @common
 def load_manifests(
@@ -49,6 +51,7 @@ def load_manifests(
     replace_owner: tuple[str, ...],
     stdin_format: str | None,
     foreign: str | None,
+    dry_run: bool,
     requested_by: str | None,
 ) -> int:
     """Load YAML, JSON or CSV FILES (or folders, or -) into the manifests table; a row in `runs` keeps who did.
@@ -64,23 +67,29 @@ def load_manifests(
     settings = open_settings(options)
     paths: list[Path | Literal["-"]] = ["-" if name == "-" else Path(name) for name in files]
     parsed = read(settings, paths, sys.stdin, stdin_format=cast(Any, stdin_format), foreign=of_other_tool)
-    loaded = load(
-        open_ledger(options, settings, "load_manifests", new=True),
-        settings,
-        parsed,
-        replace=replacing,
-        foreign=of_other_tool,
-        run_id=options.run_id,
-        requested_by=requested_by,
-    )
+    ledger = open_ledger(options, settings, "load_manifests", new=True)
+    if dry_run:
+        loaded = compare(ledger, settings, parsed, replace=replacing)
+    else:
+        loaded = load(
+            ledger,
+            settings,
+            parsed,
+            replace=replacing,
+            foreign=of_other_tool,
+            run_id=options.run_id,
+            requested_by=requested_by,
+        )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
     for line in leftovers(loaded):
         click.echo(line, err=True)
-    document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, **dataclasses.asdict(loaded)})
+    found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}
     removed = f", {loaded.removed} removed" if replace or replace_owner else ""
     counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
-    print_result(document, lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
+    if dry_run:
+        counts = f"dry run, nothing was written: {counts}"
+    print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
     return ExitCode.DONE
 
 

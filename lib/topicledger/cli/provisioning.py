@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import click
 
@@ -30,6 +34,7 @@ from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
+from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
 from topicledger.plan.wanted import kinds_of, narrowed
 from topicledger.text import nearest, show
@@ -90,6 +95,7 @@ _wait = click.option(
 
 
 @click.command("plan")
+@click.argument("files", nargs=-1)
 @_only
 @click.option(
     "--manifest-version", type=click.IntRange(min=0), metavar="N", help="Plan from this version of `manifests`."
@@ -103,6 +109,7 @@ _wait = click.option(
 @common
 def plan(
     options: Options,
+    files: tuple[str, ...],
     only: tuple[str, ...],
     manifest_version: int | None,
     manifest_as_of: datetime | None,
@@ -110,9 +117,15 @@ def plan(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Decide what to do, judge it, and have the clusters validate it. Changes nothing."""
+    """Decide what to do, judge it, and have the clusters validate it. Changes nothing.
+
+    With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin) from `manifests` as they would be with these loaded:
+    load them, then `apply` the plan.
+    """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
+    if files and (manifest_version is not None or manifest_as_of is not None):
+        raise UsageError("FILES are planned beside the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
         runs.Request(
             command="plan",
@@ -126,6 +139,7 @@ def plan(
         ),
         options,
         deadline,
+        ["-" if name == "-" else Path(name) for name in files],
     )
 
 
@@ -211,12 +225,25 @@ def revert(
     )
 
 
-def run_request(request: runs.Request, options: Options, deadline: float | None = None) -> int:
-    """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code."""
+def run_request(
+    request: runs.Request,
+    options: Options,
+    deadline: float | None = None,
+    files: Sequence[Path | Literal["-"]] = (),
+) -> int:
+    """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code.
+
+    `files`: manifest files to plan from, as if they were loaded.
+    """
     with _stoppable(deadline) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
-        ledger = open_ledger(options, settings, request.command)
+        parsed = read(settings, files, sys.stdin) if files else None
+        ledger = open_ledger(options, settings, request.command, new=parsed is not None)
+        if parsed is not None:
+            kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
+            rows = checked(ledger.spark, parsed)
+            request = dataclasses.replace(request, files=runs.Files(argument=kept, rows=rows))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

@@ -21,7 +21,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
-from topicledger.schemas import AUDIT, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES
 
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
@@ -33,6 +33,8 @@ ONLY_ARGUMENT = "only"
 """The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
 REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
 """The run whose changes are undone, and `true` where topics that it created are deleted."""
+FILES_ARGUMENT = "files"
+"""The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """The earlier version of `manifests` that was asked for, and the one that was the latest then."""
 SHARDS = 64
@@ -52,6 +54,8 @@ class Run:
     """The state in which this start found it; None where it is new."""
     id_given: bool = True
     """Whether somebody gave the id: then another start may have it, too."""
+    unloaded: DataFrame | None = field(default=None, repr=False)
+    """Rows of files that count as if they were loaded, one per (cluster, topic): of a plan from files."""
     in_runs: bool = True
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -134,6 +138,11 @@ class Run:
         return bool(self.arguments.get(MANIFESTS_ARGUMENT))
 
     @property
+    def of_files(self) -> bool:
+        """Whether it was planned from files, before they are in `manifests`."""
+        return bool(self.arguments.get(FILES_ARGUMENT))
+
+    @property
     def resumed(self) -> bool:
         """Whether an earlier start of the same run left anything."""
         return self.found is not None
@@ -161,6 +170,14 @@ class Run:
         assert self.in_runs, "the run's row is the first of its commits"
         self._wave += 1
         return self.epoch * EPOCH_STEP + self._wave
+
+    def manifests(self, version: int) -> DataFrame:
+        """Rows of `manifests` at a version; of a plan from files as they would be with these loaded."""
+        rows = self.ledger.read(MANIFESTS, version)
+        if self.unloaded is None:
+            return rows
+        others = rows.join(self.unloaded, on=["cluster", "topic"], how="left_anti")
+        return others.select(*MANIFESTS.schema.names).unionByName(self.unloaded)
 
     def plans(self) -> DataFrame:
         """This run's rows of `plans`."""

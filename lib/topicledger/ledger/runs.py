@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger import __version__
@@ -22,6 +22,7 @@ from topicledger.ledger.run import (
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
     EPOCH_STEP,
+    FILES_ARGUMENT,
     LATEST_ARGUMENT,
     MANIFESTS_ARGUMENT,
     ONLY_ARGUMENT,
@@ -43,6 +44,16 @@ _WITHOUT = {CLUSTERS_ARGUMENT: "all", ONLY_ARGUMENT: "all", MANIFESTS_ARGUMENT: 
 """What an argument that isn't given stands for, where it isn't `none`."""
 EARLIER_CONFIGS = "earlier_configs_version"
 """Of an audit's arguments: the version of `observed_configs` that it compares with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Manifest files that count as if they were loaded."""
+
+    argument: str
+    """What `runs.arguments` keeps of them."""
+    rows: DataFrame
+    """See `Run.unloaded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +80,17 @@ class Request:
     """Plan: the version of `manifests` to plan from; None takes the latest."""
     manifest_as_of: datetime | None = None
     """Plan: the time (UTC) whose version of `manifests` to plan from."""
+    files: Files | None = None
+    """Plan: files to plan from, beside what `manifests` has."""
     reverts: str | None = None
     """Plan: the run whose changes to undo, instead of what `manifests` say."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
+
+    @property
+    def unloaded(self) -> DataFrame | None:
+        """See `Run.unloaded`."""
+        return None if self.files is None else self.files.rows
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
@@ -80,6 +98,7 @@ class Request:
             CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters)),
             ONLY_ARGUMENT: ",".join(sorted(self.only)),
             MANIFESTS_ARGUMENT: "" if self.manifest_version is None else str(self.manifest_version),
+            FILES_ARGUMENT: "" if self.files is None else self.files.argument,
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
         }
@@ -175,7 +194,16 @@ def _begin(
         "shard": shard_of(run_id),
     }
     given = request.run_id is not None
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row, found=None, id_given=given, in_runs=False)
+    run = Run(
+        run_id=run_id,
+        ledger=ledger,
+        settings=settings,
+        row=row,
+        found=None,
+        id_given=given,
+        in_runs=False,
+        unloaded=request.unloaded,
+    )
     if given:
         run.keep_row()
         run.require_ownership()
@@ -210,7 +238,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         _require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state)
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state, unloaded=request.unloaded)
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run

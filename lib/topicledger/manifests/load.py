@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Literal, TextIO
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.config.settings import Settings
-from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TopicLedgerError, UsageError
+from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
 from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, manifests_differ
-from topicledger.manifests import rows as manifests
-from topicledger.manifests.files import (
-    FileError,
-    Format,
-    ManifestRow,
-    NotCarriedOver,
-    ParsedManifests,
-    read_foreign_files,
-    read_manifest_files,
-)
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.files import NotCarriedOver, ParsedManifests
 from topicledger.manifests.owners import is_one_of
+from topicledger.manifests.read import Foreign, checked, files_arguments
 from topicledger.model import RunState
 from topicledger.schemas import MANIFESTS, RUNS
-from topicledger.text import nearest, show
+from topicledger.text import show
 
 COMMAND = "load_manifests"
 SHOWN_REMOVED = 20
-LISTED_FILES = 100
-"""How many files the row in `runs` names one by one."""
-_REASON_CHARACTERS = 2_000
 _KEYS_SHOWN = 8
 _FILES_SHOWN = 3
 
@@ -90,21 +72,11 @@ class Loaded:
     removed_rows: Sequence[Removed] = ()
     """The first 20 of them, by cluster and topic."""
     run_id: str | None = None
-    """Of its row in `runs`; None where the rows come from no files."""
+    """Of its row in `runs`; None where the rows come from no files, and of a dry run."""
     not_carried_over: Sequence[NotCarriedOver] = ()
     """With --from: each unsupported field, with its place."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: entries that are no topics to manage, counted by kind."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Foreign:
-    """That the files are another tool's."""
-
-    form: str
-    """A name in FOREIGN_FORMATS."""
-    cluster: str | None = None
-    """The cluster of all topics; None: the one that the files name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,26 +90,6 @@ class _Changes:
     """(cluster, topic, owner); None where nothing is replaced."""
     removable: Column | None = None
     """Which rows may be removed, by the alias `old`."""
-
-
-def read(
-    settings: Settings,
-    paths: Sequence[Path | Literal["-"]],
-    stdin: TextIO,
-    *,
-    stdin_format: Format | None = None,
-    foreign: Foreign | None = None,
-) -> ParsedManifests:
-    """Read files, without Spark; `foreign` says that they are another tool's.
-
-    Raises ManifestFileError listing, each with its line, every error of every file that is not a rule for rows: those
-    are `load`'s.
-    """
-    parsed = _parse(paths, stdin, stdin_format, foreign)
-    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
-    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings, hint), *_repeated(parsed.rows)]
-    _require_none(errors, "; the values of topics are checked once that is corrected" if parsed.rows else "")
-    return parsed
 
 
 def load(
@@ -157,20 +109,17 @@ def load(
     C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
     id that there is already.
     """
-    frame = _frame(ledger.spark, parsed.rows)
-    _require_none(_row_errors(frame))
+    rows = checked(ledger.spark, parsed)
     ledger.ensure(RUNS, MANIFESTS)
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
     clusters = sorted({row.cluster for row in parsed.rows})
     arguments = _arguments(parsed.digests, clusters, replace, foreign)
-    rows = frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
-        changes = _compare(ledger, rows, clusters, replace)
-        if replace is not None and changes.loaded.removed > settings.guards.max_removed_rows:
-            raise _stopped(changes.loaded, list(parsed.digests), settings, replace)
+        changes = _difference(ledger.read(MANIFESTS), rows, clusters, replace)
+        _require_few_removed(changes.loaded, settings, parsed, replace)
         _make(ledger, changes)
     except TopicLedgerError as error:
         error.run_id = run.run_id
@@ -180,15 +129,34 @@ def load(
     loaded = changes.loaded
     counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
     _finish(run, counts, ExitCode.DONE)
-    return dataclasses.replace(
-        loaded, run_id=run.run_id, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped
-    )
+    return dataclasses.replace(_with_leftovers(loaded, parsed), run_id=run.run_id)
+
+
+def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, replace: Replace | None = None) -> Loaded:
+    """What `load` would do: everything is checked, compared and counted, and no table is written or made.
+
+    Raises what `load` raises; without a table `manifests` every row would be added.
+    """
+    rows = checked(ledger.spark, parsed)
+    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.spark.createDataFrame([], MANIFESTS.schema)
+    changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
+    _require_few_removed(changes.loaded, settings, parsed, replace)
+    return _with_leftovers(changes.loaded, parsed)
+
+
+def _require_few_removed(loaded: Loaded, settings: Settings, parsed: ParsedManifests, replace: Replace | None) -> None:
+    if replace is not None and loaded.removed > settings.guards.max_removed_rows:
+        raise _stopped(loaded, list(parsed.digests), settings, replace)
+
+
+def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
+    return dataclasses.replace(loaded, not_carried_over=tuple(parsed.not_carried_over), skipped=parsed.skipped)
 
 
 def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
     """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already."""
     ledger.ensure(MANIFESTS)
-    changes = _compare(ledger, rows)
+    changes = _difference(ledger.read(MANIFESTS), rows)
     _make(ledger, changes)
     return changes.loaded
 
@@ -212,12 +180,8 @@ def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
 def _arguments(
     digests: Mapping[str, str], clusters: Sequence[str], replace: Replace | None, foreign: Foreign | None
 ) -> dict[str, str]:
-    """What the row in `runs` says of the load, bounded: of very many files the first, their number and one SHA-256."""
-    files = [{"file": name, "sha256": digest} for name, digest in digests.items()]
-    arguments = {"files": json.dumps(files[:LISTED_FILES]), "clusters": ",".join(clusters)}
-    if len(files) > LISTED_FILES:
-        arguments["files_total"] = str(len(files))
-        arguments["files_sha256"] = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    """What the row in `runs` says of the load."""
+    arguments = {**files_arguments(digests), "clusters": ",".join(clusters)}
     if replace is not None:
         arguments["replace"] = "owners" if replace.owners else "clusters"
         if replace.owners:
@@ -247,81 +211,10 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
     return error
 
 
-def _require_none(errors: Sequence[FileError], then: str = "") -> None:
-    if errors:
-        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
-        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
-        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded{then}"]))
-
-
-def _parse(
-    paths: Sequence[Path | Literal["-"]], stdin: TextIO, stdin_format: Format | None, foreign: Foreign | None
-) -> ParsedManifests:
-    if foreign is None:
-        return read_manifest_files(paths, stdin, stdin_format=stdin_format)
-    if stdin_format is not None:
-        raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
-    form = FOREIGN_FORMATS[foreign.form]
-    if foreign.cluster is None and not form.names_cluster:
-        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
-    return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
-
-
-def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
-    place = [StructField("file", StringType()), StructField("line", IntegerType())]
-    schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
-    arrow = to_arrow_schema(schema, timezone="UTC")
-
-    def value(row: ManifestRow, name: str) -> object:
-        content = getattr(row, name)
-        return (
-            list(content.items()) if name in ("assignments", "configs", "labels") and content is not None else content
-        )
-
-    columns = [pa.array([value(row, field.name) for row in rows], type=field.type) for field in arrow]
-    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
-
-
-def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings, hint: str) -> list[FileError]:
-    return [
-        FileError(
-            file=row.file,
-            line=row.line,
-            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}",
-        )
-        for row in rows
-        if row.cluster not in settings.clusters
-    ]
-
-
-def _row_errors(frame: DataFrame) -> list[FileError]:
-    bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
-    return [
-        FileError(file=row["file"], line=row["line"], message=_reason(row))
-        for row in bad.select("file", "line", "topic", "error_message").collect()
-    ]
-
-
-def _reason(row: Row) -> str:
-    return f"topic {show(row['topic'])}: {show(row['error_message'], _REASON_CHARACTERS)}"
-
-
-def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
-    """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
-    first: dict[tuple[str, str], ManifestRow] = {}
-    errors = []
-    for row in rows:
-        earlier = first.setdefault((row.cluster, row.topic), row)
-        if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
-            message = (
-                f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
-            )
-            errors.append(FileError(file=row.file, line=row.line, message=message))
-    return errors
-
-
-def _compare(ledger: Ledger, rows: DataFrame, clusters: Sequence[str] = (), replace: Replace | None = None) -> _Changes:
-    table, key = ledger.read(MANIFESTS).alias("old"), ["cluster", "topic"]
+def _difference(
+    manifests: DataFrame, rows: DataFrame, clusters: Sequence[str] = (), replace: Replace | None = None
+) -> _Changes:
+    table, key = manifests.alias("old"), ["cluster", "topic"]
     same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
     differs = manifests_differ("old", "new")
     old = F.col("old.topic").isNotNull()

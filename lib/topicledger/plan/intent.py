@@ -21,11 +21,11 @@ REFUSED = (
 )  # fmt: skip
 
 
-def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
+def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool = False) -> Transform:
     """Actions that the latest manifests don't ask for as planned: CHANGED_SINCE_PLAN, with both versions.
 
     `latest` is what `manifests.judge` returns for the manifests at `latest_version`. Each kind of action says what it
-    takes for it to be still asked for (`ActionKind.not_declared`).
+    takes for it to be still asked for (`ActionKind.not_declared`). `of_files`: they were planned from files.
     """
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -40,10 +40,10 @@ def no_longer_declared(latest: DataFrame, latest_version: int) -> Transform:
         )
         message = F.concat(
             F.lit(f"the manifests at version {latest_version} "),
-            _reason(),
-            F.lit("; it was planned from version "),
+            _reason(F.lit("don't declare it" if of_files else "no longer declare it")),
+            F.lit(f"; it was planned from {'files beside ' if of_files else ''}version "),
             F.col("manifest_version"),
-            F.lit(": plan again"),
+            F.lit(": load the files, or plan again" if of_files else ": plan again"),
         )
         return (
             planned.join(declared, on=["cluster", "topic"], how="left")
@@ -77,11 +77,11 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
     return transform
 
 
-def _reason() -> Column:
+def _reason(undeclared: Column) -> Column:
     """Why an action isn't asked for any more, null where it is."""
     by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.in_order())
     return (
-        F.when(F.col("is_declared").isNull(), F.lit("no longer declare it"))
+        F.when(F.col("is_declared").isNull(), undeclared)
         .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))
         .otherwise(F.coalesce(*by_kind))
     )

@@ -28,7 +28,7 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.decide import CHANGE
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import COLUMNS, MAKE_PARTITIONS, created_replicas, partitions
-from topicledger.schemas import MANIFESTS, USAGES
+from topicledger.schemas import USAGES
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
 NOTED = ("planned_violations", "noted_violations")
@@ -139,7 +139,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     planned = run.plans().where(judged_kinds & known).alias("planned")
     live = seen.topics.alias("live")
     declared = (
-        run.ledger.read(MANIFESTS, manifest_version)
+        run.manifests(manifest_version)
         .transform(manifests.judge(list(run.settings.clusters), run.selected))
         .where(F.col("phase").isNull())
         .select(*key, "owner", "labels")

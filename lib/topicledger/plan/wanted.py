@@ -15,7 +15,6 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
-from topicledger.schemas import MANIFESTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +35,7 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """What manifests declare, as far as `--only` and `[changes]` let the run bring it about."""
     kinds = kinds_of(run)
     asked = narrowed(run.settings.changes, kinds)
-    judged = run.ledger.read(MANIFESTS, run.manifest_version).transform(
-        manifests.judge(list(run.settings.clusters), selected)
-    )
+    judged = run.manifests(run.manifest_version).transform(manifests.judge(list(run.settings.clusters), selected))
     return Wanted(
         judged=judged,
         kinds=kinds,
