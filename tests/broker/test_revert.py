@@ -135,7 +135,7 @@ def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_ch
     at = datetime.now(UTC)
     estate.declare_anew(*({"topic": name, "configs": {"retention.ms": WEEK + "1"}} for name in both))
     assert estate.run(run_id="late").exit_code == 0
-    for run_id, asked in (("by-time", {"manifest_as_of": at}), ("by-version", {"manifest_version": version})):
+    for run_id, asked in (("by-time", {"manifests": at}), ("by-version", {"manifests": version})):
         summary = estate.run("plan", run_id, **asked)
         assert (summary.manifest_version, summary.pending_changes) == (version, 2)
     rows = of_phase(estate, "by-version", "validate")
@@ -155,9 +155,9 @@ def test_a_plan_from_earlier_manifests_goes_back_to_them_unless_the_manifests_ch
         "early.two": {"retention.ms": WEEK + "1"},
     }
     for asked, message in (
-        ({"manifest_version": 10_000}, "has no version 10000; the latest is"),
-        ({"manifest_as_of": datetime(2020, 1, 1, tzinfo=UTC)}, "has no version of 2020-01-01"),
-        ({"manifest_as_of": datetime(2999, 1, 1, tzinfo=UTC)}, "in the future"),
+        ({"manifests": 10_000}, "has no version 10000; the latest is"),
+        ({"manifests": datetime(2020, 1, 1, tzinfo=UTC)}, "has no version of 2020-01-01"),
+        ({"manifests": datetime(2999, 1, 1, tzinfo=UTC)}, "in the future"),
     ):
         with pytest.raises(UsageError, match=message):
             estate.run("plan", **asked)

@@ -134,8 +134,7 @@ def plan(
             requested_by=requested_by,
             detailed_exitcode=detailed_exitcode,
             only=only,
-            manifest_version=manifest_version,
-            manifest_as_of=manifest_as_of,
+            manifests=manifest_as_of if manifest_version is None else manifest_version,
         ),
         options,
         deadline,
@@ -243,7 +242,7 @@ def run_request(
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
             rows = checked(ledger.spark, parsed)
-            request = dataclasses.replace(request, files=runs.Files(argument=kept, rows=rows))
+            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

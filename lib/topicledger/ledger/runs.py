@@ -76,12 +76,9 @@ class Request:
     """Seconds to wait until every applied partition has a leader."""
     only: tuple[str, ...] = ()
     """Kinds of actions to restrict the run to, as `--only` names them; empty takes all."""
-    manifest_version: int | None = None
-    """Plan: the version of `manifests` to plan from; None takes the latest."""
-    manifest_as_of: datetime | None = None
-    """Plan: the time (UTC) whose version of `manifests` to plan from."""
-    files: Files | None = None
-    """Plan: files to plan from, beside what `manifests` has."""
+    manifests: int | datetime | Files | None = None
+    """Plan: what to plan from: a version of `manifests`, that of a time (UTC), or files beside the latest version.
+    None takes the latest."""
     reverts: str | None = None
     """Plan: the run whose changes to undo, instead of what `manifests` say."""
     deletes: bool = False
@@ -90,15 +87,15 @@ class Request:
     @property
     def unloaded(self) -> DataFrame | None:
         """See `Run.unloaded`."""
-        return None if self.files is None else self.files.rows
+        return self.manifests.rows if isinstance(self.manifests, Files) else None
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
         return {
             CLUSTERS_ARGUMENT: ",".join(sorted(self.clusters)),
             ONLY_ARGUMENT: ",".join(sorted(self.only)),
-            MANIFESTS_ARGUMENT: "" if self.manifest_version is None else str(self.manifest_version),
-            FILES_ARGUMENT: "" if self.files is None else self.files.argument,
+            MANIFESTS_ARGUMENT: str(self.manifests) if isinstance(self.manifests, int) else "",
+            FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
         }
@@ -118,8 +115,8 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     that can't be read, and for a run to revert that isn't over.
     """
     ledger.ensure(RUNS)
-    if request.manifest_as_of is not None:
-        request = replace(request, manifest_version=ledger.version_as_of(MANIFESTS, request.manifest_as_of))
+    if isinstance(request.manifests, datetime):
+        request = replace(request, manifests=ledger.version_as_of(MANIFESTS, request.manifests))
     if request.reverts is not None:
         _require_over(ledger, request.reverts)
     run_id = request.run_id or new_run_id()
@@ -167,10 +164,10 @@ def _begin(
     ledger.ensure(MANIFESTS)
     arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
     manifest_version = ledger.latest_version(MANIFESTS)
-    if request.manifest_version is not None:
-        ledger.require_version(MANIFESTS, request.manifest_version, latest=manifest_version)
+    if isinstance(request.manifests, int):
+        ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
-        manifest_version = request.manifest_version
+        manifest_version = request.manifests
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
