@@ -18,10 +18,33 @@ class Action(StrEnum):
     ALTER_CONFIGS = "alter_configs"
 
 
+class AccessAction(StrEnum):
+    """The kinds of actions on rights and quotas."""
+
+    ACL_ADD = "acl_add"
+    ACL_DELETE = "acl_delete"
+    ALTER_QUOTA = "alter_quota"
+
+
 class ResourceType(StrEnum):
     """What an action is about."""
 
     TOPIC = "topic"
+    ACL = "acl"
+    QUOTA = "quota"
+
+
+_RESOURCE_TYPES: Mapping[str, ResourceType] = {
+    AccessAction.ACL_ADD: ResourceType.ACL,
+    AccessAction.ACL_DELETE: ResourceType.ACL,
+    AccessAction.ALTER_QUOTA: ResourceType.QUOTA,
+}
+"""By the name of a kind of action; all others are about topics."""
+
+
+def resource_type_of(action: str) -> ResourceType:
+    """What kind of thing an action is about."""
+    return _RESOURCE_TYPES.get(action, ResourceType.TOPIC)
 
 
 class Decision(StrEnum):
@@ -151,9 +174,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One planned action on one topic, as the plan says it."""
+    """One planned action on one resource, as the plan says it."""
 
-    topic: str
+    resource: str
+    """What it is about, of its `resource_type`: the topic, or the text of an ACL or a quota."""
     action: str
     """The name of its kind."""
     topic_id: str | None = None
@@ -173,14 +197,14 @@ class Target:
     """Whether an earlier start of the run may have sent it (C18)."""
 
     @property
-    def resource_type(self) -> str:
-        """What the action is about."""
-        return ResourceType.TOPIC.value
+    def resource_type(self) -> ResourceType:
+        """What kind of thing the action is about."""
+        return resource_type_of(self.action)
 
     @property
-    def resource(self) -> str:
-        """What the action is about, of its resource type."""
-        return self.topic
+    def topic(self) -> str:
+        """What an action on a topic is about."""
+        return self.resource
 
     @property
     def grows_from(self) -> int:
@@ -199,7 +223,9 @@ class Target:
 
     @property
     def records(self) -> int:
-        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1)."""
+        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1, A5)."""
+        if self.resource_type is not ResourceType.TOPIC:
+            return 1
         if self.action == Action.ALTER_CONFIGS:
             return len(self.touched)
         if self.action == Action.ADD_PARTITIONS:
@@ -329,11 +355,11 @@ class PhaseResult:
     completed_at: datetime
 
     @property
-    def topic(self) -> str:
-        return self.target.topic
+    def topic(self) -> str | None:
+        return self.target.topic if self.resource_type is ResourceType.TOPIC else None
 
     @property
-    def resource_type(self) -> str:
+    def resource_type(self) -> ResourceType:
         return self.target.resource_type
 
     @property
