@@ -165,7 +165,11 @@ def test_explain_tells_of_a_delete_and_of_what_needs_no_judgement(config: Path) 
         ("internal_topic", "fine"),
         ("protected_topics", "broken"),
     ]
-    assert "unmanaged: there is nothing to judge" in explain(config, "explained.stranger")["notes"]
+    stranger = explain(config, "explained.stranger")
+    assert stranger["notes"] == ["unmanaged: judged as if it were created today as it is"]
+    found = {each["policy"]: (each["verdict"], each["inputs"]) for each in stranger["verdicts"]}
+    assert found["config_range"] == ("broken", "retention.ms 604800000")
+    assert found["num_partitions"][0] == "fine"
     (note,) = explain(config, "explained wrong")["notes"]
     assert note.startswith("manifest refused: INVALID_TOPIC")
     (note,) = explain(config, "explained.copies")["notes"]
@@ -222,3 +226,29 @@ def test_a_policy_of_the_users_own_comes_by_py_files(config: Path) -> None:
     assert missing.returncode == 2
     assert "can't be imported" in missing.stderr
     assert "--py-files" in missing.stderr
+
+
+def test_an_audit_of_policies_names_the_topics_that_today_would_be_refused(config: Path) -> None:
+    """What lives is judged as it is, its broker's defaults included; owners and labels are the manifests'."""
+    asked = ("policies", "audit", "--config", config, "--cluster", "main")
+    result = invoke(*asked, "--format", "json", "--detailed-exitcode")
+    assert result.exit_code == 3, result.output
+    document = json.loads(result.stdout)
+    mine = [each for each in document["findings"] if each["topic"].startswith("explained.")]
+    assert {(each["topic"], each["policy"], each["verdict"]) for each in mine} == {
+        (topic, "config_range", "broken") for topic in ("explained.changed", "explained.kept", "explained.stranger")
+    }
+    assert {each["message"] for each in mine} == {
+        "retention.ms is 604800000, the broker's default; allowed is any to 86400000"
+    }
+    others = {each["topic"] for each in document["findings"] if each["policy"] == "topic_name_pattern"}
+    assert not any(topic.startswith(("explained.", "__")) for topic in others)
+    judged = {each["policy"]: each for each in document["policies"]}
+    assert judged["labels_required"]["asked"] == 0
+    assert judged["config_range"]["asked"] == document["topics"] >= 3
+    narrowed = invoke(*asked, "--policy", "num_partitions")
+    assert narrowed.exit_code == 0
+    assert "config_range" not in narrowed.stdout
+    unknown = invoke(*asked, "--policy", "num_partition")
+    assert unknown.exit_code == 2
+    assert "did you mean `num_partitions`" in unknown.stderr

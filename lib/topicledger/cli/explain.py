@@ -25,9 +25,10 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.plan import losses
-from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
+from topicledger.plan.changes import describe, to_describe, with_alters, with_changes, with_described
 from topicledger.plan.decide import RESOLVED, decide
 from topicledger.plan.decisions import deletes_judged
+from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
 from topicledger.policies import Policy
@@ -141,7 +142,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
 
     All manifests and live topics of the cluster count, as in a run. Where the topic would be created, the broker is
     asked by validateOnly what it would resolve; other creates that leave their counts to it count as nothing. Of other
-    topics only changes of the number of partitions count, and only where their configs may be described.
+    topics only changes of the number of partitions count, and only where their configs may be described. A topic that
+    needs nothing is judged as if it were created today as it is.
     Raises GuardStopped where the cluster isn't the one meant.
     """
     ledger.ensure(MANIFESTS, USAGES)
@@ -189,6 +191,16 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             judged_rows = judged_rows.transform(policies.verdicts(rules, known)).where(mine)
             for each in judged_rows.where(F.col("decision") == action.value).transform(_with_words).collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
+    elif row["live"] and not row["internal"]:
+        answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
+        _, configs = describe(ledger.spark, settings.kafka, [cluster], seen.topics.where(mine), seen)
+        living = with_described(rows, configs).drop("_unread").transform(as_creates)
+        rules = [each for each in made if each.action is Action.CREATE]
+        (lives,) = living.transform(policies.verdicts(rules, known)).where(mine).collect()
+        verdicts = [
+            _verdict(each.asDict(), rule.settings, lives.asDict(recursive=True))
+            for each, rule in zip(lives["verdicts"], rules, strict=True)
+        ]
     else:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to judge")
     if as_json:

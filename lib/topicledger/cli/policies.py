@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from topicledger.cli import explain
+from topicledger.cli import explain, live_policies
 from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
@@ -55,3 +55,20 @@ def policies_explain(options: Options, topic: str) -> int:
     ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
     return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")
+
+
+@policies_group.command("audit")
+@click.option(
+    "--policy", "named", multiple=True, metavar="NAME", help="Only this policy of [[policies.create]]; may be repeated."
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where a topic breaks a policy.")
+@common
+def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: bool) -> int:
+    """Judge the topics that exist by the policies of creates: which of them would be refused today.
+
+    Asks the clusters; changes nothing.
+    """
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "policies")
+    clusters = settings.select(options.cluster)
+    return live_policies.audit_policies(ledger, settings, clusters, named, options, detailed=detailed_exitcode)

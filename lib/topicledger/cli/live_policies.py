@@ -1,0 +1,199 @@
+"""`policies audit`: which topics that exist today's rules would refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger import policies
+from topicledger.cli.options import Options, print_result
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests import rows as manifests
+from topicledger.model import FORMAT_VERSION, Action
+from topicledger.observe.clusters import observe
+from topicledger.observe.topics import Observation
+from topicledger.plan.changes import describe, with_described
+from topicledger.plan.decide import decide
+from topicledger.plan.living import as_creates
+from topicledger.plan.reevaluate import facts
+from topicledger.policies import Policy
+from topicledger.schemas import MANIFESTS, USAGES
+from topicledger.text import SHOWN_FAILURES, cell, nearest, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What one policy says of the topics that exist."""
+
+    policy: str
+    mode: str
+    settings: str
+    """As JSON."""
+    asked: int
+    """Topics that it judges."""
+    broken: int
+    unjudgeable: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One topic that breaks one policy, or can't be judged by it."""
+
+    cluster: str
+    topic: str
+    owner: str | None
+    policy: str
+    mode: str
+    verdict: str
+    """broken or unjudgeable."""
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LivePolicies:
+    """What the policies of creates say of the topics that exist."""
+
+    topics: int
+    """How many were judged; internal ones are not."""
+    policies: Sequence[Judged]
+    """In the order of the settings."""
+    findings: Sequence[Finding]
+    """By cluster, topic and policy."""
+    problems: Sequence[str]
+    """Clusters whose topics were not judged, and why."""
+    exit_code: ExitCode
+
+
+def audit_policies(
+    ledger: Ledger,
+    settings: Settings,
+    clusters: Sequence[ClusterSettings],
+    named: Sequence[str],
+    options: Options,
+    *,
+    detailed: bool,
+) -> ExitCode:
+    """Judge the topics of clusters as if each were created today as it is, and print what the policies say.
+
+    Nothing is changed or remembered. `named`: only these policies. `detailed`: exit 3 where a topic breaks one.
+    Raises UsageError for a policy that the settings don't have.
+    """
+    rules = [each for each in policies.from_settings(settings) if each.action is Action.CREATE]
+    for name in named:
+        if name not in {each.name for each in rules}:
+            near = nearest(name, [each.name for each in rules])
+            raise UsageError(f"{settings.path}: no [[policies.create]] uses `{show(name)}`; {near}")
+    rules = [each for each in rules if not named or each.name in named]
+    ledger.ensure(MANIFESTS, USAGES)
+    declared = ledger.read(MANIFESTS).transform(
+        manifests.judge(list(settings.clusters), [cluster.name for cluster in clusters])
+    )
+    seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
+    problems = _problems(seen)
+    reached = [cluster for cluster in clusters if cluster.name not in problems]
+    named_topics = seen.topics.where("not internal").where(F.col("cluster").isin(*(each.name for each in reached)))
+    seen, configs = describe(ledger.spark, settings.kafka, reached, named_topics, seen)
+    known = facts(ledger, settings, reached, seen.brokers)
+    rows = with_described(declared.transform(decide(seen.topics, seen.statuses)), configs).drop("_unread")
+    judged = rows.where(F.col("cluster").isin(*(each.name for each in reached))).transform(as_creates)
+    found = _found(judged.transform(policies.verdicts(rules, known)), rules, list(problems.values()), detailed)
+    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
+    print_result(document, lambda console: _render(found, console), options)
+    return found.exit_code
+
+
+def _problems(seen: Observation) -> dict[str, str]:
+    """By cluster, why its topics are not judged."""
+    found = {}
+    for name, status in seen.statuses.items():
+        problem = status.error if status.refused is None else status.refused.message
+        if problem is not None:
+            found[name] = problem
+    return found
+
+
+def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:
+    """In: creates with `verdicts` (see `policies.verdicts`)."""
+    rows = judged.select("cluster", "topic", "owner", "verdicts").localCheckpoint()
+    each = rows.select("cluster", "topic", "owner", F.posexplode("verdicts").alias("place", "verdict")).where(
+        "verdict.asked"
+    )
+    broken = F.col("verdict.reason").isNotNull()
+    unjudgeable = ~broken & F.col("verdict.unjudgeable").isNotNull()
+    counted = {
+        row["place"]: row
+        for row in each.groupBy("place")
+        .agg(
+            F.count("*").alias("asked"),
+            F.count_if(broken).alias("broken"),
+            F.count_if(unjudgeable).alias("unjudgeable"),
+        )
+        .collect()
+    }
+    findings = (
+        each.where(broken | unjudgeable)
+        .select(
+            "cluster",
+            "topic",
+            "owner",
+            "verdict.policy",
+            "verdict.mode",
+            F.when(broken, "broken").otherwise("unjudgeable").alias("verdict"),
+            F.coalesce("verdict.reason", "verdict.unjudgeable").alias("message"),
+        )
+        .orderBy("cluster", "topic", "policy", "message")
+    )
+    some = [Finding(**row.asDict()) for row in findings.collect()]
+    of_rules = [
+        Judged(
+            policy=rule.name,
+            mode=rule.mode,
+            settings=json.dumps(dict(rule.settings), default=str),
+            asked=counted[place]["asked"] if place in counted else 0,
+            broken=counted[place]["broken"] if place in counted else 0,
+            unjudgeable=counted[place]["unjudgeable"] if place in counted else 0,
+        )
+        for place, rule in enumerate(rules)
+    ]
+    code = ExitCode.DONE
+    if problems:
+        code = ExitCode.ERROR
+    elif detailed and some:
+        code = ExitCode.CHANGES_PENDING
+    return LivePolicies(topics=rows.count(), policies=of_rules, findings=some, problems=list(problems), exit_code=code)
+
+
+def _render(found: LivePolicies, console: Console) -> None:
+    console.print(f"{found.topics} topics, each judged as if it were created today as it is", highlight=False)
+    grid = Grid()
+    for name in ("policy", "mode", "settings"):
+        grid.add_column(name, overflow="fold")
+    for name in ("judged", "broken", "unjudgeable"):
+        grid.add_column(name, justify="right")
+    for each in found.policies:
+        counts = (each.asked, each.broken or "", each.unjudgeable or "")
+        grid.add_row(*map(cell, (each.policy, each.mode, each.settings)), *map(str, counts))
+    console.print(grid)
+    if found.findings:
+        names = ("cluster", "topic", "owner", "policy", "mode", "verdict", "message")
+        grid = Grid()
+        for name in names:
+            grid.add_column(name, overflow="fold")
+        for finding in found.findings[:SHOWN_FAILURES]:
+            grid.add_row(*(cell(getattr(finding, name)) for name in names))
+        console.print(grid)
+        if len(found.findings) > SHOWN_FAILURES:
+            shown = f"the first {SHOWN_FAILURES} of {len(found.findings)}"
+            console.print(f"{shown}; all of them: --format json", highlight=False)
+    elif not found.problems:
+        console.print("no topic breaks any of them", highlight=False)
+    for problem in found.problems:
+        console.print(f"not judged: {cell(problem)}", highlight=False, soft_wrap=True)
