@@ -17,6 +17,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, RunState
+from topicledger.plan.wanted_acls import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, cell
@@ -221,7 +222,8 @@ def summarise(
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
     always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value)
-    return (*always, Decision.LEFT_OUT.value) if decisions.get(Decision.LEFT_OUT.value) else always
+    more = (Decision.LEFT_OUT.value, *(name for name in COUNTED if name in decisions))
+    return (*always, *(name for name in more if decisions.get(name)))
 
 
 @dataclass(frozen=True, kw_only=True)
