@@ -318,9 +318,15 @@ def test_where_a_put_is_atomic_no_log_store_is_needed(
 
 @pytest.mark.parametrize("command", ["apply", "provision"])
 def test_a_run_on_s3_is_refused_before_anything_is_read_there(
-    spark: SparkSession, tmp_path: Path, command: str, log_store: Callable[[str, str], None]
+    spark: SparkSession,
+    tmp_path: Path,
+    command: str,
+    log_store: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    log_store("s3a", "io.delta.storage.S3SingleDriverLogStore")
+    chosen = "io.delta.storage.S3SingleDriverLogStore"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf spark.delta.logStore.s3a.impl={chosen} pyspark-shell")
+    log_store("s3a", chosen)
 
     def run(more: str) -> Result:
         config = tmp_path / "settings.toml"
