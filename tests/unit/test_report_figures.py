@@ -318,14 +318,11 @@ def test_what_a_create_left_to_the_broker_is_said_as_the_broker_returned_it(spar
 
 
 def test_an_owner_is_one_row_a_topic_whatever_other_tools_wrote(spark: SparkSession) -> None:
+    declared = (("main", "x"), ("main", None), ("b", None))
     rows = frame(
         spark,
         MANIFESTS.schema,
-        [
-            {"cluster": "main", "topic": "a", "owner": "x"},
-            {"cluster": "main", "topic": "a"},
-            {"cluster": "b", "topic": "a"},
-        ],
+        ({"cluster": cluster, "topic": "a", "state": "present", "owner": owner} for cluster, owner in declared),
     )
     found = {(row["cluster"], row["topic"]): row["owner"] for row in dicts(figures.owners(rows))}
     assert found == {("main", "a"): "x", ("b", "a"): None}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -29,6 +30,7 @@ _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
 _NO_CLUSTER = "no cluster"
 _NO_OWNER = "no owner"
+_COMMAND = re.compile("`([^`]+)`")
 _SHOWN_WAIT = 0.01
 """Seconds between requests that a page shows."""
 
@@ -89,6 +91,7 @@ def render(report: Report) -> str:
     environment.filters.update(
         name=_name,
         message=_message,
+        code=_code,
         sql=printable,
         number=words.number,
         time=words.time,
@@ -141,6 +144,11 @@ def _name(text: object) -> str:
 
 def _message(text: object) -> str:
     return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
+
+
+def _code(text: str) -> Markup:
+    """A text with `commands` in it, these as code."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:

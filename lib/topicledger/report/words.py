@@ -18,7 +18,7 @@ _EXIT_CODES = {
     ExitCode.DONE: "done",
     ExitCode.ERROR: "an error, or not finished",
     ExitCode.USAGE: "usage",
-    ExitCode.CHANGES_PENDING: "changes are pending",
+    ExitCode.CHANGES_PENDING: "changes are pending, or there is drift",
     ExitCode.TOPICS_FAILED: "some topics failed or were refused",
     ExitCode.GUARD_STOPPED: "a guard stopped something",
 }
