@@ -42,7 +42,7 @@ def names(count: int) -> list[str]:
 def creates(count: int) -> list[Target]:
     """Topics of one partition and one config each, to be created."""
     return [
-        Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=CONFIGS)
+        Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=CONFIGS)
         for name in names(count)
     ]
 
@@ -96,4 +96,4 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
             if time.monotonic() > until:
                 raise AssertionError(f"only {len(seen)} of {count} topics can be seen")
             time.sleep(1.0)
-    return [Target(topic=info.topic, action=Action.DELETE, topic_id=info.topic_id) for info in seen]
+    return [Target(resource=info.topic, action=Action.DELETE, topic_id=info.topic_id) for info in seen]

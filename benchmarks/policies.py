@@ -23,7 +23,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, Decision
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan.batches import planned
+from topicledger.plan.batches import of_topics, planned
 from topicledger.plan.decisions import decided
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy, from_settings
@@ -173,6 +173,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
     rows = (
         judged.transform(decided(seen, wanted, None, rules, known, settings))
         .observe(metrics, *counted)
+        .transform(of_topics)
         .transform(planned(run_id, version, datetime.now(UTC), settings.kafka.max_batch_records))
     )
     ledger.append(PLANS, rows, app_id=run_id, version=0)

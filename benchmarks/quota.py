@@ -62,7 +62,7 @@ def _limited() -> Iterator[Executor]:
 
 def _validate_and_create(sending: Executor, topics: int) -> Mapping[str, int]:
     targets = [
-        Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+        Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
         for name in brokers.names(topics)
     ]
     counts = {}

@@ -38,12 +38,12 @@ def executor_of(kafka: EmbeddedKafka, *, max_batch_records: int = 8_000, **clien
 
 def creates(names: Iterable[str], **fields: Any) -> list[Target]:
     """Creates that share everything but the name."""
-    return [Target(topic=name, action=Action.CREATE, **fields) for name in names]
+    return [Target(resource=name, action=Action.CREATE, **fields) for name in names]
 
 
 def deletes(ids: dict[str, str]) -> list[Target]:
     """Deletes of topics by their ids."""
-    return [Target(topic=name, action=Action.DELETE, topic_id=topic_id) for name, topic_id in ids.items()]
+    return [Target(resource=name, action=Action.DELETE, topic_id=topic_id) for name, topic_id in ids.items()]
 
 
 def live(kafka: EmbeddedKafka, prefix: str) -> dict[str, TopicInfo]:

@@ -45,12 +45,12 @@ def own() -> Iterator[EmbeddedKafka]:
 
 
 def alters(topic: str, after: Mapping[str, Any], before: Mapping[str, str] | None = None, **fields: Any) -> Target:
-    return Target(topic=topic, action=Action.ALTER_CONFIGS, before=before or {}, after=after, **fields)
+    return Target(resource=topic, action=Action.ALTER_CONFIGS, before=before or {}, after=after, **fields)
 
 
 def grows(topic: str, count: int, before: int = 1, **fields: Any) -> Target:
     counts = {"before": {"num_partitions": str(before)}, "after": {"num_partitions": str(count)}}
-    return Target(topic=topic, action=Action.ADD_PARTITIONS, **counts, **fields)
+    return Target(resource=topic, action=Action.ADD_PARTITIONS, **counts, **fields)
 
 
 def answers(admin: ClusterAdmin, *targets: Target, validate_only: bool = False) -> dict[str, tuple[int, str | None]]:

@@ -408,7 +408,7 @@ def test_what_one_request_can_not_do_as_a_whole_is_not_sent(kafka: EmbeddedKafka
 
 def grow(topic: str, ids: Mapping[str, str], count: int) -> Target:
     return Target(
-        topic=topic,
+        resource=topic,
         topic_id=ids[topic],
         action=Action.ADD_PARTITIONS,
         before={"num_partitions": "1"},
@@ -542,7 +542,11 @@ def test_an_estate_of_2000_topics_becomes_what_is_declared_and_stays_so(spark: S
             for start in range(0, len(names), 500):
                 created = [
                     Target(
-                        topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=before[name]
+                        resource=name,
+                        action=Action.CREATE,
+                        num_partitions=1,
+                        replication_factor=1,
+                        configs=before[name],
                     )
                     for name in names[start : start + 500]
                 ]

@@ -156,7 +156,7 @@ def prepared(
 
 
 def target(name: str) -> Target:
-    return Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+    return Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
 
 
 def chain(

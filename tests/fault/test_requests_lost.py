@@ -162,7 +162,7 @@ def test_partitions_whose_request_is_lost_are_added_once(
     counts = {"before": {"num_partitions": "1"}, "after": {"num_partitions": "3"}}
     with executor_of(proxy) as executor:
         grows = [
-            Target(topic=name, topic_id=each, action=Action.ADD_PARTITIONS, **counts) for name, each in ids.items()
+            Target(resource=name, topic_id=each, action=Action.ADD_PARTITIONS, **counts) for name, each in ids.items()
         ]
         rows = list(executor.apply(grows))
     assert rule.fired == 1
@@ -186,7 +186,7 @@ def test_configs_whose_request_is_lost_are_altered_and_say_what_was_before(
     values = {"before": {"flush.ms": "4", "flush.messages": "9"}, "after": {"flush.ms": "5"}}
     with executor_of(proxy) as executor:
         alters = [
-            Target(topic=name, topic_id=each, action=Action.ALTER_CONFIGS, **values) for name, each in ids.items()
+            Target(resource=name, topic_id=each, action=Action.ALTER_CONFIGS, **values) for name, each in ids.items()
         ]
         rows = list(executor.apply(alters))
     assert rule.fired == 1

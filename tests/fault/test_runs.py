@@ -49,7 +49,7 @@ def with_topics(kafka: EmbeddedKafka, estate: Estate, prefix: str, creates: int,
     estate.declare(
         *topics(new, num_partitions=2, configs={"retention.ms": "1000"}), *topics(old, state="absent", configs=None)
     )
-    targets = [Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1) for name in old]
+    targets = [Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1) for name in old]
     with ClusterAdmin(
         Estate(estate.spark, Path(estate.ledger.root), {"main": kafka}).settings.clusters["main"], KafkaSettings()
     ) as admin:
@@ -111,7 +111,7 @@ def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
 def create(estate: Estate, name: str) -> None:
     """What the other run does meanwhile."""
     with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
-        target = Target(topic=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
+        target = Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
         admin.create_topics([target], validate_only=False)
         until(lambda: name in {info.topic for info in admin.list_topics()}, seconds=60)
 

@@ -58,7 +58,7 @@ UNANSWERED = frozenset({kafka.REQUEST_TIMED_OUT, kafka.UNKNOWN_SERVER_ERROR})
 
 
 def create(topic: str, batch: int, **fields: Any) -> Target:
-    return Target(topic=topic, action=Action.CREATE, batch=batch, **fields)
+    return Target(resource=topic, action=Action.CREATE, batch=batch, **fields)
 
 
 CREATES = (
@@ -556,7 +556,7 @@ def planned_change(info: TopicInfo, described: TopicConfigs) -> Target | None:
     if values.get(what) == wanted or (action is Action.ADD_PARTITIONS and info.num_partitions > int(wanted)):
         return None
     before = {what: values[what]} if what in values else {}
-    return Target(topic=info.topic, action=action, topic_id=info.topic_id, before=before, after={what: wanted})
+    return Target(resource=info.topic, action=action, topic_id=info.topic_id, before=before, after={what: wanted})
 
 
 class Run:
@@ -679,7 +679,7 @@ class Run:
                 before = shape(info, found.configs if found is not None else None)
                 deletes.append(
                     Target(
-                        topic=name,
+                        resource=name,
                         action=Action.DELETE,
                         topic_id=info.topic_id,
                         batch=len(deletes),

@@ -61,7 +61,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
         ledger=None,
         append_outcomes=lambda some, held: ended.extend(some),
     )
-    work = {"main": ("id", [[Target(topic=name, action=Action.CREATE)] for name in ("first", "second")])}
+    work = {"main": ("id", [[Target(resource=name, action=Action.CREATE)] for name in ("first", "second")])}
     with pytest.raises(TableError, match="no space left"):
         each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()))
     assert sent == ["first"]
@@ -86,7 +86,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
         ledger=None,
         append_outcomes=lambda some, held: ended.extend(some),
     )
-    work = {"main": ("id", [[Target(topic="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}
+    work = {"main": ("id", [[Target(resource="a", action=Action.CREATE, maybe_sent=maybe_sent)]])}
     context = Context(progress=Progress(), stop=Stop())
     failed = each_cluster(run, context, Phase.APPLY, work, Executor.recover).problems
     assert [(each.outcome, each.error) for each in ended] == (

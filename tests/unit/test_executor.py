@@ -98,11 +98,11 @@ def executor(admin: MagicMock, no_sleep: Callable[[float], None]) -> Executor:
 
 
 def create(topic: str, **fields: Any) -> Target:
-    return Target(topic=topic, action=Action.CREATE, **fields)
+    return Target(resource=topic, action=Action.CREATE, **fields)
 
 
 def delete(topic: str, topic_id: str = "id-1", **fields: Any) -> Target:
-    return Target(topic=topic, action=Action.DELETE, topic_id=topic_id, **fields)
+    return Target(resource=topic, action=Action.DELETE, topic_id=topic_id, **fields)
 
 
 def live(topic: str, topic_id: str = "id-1", partitions: int = 1, replicas: int = 1, **fields: Any) -> TopicInfo:
@@ -673,7 +673,7 @@ BEFORE = {"num_partitions": "1", "replication_factor": "1", "assignments": "0:1"
 
 
 def without_id(topic: str, before: Mapping[str, str] = BEFORE, **fields: Any) -> Target:
-    return Target(topic=topic, action=Action.DELETE, before=before, **fields)
+    return Target(resource=topic, action=Action.DELETE, before=before, **fields)
 
 
 def nameless(topic: str, **fields: Any) -> TopicInfo:

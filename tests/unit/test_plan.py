@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
 from topicledger import actions
 from topicledger.model import Action, Target
-from topicledger.plan.batches import NEEDS_SOMETHING, batched, planned, records
+from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
 from topicledger.schemas import ACTIONS
 
 MOST_PARTITIONS = 2**31 - 1
@@ -42,10 +42,13 @@ COUNTED: dict[str, tuple[dict[str, Any], int]] = {
 def test_records_are_the_topic_its_partitions_and_its_configs(spark: SparkSession) -> None:
     """C15. The driver counts a target the same way."""
     rows = frame(spark, ACTIONS, ({"topic": topic, **fields} for topic, (fields, _) in COUNTED.items()))
-    found = {row["topic"]: row["records"] for row in dicts(rows.select("topic", records().alias("records")))}
+    found = {
+        row["topic"]: row["records"]
+        for row in dicts(rows.transform(of_topics).select("topic", records().alias("records")))
+    }
     assert found == {topic: count for topic, (_, count) in COUNTED.items()}
     for topic, (fields, count) in COUNTED.items():
-        assert Target(**{"topic": topic, "action": Action.CREATE, **fields}).records == count
+        assert Target(**{"resource": topic, "action": Action.CREATE, **fields}).records == count
 
 
 SIZED = StructType(
@@ -81,7 +84,7 @@ def _random_cases(most: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("most", [1, 2, 3, 10, 101])
 def test_no_batch_is_too_large_and_batches_are_numbered_without_gaps(spark: SparkSession, most: int) -> None:
     """C15"""
-    rows = frame(spark, SIZED, _random_cases(most)).withColumn("records", records())
+    rows = frame(spark, SIZED, _random_cases(most)).transform(of_topics).withColumn("records", records())
     groups: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in dicts(rows.transform(batched(most))):
         if row["phase"] is None:
@@ -111,7 +114,11 @@ def test_topics_that_are_all_too_heavy_to_share_are_numbered_from_zero(spark: Sp
             for topic in "abc"
         ),
     )
-    assert {row["topic"]: row["batch"] for row in dicts(rows.transform(batched(10)))} == {"a": 0, "b": 1, "c": 2}
+    assert {row["topic"]: row["batch"] for row in dicts(rows.transform(of_topics).transform(batched(10)))} == {
+        "a": 0,
+        "b": 1,
+        "c": 2,
+    }
 
 
 def test_creates_that_wait_for_room_come_in_batches_of_their_own_after_all_others(spark: SparkSession) -> None:
@@ -121,7 +128,7 @@ def test_creates_that_wait_for_room_come_in_batches_of_their_own_after_all_other
         for topic, count in {"a": 1, "b": 9, "c": 1, "d": 9, "e": 1}.items()
     ]
     found: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in dicts(frame(spark, SIZED, rows).transform(batched(10))):
+    for row in dicts(frame(spark, SIZED, rows).transform(of_topics).transform(batched(10))):
         found[row["cluster"]][row["topic"]] = row["batch"]
     assert found["some"] == {"c": 0, "d": 1, "a": 2, "e": 2, "b": 3}
     assert found["all"] == found["none"] == {"a": 0, "c": 0, "e": 0, "b": 1, "d": 2}
@@ -136,7 +143,7 @@ def test_no_number_of_partitions_breaks_the_plan_for_the_others(spark: SparkSess
             for topic, count in {"a": 1, "b": MOST_PARTITIONS, "c": MOST_PARTITIONS, "d": 1}.items()
         ),
     )
-    found = {row["topic"]: row["batch"] for row in dicts(rows.transform(batched(8_000)))}
+    found = {row["topic"]: row["batch"] for row in dicts(rows.transform(of_topics).transform(batched(8_000)))}
     assert found == {"a": 0, "b": 1, "c": 2, "d": 0}
 
 
@@ -157,7 +164,12 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         {"topic": "foreign", "decision": "unmanaged", "topic_id": "id"},
         {"topic": "__internal", "decision": None, "internal": True, "topic_id": "id"},
     )
-    plan = decisions.transform(actions.found).where(NEEDS_SOMETHING).transform(planned("run-1", 7, now, 100))
+    plan = (
+        decisions.transform(actions.found)
+        .where(NEEDS_SOMETHING)
+        .transform(of_topics)
+        .transform(planned("run-1", 7, now, 100))
+    )
     every = {
         "run_id": "run-1",
         "cluster": "main",
@@ -188,6 +200,7 @@ def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -
     plan = (
         decisions.transform(actions.found)
         .where(NEEDS_SOMETHING)
+        .transform(of_topics)
         .transform(planned("run-1", None, datetime.now(UTC), 100))
     )
     row = by_topic(plan.withColumn("planned_at", F.lit(None)))["main", "new"]

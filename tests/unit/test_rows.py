@@ -24,7 +24,7 @@ POLICY = ConfigEntry("cleanup.policy", "delete", True, "DEFAULT_CONFIG", False)
 CREATED = PhaseResult(
     cluster="main",
     cluster_id="kafka-main",
-    target=Target(topic="a", action=Action.CREATE, batch=4),
+    target=Target(resource="a", action=Action.CREATE, batch=4),
     phase=Phase.APPLY,
     outcome=Outcome.OK,
     result=TopicResult(
@@ -41,7 +41,7 @@ CREATED = PhaseResult(
 
 
 def about(topic: str, **result: Any) -> PhaseResult:
-    target = replace(CREATED.target, topic=topic)
+    target = replace(CREATED.target, resource=topic)
     return replace(CREATED, target=target, result=replace(CREATED.result, **result))
 
 
@@ -52,7 +52,7 @@ WITHOUT_CONFIGS = about("e", configs=None, num_partitions=None, topic_config_err
 REFUSED = replace(
     CREATED,
     cluster_id=None,
-    target=Target(topic="f", action=Action.DELETE, batch=4),
+    target=Target(resource="f", action=Action.DELETE, batch=4),
     phase=Phase.VALIDATE,
     outcome=Outcome.REFUSED,
     result=replace(CREATED.result, error_code=-1, configs=None),

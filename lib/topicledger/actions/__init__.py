@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions import add_partitions, alter_configs, create, delete
 from topicledger.actions.kind import ActionKind
-from topicledger.model import Target
+from topicledger.model import ResourceType, Target, resource_type_of
 
 KINDS: dict[str, ActionKind] = {
     kind.name: kind for kind in (delete.KIND, create.KIND, add_partitions.KIND, alter_configs.KIND)
@@ -30,13 +30,24 @@ def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Ta
             yield kind, of_kind
 
 
-def found(rows: DataFrame, kinds: Collection[str] | None = None) -> DataFrame:
-    """The actions that judged topics need, by kind: of all kinds, or of those named.
+def about(resource_type: ResourceType) -> Sequence[ActionKind]:
+    """The kinds of actions on such resources, in order."""
+    return [kind for kind in in_order() if resource_type_of(kind.name) is resource_type]
 
-    In: `policies.contract.COLUMNS`. Out: those and `action`, null in the row of a topic that needs none; a topic that
-    needs several has a row for each.
+
+def found(
+    rows: DataFrame, kinds: Collection[str] | None = None, resource_type: ResourceType = ResourceType.TOPIC
+) -> DataFrame:
+    """The actions that judged resources of a type need, by kind: of all kinds, or of those named.
+
+    In: of topics `policies.contract.COLUMNS`, of others what their kinds' `wanted` needs. Out: those and `action`, null
+    in the row of what needs none; what needs several has a row for each.
     """
     names = F.array(
-        *(F.when(kind.wanted(), F.lit(kind.name)) for kind in in_order() if kinds is None or kind.name in kinds)
+        *(
+            F.when(kind.wanted(), F.lit(kind.name))
+            for kind in about(resource_type)
+            if kinds is None or kind.name in kinds
+        )
     )
     return rows.withColumn("action", F.explode_outer(F.array_compact(names)))

@@ -238,8 +238,8 @@ def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:
             seen = list(executor.verify(pairs))
             again = time.monotonic() < deadline and not context.stop.is_set()
             yield from (ended for ended in seen if not again or ended.outcome is not Outcome.PENDING)
-            pending = {ended.topic for ended in seen if ended.outcome is Outcome.PENDING}
-            left = [target for target in left if target.topic in pending] if again else []
+            pending = {(ended.resource, ended.action) for ended in seen if ended.outcome is Outcome.PENDING}
+            left = [target for target in left if (target.resource, target.action) in pending] if again else []
             if left:
                 executor.wait(0.5)
 

@@ -94,7 +94,7 @@ class Response:
     """One answered CreateTopics or DeleteTopics request."""
 
     results: Mapping[str, TopicResult]
-    """By topic name, for every topic of the request."""
+    """By resource, for each one of the request."""
     throttle_time_ms: int
     """How long the broker asks to wait (KIP-599)."""
 

@@ -17,7 +17,7 @@ from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
 from topicledger.kafka.pace import Pace
-from topicledger.model import Action, Target, TopicResult
+from topicledger.model import Action, ResourceType, Target, TopicResult
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +86,9 @@ class _Outcomes:
     """What one request came to."""
 
     results: Mapping[str, TopicResult] = field(default_factory=dict)
-    """By topic, those whose outcome is known."""
+    """By resource, those whose outcome is known."""
     maybe_done: Collection[str] = ()
-    """Topics without a known outcome whose request may have been carried out."""
+    """Resources without a known outcome whose request may have been carried out."""
     over_quota: bool = False
     """Some were answered with 89."""
     too_large: bool = False
@@ -113,9 +113,9 @@ class ClusterLimits:
     def cost(self, target: Target) -> int:
         """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one.
 
-        Added partitions cost one each (N5), changes of configs nothing (K6).
+        Added partitions cost one each (N5), changes of configs, rights and quotas nothing (K6, A6).
         """
-        if target.action == Action.ALTER_CONFIGS:
+        if target.action == Action.ALTER_CONFIGS or target.resource_type is not ResourceType.TOPIC:
             return 0
         if target.action == Action.ADD_PARTITIONS:
             return target.records
@@ -192,20 +192,20 @@ class Sender:
                     self.prepare()
                     # Nothing that takes time may come between this and the request.
                     self.may_send()
-                attempts.update(target.topic for target in batch)
+                attempts.update(target.resource for target in batch)
                 requested_at = datetime.now(UTC)
-                with logs.about(attempt=attempts[batch[0].topic]):
+                with logs.about(attempt=attempts[batch[0].resource]):
                     outcomes = self._request(request, batch)
                     _log_request(batch, outcomes)
                 completed_at = datetime.now(UTC)
                 if outcomes.too_large:
-                    attempts.subtract(target.topic for target in batch)
+                    attempts.subtract(target.resource for target in batch)
                     continue
-                unknown = [target for target in batch if target.topic not in outcomes.results]
+                unknown = [target for target in batch if target.resource not in outcomes.results]
                 left[: len(batch)] = unknown
                 for target in batch:
-                    if (result := outcomes.results.get(target.topic)) is not None:
-                        attempt, uncertain = attempts[target.topic], target.topic in maybe_done
+                    if (result := outcomes.results.get(target.resource)) is not None:
+                        attempt, uncertain = attempts[target.resource], target.resource in maybe_done
                         yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
                 maybe_done.update(outcomes.maybe_done)
                 if outcomes.results or outcomes.over_quota:
@@ -215,7 +215,7 @@ class Sender:
                 if fruitless >= self.retry_policy.attempts:
                     raise OutcomeUnknown(
                         f"cluster {self.cluster}: {len(unknown)} topics have no known outcome after {fruitless} "
-                        f"attempts, {unknown[0].topic} among them ({outcomes.why}); start the run again with its id"
+                        f"attempts, {unknown[0].resource} among them ({outcomes.why}); start the run again with its id"
                     )
                 if unknown and not outcomes.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
@@ -259,7 +259,7 @@ class Sender:
             response = request(batch)
         except RequestLost as error:
             pace.lost()
-            return _Outcomes(why=str(error), maybe_done=[target.topic for target in batch])
+            return _Outcomes(why=str(error), maybe_done=[target.resource for target in batch])
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
@@ -271,11 +271,11 @@ class Sender:
         if any(self.limits.cost(target) for target in batch):
             if codes & _MAYBE_DONE:
                 pace.lost()
-            spent = sum(self._spent(target, response.results.get(target.topic)) for target in batch)
+            spent = sum(self._spent(target, response.results.get(target.resource)) for target in batch)
             pace.answered(sent, now, spent, throttled if over_quota else None)
         again = {topic: each for topic, each in response.results.items() if _has_no_outcome_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
-        unanswered = [target.topic for target in batch if target.topic not in response.results]
+        unanswered = [target.resource for target in batch if target.resource not in response.results]
         return _Outcomes(
             results={topic: each for topic, each in response.results.items() if topic not in again},
             maybe_done=[*unanswered, *(topic for topic, each in again.items() if may_be_done(each))],

@@ -18,7 +18,7 @@ NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 
 def records() -> Column:
     """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
-    each config that an alter touches (K5), each partition that is added (N1).
+    each config that an alter touches (K5), each partition that is added (N1), one of a right or a quota (A5).
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
@@ -29,7 +29,8 @@ def records() -> Column:
     # bigint: a row may declare as many partitions as an int holds.
     created = F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
     return (
-        F.when(F.col("action") == Action.ALTER_CONFIGS.value, F.size(touched()).cast("bigint"))
+        F.when(F.col("resource_type") != ResourceType.TOPIC.value, F.lit(1).cast("bigint"))
+        .when(F.col("action") == Action.ALTER_CONFIGS.value, F.size(touched()).cast("bigint"))
         .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
         .otherwise(created)
     )
@@ -38,17 +39,17 @@ def records() -> Column:
 def batched(most: int) -> Transform:
     """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
-    In: `cluster`, `action`, `topic`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `phase`, `waits`;
-    rows that ended get none. Topics go by name, those that wait for the room that deletes make after all others. One
-    above half of `most` goes alone; the others share batches that start every `most`/2 records: the last topic of a
-    batch may overlap its end, by at most `most`/2.
+    In: `cluster`, `action`, `resource`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `phase`,
+    `waits`; rows that ended get none. Resources go by name, those that wait for the room that deletes make after all
+    others. One above half of `most` goes alone; the others share batches that start every `most`/2 records: the last
+    resource of a batch may overlap its end, by at most `most`/2.
     """
     half = max(1, most // 2)
 
     def transform(rows: DataFrame) -> DataFrame:
         alike = Window.partitionBy("cluster", "action", "_open")
         together = Window.partitionBy("cluster", "action", "_open", "waits")
-        in_order = together.orderBy("topic")
+        in_order = together.orderBy("resource")
         so_far = in_order.rowsBetween(Window.unboundedPreceding, -1)
         alone = F.col("_records") > half
         light = F.when(alone, F.lit(0)).otherwise(F.col("_records"))
@@ -71,11 +72,16 @@ def batched(most: int) -> Transform:
     return transform
 
 
+def of_topics(decisions: DataFrame) -> DataFrame:
+    """Adds what the decisions are about: `resource_type` and `resource`."""
+    return decisions.withColumns({"resource_type": F.lit(ResourceType.TOPIC.value), "resource": F.col("topic")})
+
+
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`.
 
-    In: `contract.COLUMNS` and `action`, of what `NEEDS_SOMETHING`. Out: the columns of `plans`. A create has no
-    live id yet.
+    In: `contract.COLUMNS`, `resource_type`, `resource` and `action`, of what `NEEDS_SOMETHING`. Out: the columns of
+    `plans`. A create has no live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -84,8 +90,6 @@ def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max
             .withColumns(
                 {
                     "run_id": F.lit(run_id),
-                    "resource_type": F.lit(ResourceType.TOPIC.value),
-                    "resource": F.col("topic"),
                     "topic_id": F.when(F.col("action") != Action.CREATE.value, F.col("topic_id")),
                     "manifest_version": F.lit(manifest_version).cast("bigint"),
                     "planned_at": F.lit(planned_at),

@@ -20,7 +20,7 @@ from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Re
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan import guards
-from topicledger.plan.batches import NEEDS_SOMETHING, planned
+from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
 from topicledger.plan.reevaluate import facts
@@ -106,7 +106,7 @@ def commit_plan(run: Run, decided: Decided) -> None:
     run.commits.settle()
     now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
     assert decided.rows is not None, "a plan is committed of what was decided"
-    rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
+    rows = decided.rows.transform(of_topics).transform(planned(run.run_id, run.manifest_version, now, most))
     run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     if run.id_given:
         # A plan that came too late was dropped.

@@ -105,7 +105,7 @@ def target(row: Mapping[str, Any]) -> Target:
     """A planned action, of a row of `plans` with `maybe_sent`."""
     assignments = row["assignments"]
     return Target(
-        topic=row["topic"],
+        resource=row["resource"],
         action=row["action"],
         topic_id=row["topic_id"],
         num_partitions=row["num_partitions"],

@@ -8,6 +8,39 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
+from topicledger.model.live import Broker, ConfigEntry, GroupUse, LastRecord, TopicConfigs, TopicInfo, Unseen
+
+__all__ = [
+    "AUTHORIZATION_FAILED",
+    "FORMAT_VERSION",
+    "OURS",
+    "SET_ON_TOPIC",
+    "AccessAction",
+    "Action",
+    "Broker",
+    "ConfigEntry",
+    "Decision",
+    "GroupUse",
+    "Key",
+    "LastRecord",
+    "Note",
+    "Outcome",
+    "Phase",
+    "PhaseResult",
+    "Refusal",
+    "ResourceType",
+    "Results",
+    "RunState",
+    "Target",
+    "TopicConfigs",
+    "TopicInfo",
+    "TopicResult",
+    "Unseen",
+    "Violation",
+    "Work",
+    "resource_type_of",
+]
+
 
 class Action(StrEnum):
     """The kinds of actions that policies judge, in the order in which they do; `actions.KINDS` has every kind."""
@@ -18,10 +51,33 @@ class Action(StrEnum):
     ALTER_CONFIGS = "alter_configs"
 
 
+class AccessAction(StrEnum):
+    """The kinds of actions on rights and quotas."""
+
+    ACL_ADD = "acl_add"
+    ACL_DELETE = "acl_delete"
+    ALTER_QUOTA = "alter_quota"
+
+
 class ResourceType(StrEnum):
     """What an action is about."""
 
     TOPIC = "topic"
+    ACL = "acl"
+    QUOTA = "quota"
+
+
+_RESOURCE_TYPES: Mapping[str, ResourceType] = {
+    AccessAction.ACL_ADD: ResourceType.ACL,
+    AccessAction.ACL_DELETE: ResourceType.ACL,
+    AccessAction.ALTER_QUOTA: ResourceType.QUOTA,
+}
+"""By the name of a kind of action; all others are about topics."""
+
+
+def resource_type_of(action: str) -> ResourceType:
+    """What kind of thing an action is about."""
+    return _RESOURCE_TYPES.get(action, ResourceType.TOPIC)
 
 
 class Decision(StrEnum):
@@ -127,19 +183,6 @@ AUTHORIZATION_FAILED = (29, 31)
 """Kafka's numbers of TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal may not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One config of a topic as the broker returned it (C9)."""
-
-    name: str
-    value: str | None
-    """None where sensitive."""
-    read_only: bool
-    config_source: str
-    """Kafka's name, e.g. DYNAMIC_TOPIC_CONFIG."""
-    is_sensitive: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """A rule that an action breaks (P3)."""
@@ -151,9 +194,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One planned action on one topic, as the plan says it."""
+    """One planned action on one resource, as the plan says it."""
 
-    topic: str
+    resource: str
+    """What it is about, of its `resource_type`: the topic, or the text of an ACL or a quota."""
     action: str
     """The name of its kind."""
     topic_id: str | None = None
@@ -173,14 +217,14 @@ class Target:
     """Whether an earlier start of the run may have sent it (C18)."""
 
     @property
-    def resource_type(self) -> str:
-        """What the action is about."""
-        return ResourceType.TOPIC.value
+    def resource_type(self) -> ResourceType:
+        """What kind of thing the action is about."""
+        return resource_type_of(self.action)
 
     @property
-    def resource(self) -> str:
-        """What the action is about, of its resource type."""
-        return self.topic
+    def topic(self) -> str:
+        """What an action on a topic is about."""
+        return self.resource
 
     @property
     def grows_from(self) -> int:
@@ -199,7 +243,9 @@ class Target:
 
     @property
     def records(self) -> int:
-        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1)."""
+        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1, A5)."""
+        if self.resource_type is not ResourceType.TOPIC:
+            return 1
         if self.action == Action.ALTER_CONFIGS:
             return len(self.touched)
         if self.action == Action.ADD_PARTITIONS:
@@ -226,90 +272,6 @@ class TopicResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicInfo:
-    """A live topic, as its cluster's metadata describes it (M1)."""
-
-    topic: str
-    permitted: bool = True
-    """False: this principal may not describe it (29), so it may or may not exist (M3)."""
-    topic_id: str | None = None
-    internal: bool = False
-    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    other_leaders: Mapping[int, int] = field(default_factory=dict)
-    """Partitions that another broker than the preferred one leads -> its id, -1 where there is no leader (C3, M2)."""
-    authorized_operations: tuple[str, ...] | None = None
-    """Kafka's operation names, None where the broker doesn't return them."""
-
-    @property
-    def leaderless(self) -> int:
-        """Partitions without a leader (M2)."""
-        return sum(leader < 0 for leader in self.other_leaders.values())
-
-    @property
-    def num_partitions(self) -> int:
-        return len(self.assignments)
-
-    @property
-    def replication_factor(self) -> int:
-        return max((len(replicas) for replicas in self.assignments.values()), default=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfigs:
-    """Every config of a topic as its broker describes it, or why it doesn't."""
-
-    topic: str
-    error_code: int = 0
-    configs: tuple[ConfigEntry, ...] | None = None
-    """None where there is an error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUse:
-    """A group that uses a topic: it has live members there, or has committed offsets on it, or both."""
-
-    topic: str
-    group: str
-    members: int
-    """Live members that partitions of the topic are assigned to; where there are none, those subscribed to it."""
-    committed: bool
-    """Whether it has offsets on the topic that have not expired."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRecord:
-    """How far a topic was written, and when last."""
-
-    topic: str
-    end_offset: int | None = None
-    """The partitions' end offsets, added up: 0 where no record was ever written. None where it isn't known."""
-    last_record_at: datetime | None = None
-    """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
-    With message.timestamp.type=CreateTime it is what producers said it was."""
-    error: str | None = None
-    """Why it isn't known; then the others are None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
-    """How much of a cluster is hidden from this principal (M3)."""
-
-    unseen: int
-    """Topics that exist and that it may not describe."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """A live broker (M1)."""
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
-    controller: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult:
     """How a phase ended for an action: a row of `audit`, without the columns that the whole run shares."""
 
@@ -329,11 +291,11 @@ class PhaseResult:
     completed_at: datetime
 
     @property
-    def topic(self) -> str:
-        return self.target.topic
+    def topic(self) -> str | None:
+        return self.target.topic if self.resource_type is ResourceType.TOPIC else None
 
     @property
-    def resource_type(self) -> str:
+    def resource_type(self) -> ResourceType:
         return self.target.resource_type
 
     @property

@@ -1,0 +1,104 @@
+"""What clusters have, and are asked about: topics, their configs, their use, brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config of a topic as the broker returned it (C9)."""
+
+    name: str
+    value: str | None
+    """None where sensitive."""
+    read_only: bool
+    config_source: str
+    """Kafka's name, e.g. DYNAMIC_TOPIC_CONFIG."""
+    is_sensitive: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A live topic, as its cluster's metadata describes it (M1)."""
+
+    topic: str
+    permitted: bool = True
+    """False: this principal may not describe it (29), so it may or may not exist (M3)."""
+    topic_id: str | None = None
+    internal: bool = False
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    other_leaders: Mapping[int, int] = field(default_factory=dict)
+    """Partitions that another broker than the preferred one leads -> its id, -1 where there is no leader (C3, M2)."""
+    authorized_operations: tuple[str, ...] | None = None
+    """Kafka's operation names, None where the broker doesn't return them."""
+
+    @property
+    def leaderless(self) -> int:
+        """Partitions without a leader (M2)."""
+        return sum(leader < 0 for leader in self.other_leaders.values())
+
+    @property
+    def num_partitions(self) -> int:
+        return len(self.assignments)
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(replicas) for replicas in self.assignments.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigs:
+    """Every config of a topic as its broker describes it, or why it doesn't."""
+
+    topic: str
+    error_code: int = 0
+    configs: tuple[ConfigEntry, ...] | None = None
+    """None where there is an error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUse:
+    """A group that uses a topic: it has live members there, or has committed offsets on it, or both."""
+
+    topic: str
+    group: str
+    members: int
+    """Live members that partitions of the topic are assigned to; where there are none, those subscribed to it."""
+    committed: bool
+    """Whether it has offsets on the topic that have not expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRecord:
+    """How far a topic was written, and when last."""
+
+    topic: str
+    end_offset: int | None = None
+    """The partitions' end offsets, added up: 0 where no record was ever written. None where it isn't known."""
+    last_record_at: datetime | None = None
+    """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
+    With message.timestamp.type=CreateTime it is what producers said it was."""
+    error: str | None = None
+    """Why it isn't known; then the others are None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """How much of a cluster is hidden from this principal (M3)."""
+
+    unseen: int
+    """Topics that exist and that it may not describe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A live broker (M1)."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    controller: bool
