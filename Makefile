@@ -3,11 +3,12 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-docs demo broker test test-all test-unit test-faults test-airflow test-browser bench docs check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 bench docs check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
 LOCAL_FILES := build/jars/local-files/.complete
+S3_LOG_STORE := build/jars/s3-log-store/.complete
 CLASSES := build/classes/.complete
 BROKERS ?= 1
 SIZE ?= full
@@ -16,9 +17,9 @@ WORKERS ?= 2
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV) $(JARS) $(LOCAL_FILES) $(CLASSES)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
+setup: $(VENV) $(JARS) $(LOCAL_FILES) $(S3_LOG_STORE) $(CLASSES)  ## install the Python packages into .venv and fetch Kafka's and Delta's jars
 	@:
 
 $(VENV): requirements.lock pyproject.toml scripts/setup.sh
@@ -28,8 +29,13 @@ $(VENV): requirements.lock pyproject.toml scripts/setup.sh
 build/jars/kafka/%omplete build/jars/kafka-tools/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py | $(VENV)
 	@.venv/bin/python scripts/fetch_jars.py
 
-$(LOCAL_FILES): lib/topicledger/ledger/LocalFiles.java scripts/compile_local_files.sh | $(VENV)
-	@scripts/compile_local_files.sh
+$(LOCAL_FILES): lib/topicledger/ledger/LocalFiles.java scripts/compile_java.sh | $(VENV)
+	@scripts/compile_java.sh $< build/jars/local-files/local-files.jar \
+	  'ledgers on local disks are slower, and two processes must not write one at once'
+
+$(S3_LOG_STORE): lib/topicledger/ledger/ConditionalS3LogStore.java scripts/compile_java.sh | $(VENV) $(JARS)
+	@scripts/compile_java.sh $< build/jars/s3-log-store/s3-log-store.jar \
+	  'only one command at a time may write a ledger on S3'
 
 $(CLASSES): $(VENV) $(JARS) $(LOCAL_FILES) scripts/archive_classes.sh scripts/archive_classes.py
 	@scripts/archive_classes.sh
@@ -39,6 +45,10 @@ setup-browser: setup  ## install Chromium with its driver (Debian's packages) an
 
 setup-airflow: setup  ## install Airflow with its Spark provider into build/airflow, for the tests of the example DAG
 	@scripts/setup_environment.sh airflow build/airflow
+
+setup-s3: setup  ## fetch Hadoop's S3A (700 MB), and install a server that speaks S3 into build/s3, for the tests of tables on S3
+	@.venv/bin/python scripts/fetch_jars.py s3
+	@scripts/setup_environment.sh s3 build/s3
 
 setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make docs`
 	@scripts/setup_environment.sh docs build/docs-venv
@@ -52,8 +62,8 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow  ## run every test there is, faults in all their forms (KILLS=50, hours)
-	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required \
+test-all: setup-browser setup-airflow setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
+	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
@@ -67,6 +77,9 @@ test-browser: setup-browser  ## open reports in headless Chromium: what they sho
 
 test-airflow: setup-airflow  ## run the example DAG in Airflow against a real broker: green, refused, killed and tried again
 	TOPICLEDGER_AIRFLOW=required .venv/bin/python -m pytest tests/airflow
+
+test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS=50 of them)
+	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)

@@ -43,6 +43,14 @@ for jar in "$here"/build/jars/delta/delta-*.jar; do
     jars=$jars,$jar
 done
 
+# Commits to ledgers on S3, which several drivers may make at once.
+log_store=()
+jar=$here/build/jars/s3-log-store/s3-log-store.jar
+if [[ -f $jar ]]; then
+    jars=$jars,$jar
+    log_store=(--conf spark.delta.logStore.s3a.impl=ConditionalS3LogStore)
+fi
+
 extra=()
 py_files=$here/dist/topicledger.zip
 if [[ -n ${TOPICLEDGER_SUBMIT_ARGS:-} ]]; then
@@ -85,7 +93,7 @@ fi
 files=$here/build/jars/local-files/local-files.jar
 local_files=()
 if [[ $master == local* && -f $files ]]; then
-    export SPARK_DIST_CLASSPATH=${SPARK_DIST_CLASSPATH:+$SPARK_DIST_CLASSPATH:}$files
+    export SPARK_DIST_CLASSPATH=$files${SPARK_DIST_CLASSPATH:+:$SPARK_DIST_CLASSPATH}
     local_files=(--conf spark.hadoop.fs.file.impl=LocalFiles
         --conf 'spark.hadoop.fs.AbstractFileSystem.file.impl=LocalFiles$Context')
 fi
@@ -102,7 +110,8 @@ else
 fi
 
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
-    --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${extra[@]+"${extra[@]}"})
+    --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${log_store[@]+"${log_store[@]}"}
+    ${extra[@]+"${extra[@]}"})
 if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
     # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
     console=INFO

@@ -1,4 +1,4 @@
-"""Fetch Kafka's and Delta's jars into build/jars, by the Ivy that ships inside pyspark.
+"""Fetch Kafka's and Delta's jars into build/jars, or those for S3 (`fetch_jars.py s3`), by the Ivy inside pyspark.
 
 Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone.
 TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
@@ -6,6 +6,7 @@ TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Ce
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -13,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
@@ -33,6 +35,8 @@ class Jars:
     """Organisation, module, revision."""
     transitive: bool
     """Whether what they depend on comes too."""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """File name -> the digest it must have; without any, Ivy's own check against the repository's SHA-1 is all."""
 
     @property
     def folder(self) -> Path:
@@ -42,7 +46,8 @@ class Jars:
     @property
     def content(self) -> str:
         """What a complete folder says of itself."""
-        return "".join(f"{organisation}:{name}:{revision}\n" for organisation, name, revision in self.coordinates)
+        lines = [f"{organisation}:{name}:{revision}" for organisation, name, revision in self.coordinates]
+        return "\n".join([*lines, *(f"{digest}  {name}" for name, digest in self.sha256.items()), ""])
 
 
 WANTED = (
@@ -75,15 +80,33 @@ WANTED = (
     ),
 )
 
+FOR_S3 = (
+    Jars(
+        # Hadoop's S3A, of the Hadoop inside pyspark, with the two that it names.
+        name="s3",
+        coordinates=(
+            ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
+            ("software.amazon.awssdk", "bundle", "2.35.4"),
+            ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+        ),
+        transitive=False,
+        sha256={
+            "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
+            "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
+            "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+        },
+    ),
+)
+
 
 class FetchError(Exception):
     """Jars can't be fetched; its text is for the user."""
 
 
-def main() -> int:
+def main(names: Sequence[str]) -> int:
     """Fetch what is missing."""
     try:
-        for jars in WANTED:
+        for jars in FOR_S3 if names == ["s3"] else WANTED:
             if not is_complete(jars):
                 print(f"Fetching {jars.name}'s jars", flush=True)
                 fetch(jars)
@@ -107,10 +130,20 @@ def fetch(jars: Jars) -> None:
         fresh = Path(temporary) / "new"
         fresh.mkdir()
         run_ivy(jars, Path(temporary) / "ivy.xml", fresh)
+        check_digests(jars, fresh)
         (fresh / ".complete").write_text(jars.content, encoding="utf-8")
         if jars.folder.exists():
             jars.folder.rename(Path(temporary) / "old")
         fresh.rename(jars.folder)
+
+
+def check_digests(jars: Jars, folder: Path) -> None:
+    """Raises FetchError where a file hasn't the digest that is pinned."""
+    for name, wanted in jars.sha256.items():
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != wanted:
+            raise FetchError(f"{name} has the SHA-256 {found} instead of {wanted}: it isn't the file that was pinned")
 
 
 def run_ivy(jars: Jars, ivy_file: Path, target: Path) -> None:
@@ -172,4 +205,4 @@ def ivy_jar() -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the lock files anew, from pyproject.toml, requirements-airflow.in and requirements-docs.in, with a pip-tools of
-# its own in a throw-away environment.
+# Writes the lock files anew, from pyproject.toml and the requirements-*.in, with a pip-tools of its own in a throw-away
+# environment.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -24,3 +24,4 @@ lock() {
 lock pyproject.toml requirements.lock 'a development environment' --extra dev
 lock requirements-airflow.in requirements-airflow.lock 'the Airflow environment'
 lock requirements-docs.in requirements-docs.lock 'the environment that builds docs/'
+lock requirements-s3.in requirements-s3.lock 'the environment of the S3 that tests keep tables in'

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests import commands
@@ -22,6 +23,10 @@ _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
 _SESSION = f'--driver-memory 1500m --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
 os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_QUICK}"')
+
+# How long an example takes is no test: the machine may be doing something else.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 pytest_plugins = ["tests.plugin_faults", "tests.plugin_kafka", "tests.plugin_storage"]
 

@@ -20,6 +20,7 @@ from topicledger.report.facts import (
     Requests,
     Result,
     RunFacts,
+    RunOfSpan,
     Tally,
     Waiting,
 )
@@ -78,6 +79,8 @@ def _result(
         error=error,
         error_message=why,
         completed_at=NOW - timedelta(minutes=10, seconds=number % 60),
+        what="12 partitions, replication factor 3, retention.ms=604800000",
+        owner="payments" if number % 3 else None,
     )
 
 
@@ -348,11 +351,14 @@ def span() -> Report:
     usual = run()
     days = [NOW.replace(hour=0, minute=0) - timedelta(days=day) for day in range(21, 0, -1)]
     runs = [
-        run_facts(
-            run_id=f"202611{30 - number:02}T020000000000Z-00000000",
-            started_at=day,
-            exit_code=0 if number % 4 else 4,
+        RunOfSpan(
+            run=run_facts(
+                run_id=f"202611{30 - number:02}T020000000000Z-00000000",
+                started_at=day,
+                exit_code=0 if number % 4 else 4,
+            ),
             outcomes={"ok": 100 + 13 * number, **({} if number % 4 else {"failed": 4, "refused": 20})},
+            owners={} if number % 4 else {"payments": 20, "": 4},
         )
         for number, day in enumerate(reversed(days))
     ]
@@ -363,7 +369,7 @@ def span() -> Report:
         history=History(
             runs=runs,
             run_count=len(runs),
-            periods=[(each.started_at, each.outcomes) for each in reversed(runs)],
+            periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
         ),
         drift=_drift(run_facts("audit")),
     )

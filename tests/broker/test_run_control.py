@@ -269,6 +269,8 @@ def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_a
     assert time.monotonic() - started < 60
     assert first.exit_code == 1
     assert any(UNREACHABLE in problem for problem in first.problems)
+    away = [each for each in first.failures if each.error == "CLUSTER_UNREACHABLE"]
+    assert [(each.cluster, each.topic, each.topics) for each in away] == [("away", None, 2)]
     last = estate.last("reach")
     assert last["reach.main"] == ("verify", "ok", None)
     assert last["reach.away-1"] == last["reach.away-3"] == ("observe", "failed", "CLUSTER_UNREACHABLE")

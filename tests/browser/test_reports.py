@@ -159,6 +159,26 @@ def test_a_phone_scrolls_no_page_sideways(page: Page, sample: Callable[[], Repor
     assert wider == []
 
 
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_shows_what_to_do_about_each_kind_of_drift(page: Page, width: int) -> None:
+    """Within the screen: nobody scrolls a table sideways to find out."""
+    page.open(reports.audit(), width=width)
+    advices = page.run(
+        "return [...document.querySelectorAll('.kinds td.words')].map(e => [e.textContent,"
+        " e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
+    )
+    assert len(advices) == 8
+    for text, left, right in advices:
+        assert text.strip()
+        assert 0 <= left < right <= width
+
+
+def test_rows_can_be_filtered_by_owner(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    choose(page, "owner", "no owner")
+    assert shown_rows() == 77
+
+
 def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
     page.open(reports.run(), dark=True, media="print")
     assert colour(page, "body", "backgroundColor") == "rgb(255, 255, 255)"

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,18 +41,21 @@ WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
 class Doomed:
     """A submitted job that is killed, with all that belongs to it, at its n-th event."""
 
-    def __init__(self, config: Path, run_id: str, root: Path, kill_at: int) -> None:
+    def __init__(
+        self, config: Path, run_id: str, kill_at: int, committed: Callable[[], set[tuple[str, str]]], **more: str
+    ) -> None:
+        """`committed` returns the commits so far, table and file; `more` is the job's environment."""
         self.events: list[str] = []
         self.killed_at: str | None = None
         self._kill_at = kill_at
-        self._root = root
-        self._commits = self._committed()
+        self._committed = committed
+        self._commits = committed()
         self._lock = threading.Lock()
         arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", run_id]
         self.process = subprocess.Popen(
             arguments,
             cwd=commands.REPOSITORY,
-            env=commands.environment(),
+            env=commands.environment(**more),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -80,6 +84,19 @@ class Doomed:
         assert self.process.returncode in (0, 4, 5), f"exit {self.process.returncode}: {output}"
         return self.process.returncode
 
+    def wait_behind(self, proxy: FaultProxy) -> int | None:
+        """The same; the proxy tells it of requests and responses."""
+
+        def hook(frame: Frame) -> None:
+            self.on_frame(frame)
+
+        for api_key in CHANGES:
+            for direction in ("request", "response"):
+                proxy.on(api_key, direction, times=None, do=hook)  # type: ignore[arg-type]
+        code = self.wait()
+        proxy.clear()
+        return code
+
     def _happened(self, event: str) -> None:
         with self._lock:
             if self.killed_at is not None:
@@ -89,9 +106,11 @@ class Doomed:
                 self.killed_at = event
                 kill_all(self.process.pid)
 
-    def _committed(self) -> set[tuple[str, str]]:
-        logs = ((table.name, self._root / table.name / "_delta_log") for table in WATCHED)
-        return {(name, each.name) for name, log in logs if log.is_dir() for each in log.glob("*.json")}
+
+def committed(root: Path) -> set[tuple[str, str]]:
+    """The commits to tables on this machine."""
+    logs = ((table.name, root / table.name / "_delta_log") for table in WATCHED)
+    return {(name, each.name) for name, log in logs if log.is_dir() for each in log.glob("*.json")}
 
 
 @pytest.fixture
@@ -146,16 +165,9 @@ def chain(
     """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
     killed: list[str] = []
     while True:
-        job = Doomed(config, run_id, root, next(kill_points))
+        job = Doomed(config, run_id, next(kill_points), partial(committed, root))
 
-        def hook(frame: Frame, on_frame: Callable[[Frame], None] = job.on_frame) -> None:
-            on_frame(frame)
-
-        for api_key in CHANGES:
-            for direction in ("request", "response"):
-                proxy.on(api_key, direction, times=None, do=hook)  # type: ignore[arg-type]
-        code = job.wait()
-        proxy.clear()
+        code = job.wait_behind(proxy)
         if killed:
             fault.resumed += 1
         if code is not None:

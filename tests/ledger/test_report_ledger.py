@@ -18,7 +18,7 @@ from tests.unit.frames import frame
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.report import Report, ReportKind, gather, moment, of_run, span
-from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS, Table
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)
@@ -55,6 +55,7 @@ def told(pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
         run("tuesday", "provision", TUESDAY, state="applying", exit_code=None),
         run("audit-2", "audit", TUESDAY + timedelta(hours=1), exit_code=3),
     )
+    put(ledger, MANIFESTS, {"cluster": "orders", "state": "present"}, {"topic": "a", "owner": "team"})
     put(
         ledger,
         PLANS,
@@ -144,11 +145,11 @@ def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     found = gather(told, span(TUESDAY, NOW, ()), NOW)
     assert found.kind is ReportKind.SPAN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
-    assert [(each.run_id, each.outcomes) for each in found.history.runs] == [
+    assert [(each.run.run_id, each.outcomes) for each in found.history.runs] == [
         ("audit-2", {}),
         ("tuesday", {"failed": 1, "open": 1, "ok": 1}),
     ]
-    assert found.history.periods == [(datetime(2026, 11, 17, tzinfo=UTC), {"failed": 1, "ok": 1})]
+    assert (found.history.unit, found.history.periods) == ("hour", [(TUESDAY, {"failed": 1, "ok": 1})])
     assert found.drift is not None
     assert found.drift.run.run_id == "audit-2"
     assert found.drift.compared is not None
@@ -160,6 +161,20 @@ def test_a_span_is_compared_with_the_time_before_it(told: Ledger) -> None:
     found = gather(told, span(moment("2026-11-17", "--since"), moment("2026-11-18", "--until"), ()), NOW)
     assert found.compared is not None
     assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
+
+
+def test_a_span_counts_each_topic_once_and_says_whose_the_failures_of_each_run_are(told: Ledger) -> None:
+    """Monday's run failed `a`, which Tuesday's run made."""
+    found = gather(told, span(MONDAY, NOW, ()), NOW)
+    assert found.outcomes() == {"failed": 1, "open": 1, "ok": 2}
+    assert [(row.topic, row.outcome, row.run_id, row.owner) for row in found.rows] == [
+        ("c", "failed", "tuesday", None),
+        ("b", "open", "tuesday", None),
+        ("a", "ok", "tuesday", "team"),
+        ("d", "ok", "monday", None),
+    ]
+    owners = {each.run.run_id: each.owners for each in found.history.runs}
+    assert (owners["monday"], owners["tuesday"]) == ({"team": 1}, {"": 1})
 
 
 def test_a_time_without_runs_is_empty(told: Ledger) -> None:
@@ -221,7 +236,7 @@ def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
     more = ("--since", "2026-11-16", "--until", "2026-11-18T00:00+00:00", "--format", "json")
     done = report(told, tmp_path, "--out", str(out), *more)
     document = json.loads(done.stdout)
-    assert (document["kind"], document["outcomes"], document["drift"]) == ("span", {"failed": 2, "open": 1, "ok": 2}, 2)
+    assert (document["kind"], document["outcomes"], document["drift"]) == ("span", {"failed": 1, "open": 1, "ok": 2}, 2)
     assert "2026-11-16 00:00:00 to 2026-11-18 00:00:00" in out.read_text(encoding="utf-8")
 
 

@@ -273,11 +273,17 @@ S3 = ("s3://bucket/ledger", "s3a://bucket/ledger", "S3A://bucket/ledger", "s3n:/
 
 @pytest.fixture
 def log_store(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Sets the session's LogStore of a scheme."""
+    """Sets the session's LogStore of a scheme; there is none at first."""
     keys = [f"spark.delta.logStore.{scheme}.impl" for scheme in ("s3", "s3a", "s3n")]
-    yield lambda scheme, name: spark.conf.set(f"spark.delta.logStore.{scheme}.impl", name)
+    before = {key: spark.conf.get(key, None) for key in keys}
     for key in keys:
         spark.conf.unset(key)
+    yield lambda scheme, name: spark.conf.set(f"spark.delta.logStore.{scheme}.impl", name)
+    for key, value in before.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 @pytest.mark.parametrize("root", S3)
@@ -285,7 +291,7 @@ def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
     spark: SparkSession, root: str, log_store: Callable[[str, str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger, scheme = Ledger(spark, root), root.partition(":")[0].lower()
-    refused = rf"tables in {root}: .* Set spark.delta.logStore.{scheme}.impl to io.delta.storage.S3DynamoDBLogStore"
+    refused = rf"tables in {root}: .* Set spark.delta.logStore.{scheme}.impl to ConditionalS3LogStore or io.delta"
     with pytest.raises(UsageError, match=refused):
         ledger.require_atomic_commits(refuse=True)
     log_store(scheme, "io.delta.storage.S3SingleDriverLogStore")
@@ -295,9 +301,10 @@ def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
     ledger.require_atomic_commits(refuse=False)
     assert f"tables in {root}" in caplog.text
     caplog.clear()
-    log_store(scheme, "io.delta.storage.S3DynamoDBLogStore")
-    for refuse in (True, False):
-        ledger.require_atomic_commits(refuse=refuse)
+    for safe in ("ConditionalS3LogStore", "io.delta.storage.S3DynamoDBLogStore"):
+        log_store(scheme, safe)
+        for refuse in (True, False):
+            ledger.require_atomic_commits(refuse=refuse)
     assert caplog.text == ""
 
 
@@ -311,8 +318,16 @@ def test_where_a_put_is_atomic_no_log_store_is_needed(
 
 @pytest.mark.parametrize("command", ["apply", "provision"])
 def test_a_run_on_s3_is_refused_before_anything_is_read_there(
-    spark: SparkSession, tmp_path: Path, command: str
+    spark: SparkSession,
+    tmp_path: Path,
+    command: str,
+    log_store: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    chosen = "io.delta.storage.S3SingleDriverLogStore"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf spark.delta.logStore.s3a.impl={chosen} pyspark-shell")
+    log_store("s3a", chosen)
+
     def run(more: str) -> Result:
         config = tmp_path / "settings.toml"
         clusters = '[clusters.main]\nbootstrap_servers = ["localhost:1"]\n'

@@ -1,12 +1,17 @@
-"""Which of kafka-python's words about a connection that failed are told."""
+"""What is said of a connection that failed, and how soon."""
 
 import logging
+import socket
 import threading
+import time
 from itertools import permutations
 
 import pytest
 
-from topicledger.kafka.connection import _last_words
+from tests.harness import UNREACHABLE, cluster_settings
+from topicledger.config.settings import KafkaSettings
+from topicledger.errors import ClusterError
+from topicledger.kafka.connection import Connection, _last_words
 
 TELLING = "SaslHandshake failed: UnsupportedSaslMechanismError"
 LITTLE = ("Connection lost: KafkaTimeoutError", "Connection lost: KafkaConnectionError: socket disconnected")
@@ -40,3 +45,22 @@ def test_a_closed_connection_tells_more_than_a_time_out(words: tuple[str, ...]) 
 
 def test_of_words_that_tell_as_much_the_last_are_kept() -> None:
     assert told((TELLING, "alert bad certificate")) == "alert bad certificate"
+
+
+def test_a_cluster_whose_every_address_refuses_connections_fails_at_once() -> None:
+    """Not after `connect_timeout`, which is for brokers that are slow to answer."""
+    began = time.monotonic()
+    with pytest.raises(ClusterError) as failed:
+        Connection(cluster_settings("away", UNREACHABLE), KafkaSettings(connect_timeout=120.0))
+    assert time.monotonic() - began < 60
+    assert str(failed.value) == (
+        f"cluster away can't be reached at {UNREACHABLE}: each of these addresses refused the connection: "
+        "check clusters.away in the settings, and that the brokers are up"
+    )
+
+
+def test_an_address_that_takes_the_connection_and_says_nothing_has_its_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=r"within 1 s \("):
+            Connection(cluster_settings("silent", address), KafkaSettings(connect_timeout=1.0))

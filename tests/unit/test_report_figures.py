@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import dicts, frame
 from topicledger.report import figures
-from topicledger.schemas import AUDIT, DRIFT, PLANS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -276,3 +276,53 @@ def test_errors_come_before_warnings_and_old_findings_before_new_ones(spark: Spa
         {"topic": "old", "since": NOON - timedelta(days=9)},
     ).transform(figures.drift_worst_first)
     assert [row["topic"] for row in found.collect()] == ["old", "new", "warned", "info", "odd"]
+
+
+def test_in_a_span_a_topic_stands_as_its_last_run_left_it(spark: SparkSession) -> None:
+    """Even where that run has yet to end it."""
+    refused = {"phase": "policy", "outcome": "refused", "error": "POLICY_VIOLATION", "error_code": -1}
+    audit = audit_rows(
+        spark,
+        *({"run_id": run_id, "topic": "again", **refused} for run_id in ("one", "two", "three")),
+        {"run_id": "one", "topic": "mended", **refused},
+        {"run_id": "two", "topic": "mended", "phase": "verify"},
+        {"run_id": "two", "topic": "going", "phase": "verify"},
+    )
+    plans = plan_rows(spark, {"run_id": "three", "topic": "going"})
+    starts = spark.createDataFrame(
+        [(name, at(second)) for second, name in enumerate(("one", "two", "three"))],
+        "run_id string, started_at timestamp",
+    )
+    found = figures.results(audit, plans, ["three"])
+    assert stands(figures.last_by_topic(found, starts)) == {
+        ("three", "again"): "refused",
+        ("two", "mended"): "ok",
+        ("three", "going"): "open",
+    }
+
+
+def test_what_a_create_left_to_the_broker_is_said_as_the_broker_returned_it(spark: SparkSession) -> None:
+    audit = audit_rows(
+        spark,
+        {"topic": "a", "phase": "validate", "num_partitions": 3, "replication_factor": 2},
+        {"topic": "a", "num_partitions": 3, "replication_factor": 2},
+        {"topic": "b"},
+    )
+    plans = plan_rows(
+        spark,
+        {"topic": "a", "configs": {"retention.ms": "5"}},
+        {"topic": "b", "num_partitions": 1},
+    )
+    found = {row["topic"]: row["what"] for row in dicts(figures.results(audit, plans, []))}
+    assert found == {"a": "3 partitions, replication factor 2, retention.ms=5", "b": "1 partition"}
+
+
+def test_an_owner_is_one_row_a_topic_whatever_other_tools_wrote(spark: SparkSession) -> None:
+    declared = (("main", "x"), ("main", None), ("b", None))
+    rows = frame(
+        spark,
+        MANIFESTS.schema,
+        ({"cluster": cluster, "topic": "a", "state": "present", "owner": owner} for cluster, owner in declared),
+    )
+    found = {(row["cluster"], row["topic"]): row["owner"] for row in dicts(figures.owners(rows))}
+    assert found == {("main", "a"): "x", ("b", "a"): None}

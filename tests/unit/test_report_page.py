@@ -17,6 +17,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,7 +25,10 @@ import pytest
 
 from scripts.package import archive
 from tests import reports
+from topicledger import cli
+from topicledger.config.severities import DriftKind
 from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.model import Refusal
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
 from topicledger.report.facts import Drift, History, Shown
 
@@ -210,6 +214,84 @@ def test_the_advice_on_a_config_names_none_that_a_command_cannot_set_or_a_termin
     assert command + "--entity-name b --add-config retention.ms=2" in advice.of_drift(
         "config_differs", [*findings, known]
     )
+
+
+def test_every_refusal_and_every_kind_of_drift_has_an_advice_of_its_own() -> None:
+    for refusal in Refusal:
+        assert advice.of_error(refusal.value) != advice.UNKNOWN, refusal
+    for kind in DriftKind:
+        assert advice.of_drift(kind.value) != advice.UNKNOWN, kind
+    assert set(advice.OF_DRIFT) == {kind.value for kind in DriftKind}
+
+
+@pytest.mark.parametrize("kind", ["missing", "should_be_absent", "partitions_fewer", "config_undeclared", "unmanaged"])
+def test_what_a_command_can_mend_names_it(kind: str) -> None:
+    """And the command is one that there is."""
+    (named, *_) = re.findall(r"`(\w+)", advice.of_drift(kind))
+    assert named in cli.main.commands
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("retention.ms", "604800000", "7 d (604800000)"),
+        ("segment.ms", "5400000", "90 min (5400000)"),
+        ("flush.ms", "1500", "1500"),
+        ("flush.ms", "9223372036854775807", "9223372036854775807"),
+        ("retention.ms", "-1", "-1"),
+        ("max.message.bytes", "604800000", "604800000"),
+        (None, "604800000", "604800000"),
+    ],
+)
+def test_configs_in_milliseconds_are_said_as_people_say_them(name: str | None, value: str, said: str) -> None:
+    assert words.config_value(name, value) == said
+
+
+def test_durations_within_a_text_are_said_as_people_say_them() -> None:
+    text = "2 partitions, retention.ms=3600000, max.message.bytes=3600000; retention.ms 86400000 -> 604800000"
+    assert words.with_durations(text) == (
+        "2 partitions, retention.ms=1 h (3600000), max.message.bytes=3600000; "
+        "retention.ms 1 d (86400000) -> 7 d (604800000)"
+    )
+    assert words.with_durations("retention.ms default -> 5000") == "retention.ms default -> 5000"
+
+
+def test_a_day_is_drawn_by_the_hour() -> None:
+    day = reports.NOW.replace(hour=0, minute=0)
+    hours = [(day + timedelta(hours=hour), {"ok": hour + 1}) for hour in range(3)]
+    history = History(run_count=3, periods=hours, unit="hour")
+    text = told(render(replace(reports.run(), run=None, span=(day, reports.NOW), history=history))).text()
+    assert "What ended in each hour" in text
+    assert "3 results at the most" in text
+    assert "2026-11-21 00:00" in text
+    assert "2026-11-21 02:00" in text
+
+
+def test_what_nobody_waited_for_and_what_there_is_none_of_is_left_out() -> None:
+    usual = reports.run()
+    idle = replace(usual.requests.waiting[2], between_seconds=0.001, longest_seconds=0.001)
+    assert "Quota and other waits" not in render(replace(usual, requests=replace(usual.requests, waiting=[idle])))
+    again = replace(idle, sent_again=1)
+    assert "Quota and other waits" in render(replace(usual, requests=replace(usual.requests, waiting=[again])))
+    nothing = replace(of(), run=reports.run_facts(counts={"unchanged": 0, "drifted": 0, "unmanaged": 4}))
+    text = told(render(nothing)).text()
+    assert "0 unchanged" not in text
+    assert "4 unmanaged, left alone" in text
+
+
+def test_a_finding_never_stands_above_the_words_of_an_exit_code_that_says_done() -> None:
+    drifted = replace(reports.audit(), run=reports.run_facts("audit", exit_code=0, counts={}))
+    text = told(render(drifted)).text()
+    assert "audit is finished, exit code 0." in text
+    clean = told(render(replace(drifted, drift=None))).text()
+    assert "exit code 0: done." in clean
+
+
+def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
+    html = render(reports.run())
+    assert 'data-label="owner"' in html
+    assert '<option value="no owner">no owner (77)</option>' in html
+    assert "12 partitions, replication factor 3, retention.ms=7 d (604800000)" in told(html).text()
 
 
 def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_to_do() -> None:

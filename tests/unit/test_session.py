@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from topicledger.ledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, for_few_rows, workers_python
+from topicledger.ledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, S3_LOG_STORE, for_few_rows, workers_python
 
 CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 
@@ -23,6 +23,13 @@ def test_spark_defaults_conf_says_what_the_package_says() -> None:
     said = {key: value.strip() for key, value in lines}
     assert {key: said.get(key) for key in DEFAULTS} == dict(DEFAULTS)
     assert said["spark.driver.defaultJavaOptions"] == JAVA_OPTIONS
+
+
+def test_commits_on_s3_are_made_by_the_same_store_under_spark_submit(spark: SparkSession) -> None:
+    script = commands.SUBMIT.read_text(encoding="utf-8")
+    for key, value in S3_LOG_STORE.items():
+        assert f"--conf {key}={value}" in script
+        assert spark.sparkContext.getConf().get(key) == value
 
 
 def test_java_knows_the_options() -> None:

@@ -53,7 +53,7 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
         run.open_actions()
         .join(pending, on=list(ACTION_KEY), how="left_semi")
         .join(owners, on=["cluster", "topic"], how="left")
-        .withColumn("what", _what())
+        .withColumn("what", action_in_words())
         .select(*(each.name for each in fields(PlannedAction)))
         .orderBy(F.asc_nulls_last("owner"), "cluster", "topic", "action")
         .limit(SHOWN_FAILURES)
@@ -61,20 +61,22 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
     return [PlannedAction(**row.asDict()) for row in rows.collect()]
 
 
-def _what() -> Column:
-    def count(value: Column, what: str) -> Column:
-        return F.when(value.isNotNull(), text(value, what))
+def action_in_words() -> Column:
+    """What a row of `plans` creates, changes or deletes (string): `2 partitions, retention.ms=1`."""
 
-    assigned = F.when(F.size("assignments") > 0, text(F.size("assignments"), " assigned partitions"))
+    def count(value: Column, what: str) -> Column:
+        return F.when(value.isNotNull(), text(value, f" {what}", F.when(value.cast("int") == 1, "").otherwise("s")))
+
+    assigned = F.when(F.size("assignments") > 0, count(F.size("assignments"), "assigned partition"))
     entries = F.transform(F.map_entries("configs"), lambda each: F.concat(each["key"], F.lit("="), each["value"]))
     declared = F.concat_ws(
         ", ",
         assigned,
-        count(F.col("num_partitions"), " partitions"),
+        count(F.col("num_partitions"), "partition"),
         F.when(F.col("replication_factor").isNotNull(), text("replication factor ", F.col("replication_factor"))),
         F.when(F.size("configs") > 0, listed(entries)),
     )
-    lost = count(F.try_element_at("before", F.lit("num_partitions")), " partitions")
+    lost = count(F.try_element_at("before", F.lit("num_partitions")), "partition")
     is_action = F.col("action")
     return (
         F.when(is_action == Action.CREATE.value, F.when(declared == "", "the broker's defaults").otherwise(declared))

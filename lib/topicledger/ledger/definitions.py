@@ -28,7 +28,8 @@ _NO_COMMIT = "[DELTA_TABLE_NOT_FOUND]"
 _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _APPEND_ONLY = "delta.appendOnly"
 _S3 = ("s3", "s3a", "s3n")
-_S3_LOG_STORE = "io.delta.storage.S3DynamoDBLogStore"
+_S3_LOG_STORES = ("ConditionalS3LogStore", "io.delta.storage.S3DynamoDBLogStore")
+"""Those by which any number of drivers may commit."""
 
 log = logging.getLogger(__name__)
 
@@ -77,18 +78,19 @@ class Definitions:
     def require_atomic_commits(self, *, refuse: bool) -> None:
         """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.
 
-        Delta's LogStore for S3 knows only its own driver's commits, unless it is the one with a table in DynamoDB.
+        Delta's own LogStore for S3 knows only its own driver's commits. ConditionalS3LogStore has S3 refuse the second
+        of two, and S3DynamoDBLogStore a table in DynamoDB.
         Reads nothing where the root is an address; of a catalog's schema, where its tables are.
         """
         for address in self._addresses():
             scheme = address.partition(":")[0].lower()
             log_store = f"spark.delta.logStore.{scheme}.impl"
-            if scheme not in _S3 or self.spark.conf.get(log_store, None) == _S3_LOG_STORE:
+            if scheme not in _S3 or self.spark.conf.get(log_store, None) in _S3_LOG_STORES:
                 continue
             problem = (
                 f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
-                f"Set {log_store} to {_S3_LOG_STORE} for every driver, or [tables] single_writer = true in the "
-                "settings where never more than one command runs at a time"
+                f"Set {log_store} to {' or '.join(_S3_LOG_STORES)} for every driver, or [tables] single_writer = true "
+                "in the settings where never more than one command runs at a time"
             )
             if refuse:
                 raise UsageError(f"{problem}. Nothing was read or sent")

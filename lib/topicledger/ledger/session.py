@@ -43,6 +43,10 @@ LOCAL_FILES: Mapping[str, str] = {
 }
 """Hadoop's local files by LocalFiles.java, where `make setup` has compiled it; spark-submit.sh says so, too."""
 
+S3_LOG_STORE: Mapping[str, str] = {"spark.delta.logStore.s3a.impl": "ConditionalS3LogStore"}
+"""Delta's commits on S3 by ConditionalS3LogStore.java, where `make setup` has compiled it; spark-submit.sh says so,
+too. PYSPARK_SUBMIT_ARGS may name another one."""
+
 FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.codegen.wholeStage": ("true", "false"),
     "spark.sql.codegen.factoryMode": ("FALLBACK", "NO_CODEGEN"),
@@ -64,11 +68,13 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.
     files = _local_files() if master.startswith("local") else None
+    log_store = _log_store()
     ours = {
         **DEFAULTS,
         **_java(name),
         **(LOCAL_FILES if files else {}),
-        "spark.jars": ",".join(map(str, _delta_jars())),
+        **({key: value for key, value in S3_LOG_STORE.items() if key not in _submit_args()} if log_store else {}),
+        "spark.jars": ",".join(map(str, [*_delta_jars(), *log_store])),
     }
     builder = builder.master(master)
     for key, value in ours.items():
@@ -139,7 +145,7 @@ def _behind_sparks_jars(jar: Path | None) -> Iterator[None]:
         yield
         return
     before = os.environ.get("SPARK_DIST_CLASSPATH")
-    os.environ["SPARK_DIST_CLASSPATH"] = os.pathsep.join(filter(None, [before, str(jar)]))
+    os.environ["SPARK_DIST_CLASSPATH"] = os.pathsep.join(filter(None, [str(jar), before]))
     try:
         yield
     finally:
@@ -185,6 +191,15 @@ def _delta_jars() -> list[Path]:
     if not jars:
         raise TopicLedgerError(f"no Delta jars in {folder}: run `make setup`, or set TOPICLEDGER_JARS")
     return jars
+
+
+def _log_store() -> list[Path]:
+    """Its jar; none where it wasn't compiled."""
+    return sorted((_jars() / "s3-log-store").glob("*.jar"))
+
+
+def _submit_args() -> str:
+    return os.environ.get("PYSPARK_SUBMIT_ARGS", "")
 
 
 def _local_files() -> Path | None:

@@ -47,13 +47,15 @@ def bar(counts: Mapping[str, int], order: Sequence[str], whole: int | None = Non
     return pieces
 
 
-def columns(periods: Sequence[tuple[datetime, Mapping[str, int]]], order: Sequence[str]) -> list[Column]:
-    """A column for each period, stacked from the bottom; the highest takes the whole height."""
+def columns(
+    periods: Sequence[tuple[datetime, Mapping[str, int]]], order: Sequence[str], unit: str = "day"
+) -> list[Column]:
+    """A column for each period, stacked from the bottom; the highest takes the whole height. `unit`: as `History`."""
     highest = max((sum(counts.values()) for _, counts in periods), default=0)
     step = 100 / max(len(periods), 1)
     return [
         Column(
-            label=f"{began:%Y-%m-%d}",
+            label=f"{began:%Y-%m-%d %H:%M}" if unit == "hour" else f"{began:%Y-%m-%d}",
             x=round(number * step + step * 0.1, 3),
             width=round(step * 0.8, 3),
             pieces=bar(counts, order, highest),

@@ -72,8 +72,6 @@ class RunFacts:
     arguments: Mapping[str, str]
     versions: Mapping[str, str]
     counts: Mapping[str, int]
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    """Topics by how they stand, where the report is about a span of time."""
 
     @property
     def command(self) -> str:
@@ -178,8 +176,10 @@ class Result:
     error: str | None
     error_message: str | None
     completed_at: datetime | None
-    change: str | None = None
-    """Of a change, from what to what."""
+    what: str | None = None
+    """What it creates, changes or deletes."""
+    owner: str | None = None
+    """As the latest manifests have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +206,8 @@ class Drift:
     severity: str | None
     message: str | None
     since: datetime | None
+    owner: str | None = None
+    """As the latest manifests have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,15 +244,27 @@ class Requests:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunOfSpan:
+    """A run of a span, and how its topics stand."""
+
+    run: RunFacts
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    owners: Mapping[str, int] = field(default_factory=dict)
+    """Owner -> topics that failed or were refused; the name is empty where they have none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class History:
     """The runs of a span."""
 
-    runs: Sequence[RunFacts] = ()
+    runs: Sequence[RunOfSpan] = ()
     """The newest."""
     run_count: int = 0
     """Of all."""
     periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
-    """What ended in each day, week or month that it began."""
+    """What ended in each period, by when it began."""
+    unit: str = "day"
+    """How long a period is: hour, day, week or month."""
 
 
 @dataclass(frozen=True, kw_only=True)

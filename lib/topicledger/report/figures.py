@@ -9,9 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.apply.planned import action_in_words
 from topicledger.apply.summary import last_phases
-from topicledger.ledger.rows import change_in_words
-from topicledger.model import OURS, Outcome, Phase
+from topicledger.model import OURS, Action, Outcome, Phase
 from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
 from topicledger.schemas import AUDIT
@@ -26,7 +26,7 @@ RESULTS = (
     "error",
     "error_message",
     "completed_at",
-    "change",
+    "what",
 )
 _TOPIC = ("run_id", "cluster", "topic")
 _RESOURCE = ("run_id", "cluster", "resource_type", "resource")
@@ -41,6 +41,7 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
 
     In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
     without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
+    `what` says what an action does; counts that a create left to the broker are those that it returned.
     """
     ended = ("phase", "outcome", "error_code", "error", "error_message", "completed_at")
     columns = (*_RESOURCE, "action", "topic", *ended)
@@ -54,10 +55,32 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
     outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
-    change = F.substring(change_in_words(), 1, _MESSAGE_CHARACTERS).alias("change")
-    changes = plans.where(F.col("after").isNotNull()).select(*_RESOURCE, "action", change)
-    rows = last.join(changes, on=[*_RESOURCE, "action"], how="left")
+    counts = ("num_partitions", "replication_factor")
+    creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
+    returned = creates.groupBy(*_RESOURCE, "action").agg(*(F.max(name).alias(f"_{name}") for name in counts))
+    acts = plans.where(F.col("action").isNotNull()).join(returned, on=[*_RESOURCE, "action"], how="left")
+    assigned = F.coalesce(F.size("assignments") > 0, F.lit(False))
+    resolved = {name: F.when(~assigned, F.coalesce(name, f"_{name}")) for name in counts}
+    what = F.substring(action_in_words(), 1, _MESSAGE_CHARACTERS).alias("what")
+    whats = acts.withColumns(resolved).select(*_RESOURCE, "action", what).dropDuplicates([*_RESOURCE, "action"])
+    rows = last.join(whats, on=[*_RESOURCE, "action"], how="left")
     return rows.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
+
+
+def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
+    """Of several runs' results those of each topic's last run; rows without a topic stay. In and out: `RESULTS`.
+
+    `starts`: run_id, started_at. What is open has no end: the run that began last is the last one.
+    """
+    latest = Window.partitionBy("cluster", "topic").orderBy(F.desc_nulls_last("started_at"), F.desc("run_id"))
+    first = (F.rank().over(latest) == 1) | F.col("topic").isNull()
+    ordered = found.join(starts.select("run_id", "started_at"), on="run_id", how="left")
+    return ordered.withColumn("_last", first).where("_last").select(*RESULTS)
+
+
+def owners(manifests: DataFrame) -> DataFrame:
+    """cluster, topic, owner: one row a topic, whatever other tools wrote. In: rows of `manifests`."""
+    return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
 
 
 def tallies(found: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ from topicledger.model import Refusal, RunState
 from topicledger.report import figures, scope
 from topicledger.report.facts import (
     LISTED_WAITS,
+    PROBLEMS,
     Batch,
     Change,
     Changed,
@@ -28,18 +29,21 @@ from topicledger.report.facts import (
     ReportKind,
     Requests,
     Result,
-    RunFacts,
+    RunOfSpan,
     Tally,
     Waiting,
 )
 from topicledger.report.scope import Scope, run_facts, utc
-from topicledger.schemas import AUDIT, DRIFT, PLANS, RUNS
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
 LISTED_ROWS = 5_000
 LISTED_CHANGES = 500
 LISTED_RUNS = 200
+LISTED_OWNERS = 2_000
+"""Owners of failures, over all runs of a span."""
 LISTED_BATCHES = 15
 LISTED_TALLIES = 5_000
+_DAYS_OF_HOURS = 2
 _DAYS_OF_DAYS = 62
 _DAYS_OF_WEEKS = 400
 
@@ -52,21 +56,24 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     `runs`, `plans` and `audit` must be there; `drift` need not.
     """
     audit = asked.rows(ledger.read(AUDIT), "completed_at")
-    found = _results(ledger, asked).localCheckpoint()
+    ended = _results(ledger, asked).localCheckpoint()
+    runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
+    # A topic that ten runs refused is one topic that is refused.
+    found = ended if asked.run is not None else figures.last_by_topic(ended, ledger.read(RUNS)).localCheckpoint()
     by_size = (F.desc("topics"), "cluster", "action", "phase", "outcome", "error")
     tallies = _all(Tally, figures.tallies(found).orderBy(*by_size).limit(LISTED_TALLIES))
     sent = figures.requests(audit).localCheckpoint()
-    runs, run_count = _runs(ledger, asked, found) if asked.run is None else ([], 1)
+    unit, periods = _periods(asked, ended)
     return Report(
         made_at=made_at,
         clusters=asked.clusters,
         span=asked.span,
         run=asked.run,
-        history=History(runs=runs, run_count=run_count, periods=_periods(asked, found)),
+        history=History(runs=runs, run_count=run_count, periods=periods, unit=unit),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
         requests=_requests(sent),
-        rows=_all(Result, figures.worst_first(found).limit(listed)),
+        rows=_all(Result, _owned(ledger, figures.worst_first, found, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
         drift=_drift(ledger, asked, tallies, listed),
@@ -110,7 +117,15 @@ def _query(ledger: Ledger, asked: Scope) -> str:
     )
 
 
-def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunFacts], int]:
+def _owned(ledger: Ledger, in_order: Callable[[DataFrame], DataFrame], rows: DataFrame, listed: int) -> DataFrame:
+    """The first `listed` rows, with the owners of their topics."""
+    first = in_order(rows).limit(listed)
+    if not ledger.exists(MANIFESTS):
+        return first.withColumn("owner", F.lit(None).cast("string"))
+    return first.join(figures.owners(ledger.read(MANIFESTS)), ["cluster", "topic"], "left").transform(in_order)
+
+
+def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
     """The newest runs that began in the span or have results in it, and how many there are."""
     per_run = (
         found.groupBy("run_id", "outcome")
@@ -125,16 +140,40 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunF
         .localCheckpoint()
     )
     rows = runs.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
-    return [run_facts(row) for row in rows], len(rows) if len(rows) < LISTED_RUNS else runs.count()
+    owners = _owners_of_problems(ledger, found)
+    listed = [
+        RunOfSpan(run=run_facts(row), outcomes=row["outcomes"] or {}, owners=owners.get(row["run_id"], {}))
+        for row in rows
+    ]
+    return listed, len(rows) if len(rows) < LISTED_RUNS else runs.count()
 
 
-def _periods(asked: Scope, found: DataFrame) -> Sequence[tuple[datetime, Mapping[str, int]]]:
-    """Results by the day that they ended in; of a long span by week, of a longer one by month."""
+def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mapping[str, int]]:
+    """Run id -> owner -> topics that failed or were refused, of the owners with most of them."""
+    problems = found.where(F.col("outcome").isin(*(each.value for each in PROBLEMS)))
+    if not ledger.exists(MANIFESTS):
+        return {}
+    by_owner = (
+        problems.join(figures.owners(ledger.read(MANIFESTS)), ["cluster", "topic"], "left")
+        .groupBy("run_id", F.coalesce("owner", F.lit("")).alias("owner"))
+        .agg(F.count(F.lit(1)).alias("topics"))
+        .orderBy(F.desc("topics"), "owner")
+        .limit(LISTED_OWNERS)
+    )
+    owners: dict[str, dict[str, int]] = {}
+    for row in by_owner.collect():
+        owners.setdefault(row["run_id"], {})[row["owner"]] = row["topics"]
+    return owners
+
+
+def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[datetime, Mapping[str, int]]]]:
+    """How long a period is, and results by the one that they ended in: an hour, a day, a week or a month."""
     if asked.span is None:
-        return []
+        return "day", []
     since, until = asked.span
-    days = (until - since).days
-    unit = "day" if days <= _DAYS_OF_DAYS else "week" if days <= _DAYS_OF_WEEKS else "month"
+    days = (until - since).total_seconds() / 86_400
+    lengths = {"hour": _DAYS_OF_HOURS, "day": _DAYS_OF_DAYS, "week": _DAYS_OF_WEEKS}
+    unit = next((name for name, most in lengths.items() if days <= most), "month")
     rows = (
         found.where("completed_at IS NOT NULL")
         .groupBy(F.date_trunc(unit, "completed_at").alias("began"), "outcome")
@@ -145,7 +184,7 @@ def _periods(asked: Scope, found: DataFrame) -> Sequence[tuple[datetime, Mapping
     periods: dict[datetime, dict[str, int]] = {}
     for row in rows:
         periods.setdefault(utc(row["began"]), {})[row["outcome"]] = row["topics"]
-    return list(periods.items())
+    return unit, list(periods.items())
 
 
 def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None:
@@ -202,7 +241,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     return DriftReport(
         run=run,
         tallies=_all(DriftTally, figures.drift_tallies(drift).limit(LISTED_TALLIES)),
-        rows=_all(Drift, figures.drift_worst_first(drift).limit(listed)),
+        rows=_all(Drift, _owned(ledger, figures.drift_worst_first, drift, listed)),
         query=(
             "SELECT severity, kind, cluster, topic, what, declared, live, message, since\n"
             f"FROM {ledger.sql_name(DRIFT)}\nWHERE {one.condition('observed_at')}\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -28,6 +29,10 @@ _MESSAGE_CHARACTERS = 400
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
 _NO_CLUSTER = "no cluster"
+_NO_OWNER = "no owner"
+_COMMAND = re.compile("`([^`]+)`")
+_SHOWN_WAIT = 0.01
+"""Seconds between requests that a page shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +91,7 @@ def render(report: Report) -> str:
     environment.filters.update(
         name=_name,
         message=_message,
+        code=_code,
         sql=printable,
         number=words.number,
         time=words.time,
@@ -107,7 +113,10 @@ def render(report: Report) -> str:
         drift_kinds=_by_kind(report),
         topics=_topics(report),
         findings=_findings(report),
-        periods=charts.columns(report.history.periods, list(Shown)),
+        periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
+        highest=max((sum(counts.values()) for _, counts in report.history.periods), default=0),
+        waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
+        ended={name for _, counts in report.history.periods for name in counts},
         bar=charts.bar,
         Shown=list(Shown),
         Age=list(Age),
@@ -135,6 +144,11 @@ def _name(text: object) -> str:
 
 def _message(text: object) -> str:
     return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
+
+
+def _code(text: str) -> Markup:
+    """A text with `commands` in it, these as code."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
@@ -215,8 +229,8 @@ def _topics(report: Report) -> Listing:
     return _listing(
         "topics",
         "Every topic",
-        ["Outcome", "Topic", "Reason", "Ended (UTC)"],
-        ["outcome", "cluster", "error"],
+        ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
+        ["outcome", "cluster", "error", "owner"],
         lines,
         sum(each.topics for each in report.tallies),
         report.query,
@@ -226,15 +240,18 @@ def _topics(report: Report) -> Listing:
 def _topic(row: Result, *, several: bool) -> Line:
     cluster = _name(row.cluster) or _NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
-    reason = "; ".join(filter(None, (_message(row.change), _message(row.error_message))))
+    what = words.with_durations(_message(row.what))
+    error = _name(row.error)
+    details = (what, _message(row.error_message)) if error else (_message(row.error_message),)
     return Line(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
             Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
-            Cell(text=_name(row.error), under=reason, wide=True),
+            Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
+            Cell(text=_name(row.owner) or "–"),
             Cell(text=words.time(row.completed_at), under=_name(row.run_id) if several else ""),
         ],
-        filters=[row.outcome, cluster, _name(row.error) or "none"],
+        filters=[row.outcome, cluster, error or "none", _name(row.owner) or _NO_OWNER],
     )
 
 
@@ -246,8 +263,8 @@ def _findings(report: Report) -> Listing | None:
     return _listing(
         "findings",
         "Every finding",
-        ["Severity", "Topic", "Kind", "Declared, live", "Since (UTC)"],
-        ["severity", "cluster", "kind"],
+        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
+        ["severity", "cluster", "kind", "owner"],
         lines,
         sum(each.findings for each in drift.tallies),
         drift.query,
@@ -257,17 +274,20 @@ def _findings(report: Report) -> Listing | None:
 def _finding(row: Drift, report: Report) -> Line:
     cluster = _name(row.cluster) or _NO_CLUSTER
     severity = row.severity or "none"
-    pair = [f"declared {_name(row.declared)}"] if row.declared is not None else []
-    pair += [f"live {_name(row.live)}"] if row.live is not None else []
+    sides = {"declared": row.declared, "live": row.live}
+    pair = [
+        f"{side} {words.config_value(row.what, _name(value))}" for side, value in sides.items() if value is not None
+    ]
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
             Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
             Cell(text=row.kind, under=_name(row.what)),
             Cell(text=", ".join(pair), under=_message(row.message), wide=True),
+            Cell(text=_name(row.owner) or "–"),
             Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
         ],
-        filters=[severity, cluster, row.kind],
+        filters=[severity, cluster, row.kind, _name(row.owner) or _NO_OWNER],
     )
 
 

@@ -108,7 +108,7 @@ def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
 
 
 def run_facts(row: Row) -> RunFacts:
-    """A row of `runs`, and `outcomes` where the row has that column."""
+    """A row of `runs`."""
     return RunFacts(
         run_id=row["run_id"],
         state=row["state"],
@@ -121,7 +121,6 @@ def run_facts(row: Row) -> RunFacts:
         arguments=row["arguments"] or {},
         versions=row["versions"] or {},
         counts=row["counts"] or {},
-        outcomes=(row["outcomes"] or {}) if "outcomes" in row else {},
     )
 
 

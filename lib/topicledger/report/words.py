@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ _EXIT_CODES = {
     ExitCode.DONE: "done",
     ExitCode.ERROR: "an error, or not finished",
     ExitCode.USAGE: "usage",
-    ExitCode.CHANGES_PENDING: "changes are pending",
+    ExitCode.CHANGES_PENDING: "changes are pending, or there is drift",
     ExitCode.TOPICS_FAILED: "some topics failed or were refused",
     ExitCode.GUARD_STOPPED: "a guard stopped something",
 }
@@ -73,6 +74,36 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+_IN_MILLISECONDS = re.compile(r"(?P<name>[\w.-]+[.]ms)(?P<is>[ =])(?P<value>\d+)(?P<to> -> (?P<then>\d+))?")
+
+
+def config_value(name: str | None, value: str) -> str:
+    """A config's value; of one in milliseconds as people say it: 604800000 -> 7 d (604800000)."""
+    if name is None or not name.endswith(".ms") or not value.isdecimal():
+        return value
+    said = _milliseconds(int(value))
+    return value if said is None else f"{said} ({value})"
+
+
+def with_durations(text: str) -> str:
+    """A text with `NAME.ms=VALUE` and `NAME.ms VALUE -> VALUE` in it, these values as people say them."""
+
+    def said(found: re.Match[str]) -> str:
+        name, then = found["name"], found["then"]
+        first = f"{name}{found['is']}{config_value(name, found['value'])}"
+        return first if then is None else f"{first} -> {config_value(name, then)}"
+
+    return _IN_MILLISECONDS.sub(said, text)
+
+
+def _milliseconds(value: int) -> str | None:
+    """A whole number of days, hours, minutes or seconds; None for what is none, and for no end (Kafka's largest)."""
+    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if 0 < value < 10**15 and value % size == 0:
+            return f"{value // size} {name}"
+    return None
 
 
 def took(run: RunFacts) -> str | None:
