@@ -14,6 +14,7 @@ from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
 from topicledger.config.settings import AclSettings, GuardSettings
+from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -68,13 +69,12 @@ def outcomes(estate: Estate, run_id: str) -> dict[tuple[str, str], Sequence[tupl
 def fresh(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     """The broker, where no principal `User:rights...` has any right."""
     yield kafka_sasl
-    from topicledger.model import Target
-
     with admin_of(kafka_sasl) as admin:
         left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]
         if left:
+            gone = enumerate(left)
             admin.delete_acls(
-                [Target(resource=str(n), action="acl_delete", before=a._asdict()) for n, a in enumerate(left)]
+                [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
             )
     until(lambda: not live(kafka_sasl, "User:rights"), seconds=30)
 
@@ -111,6 +111,7 @@ def test_rights_that_are_declared_are_added_and_recorded(
     assert {Acl.of(row) for row in seen} == set(map(acl, wanted))
 
 
+@pytest.mark.thorough
 def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
     assert live(fresh, "User:rights") == set(map(acl, [*managed[:2], *others]))
 
 
+@pytest.mark.thorough
 def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
     assert live(fresh, "User:rights") == {acl(after), acl(right("User:rights-s2", "READ", "rights.two"))}
 
 
+@pytest.mark.thorough
 def test_a_run_takes_no_right_from_itself(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
     """Whatever is declared or managed; a client that doesn't know who it is takes none from anybody."""
     own = [
@@ -218,13 +221,14 @@ def test_a_run_takes_no_right_from_itself(spark: SparkSession, fresh: EmbeddedKa
     finally:
         giver.settings = replace(
             giver.settings,
-            acls=AclSettings(manage=(r"^User:(creator|\*)$",)),
+            acls=AclSettings(manage=(r"^User:(creator|\*)$",), super_users=("User:admin",)),
             guards=GuardSettings(max_acl_deletes=99),
         )
         declare(giver, *({**each, "state": "absent"} for each in given[:4]))
         assert giver.run().exit_code == 0
 
 
+@pytest.mark.thorough
 def test_without_the_right_to_list_or_change_acls_every_row_says_so(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:
