@@ -345,7 +345,7 @@ def test_the_digest_stays_with_timeouts_comments_and_the_order_of_tables(load: L
     assert load(FULL.replace("operation_timeout = 1", "operation_timeout = 2")).digest() == digest
     assert load(FULL.replace("request_timeout_ms = 1", "request_timeout_ms = 2")).digest() == digest
     assert load(FULL.replace("max_deletes = 1", "max_deletes = 1\nmax_removed_rows = 9")).digest() == digest
-    assert load(FULL + "\n[acls]\nmanage = []").digest() == digest
+    assert load(FULL + "\n[acls]").digest() == digest
     assert load(FULL + "\n[acls]\nmanage = ['^User:a$']").digest() != digest
     tables, rest = FULL.split("[clusters", maxsplit=1)
     assert load(f"[clusters{rest}{tables}").digest() == digest
