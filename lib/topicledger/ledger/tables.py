@@ -267,25 +267,38 @@ class Ledger(Definitions):
     def merge_manifests(
         self, rows: DataFrame, *, removed: DataFrame | None = None, removable: Column | None = None
     ) -> None:
-        """Make `manifests` say what `rows` say, in one MERGE that leaves unchanged rows and others' columns alone.
+        """Make `manifests` say what `rows` say: see `merge`."""
+        self.merge(MANIFESTS, ("cluster", "topic"), rows, removed=removed, removable=removable)
 
-        `removed` (cluster, topic) aren't in `rows` and are removed, those only that `removable` still holds for: a
-        condition on the row as it is, by the alias `old`.
+    def merge(
+        self,
+        table: Table,
+        key: Sequence[str],
+        rows: DataFrame,
+        *,
+        removed: DataFrame | None = None,
+        removable: Column | None = None,
+    ) -> None:
+        """Make a table say what `rows`, one per `key`, say, in one MERGE that leaves unchanged rows and others' columns
+        alone.
+
+        `removed` (`key`) aren't in `rows` and are removed, those only that `removable` still holds for: a condition on
+        the row as it is, by the alias `old`.
         """
         # The rows to remove are named: what another load adds in the meantime was counted by nobody.
         source = rows.withColumn("_remove", F.lit(False))
         if removed is not None:
-            keys = removed.select("cluster", "topic").distinct().withColumn("_remove", F.lit(True))
+            keys = removed.select(*key).distinct().withColumn("_remove", F.lit(True))
             source = source.unionByName(keys, allowMissingColumns=True)
-        names = MANIFESTS.schema.names
-        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in names}
+        values: dict[str, str | Column] = {name: F.col(f"new.{name}") for name in table.schema.names}
+        same = " AND ".join(f"old.{name} <=> new.{name}" for name in key)
 
         def merge() -> None:
             merge = (
-                self._delta(MANIFESTS)
+                self._delta(table)
                 .alias("old")
-                .merge(source.alias("new"), "old.cluster <=> new.cluster AND old.topic <=> new.topic")
-                .whenMatchedUpdate(~F.col("new._remove") & manifests_differ("old", "new"), values)
+                .merge(source.alias("new"), same)
+                .whenMatchedUpdate(~F.col("new._remove") & differ(table, "old", "new"), values)
                 .whenNotMatchedInsert(~F.col("new._remove"), values)
             )
             if removed is not None:
@@ -293,7 +306,7 @@ class Ledger(Definitions):
                 merge = merge.whenMatchedDelete(F.col("new._remove") & condition)
             merge.execute()
 
-        self._retried(MANIFESTS, "merged into", merge)
+        self._retried(table, "merged into", merge)
 
 
 def _affected(done: DataFrame) -> int:
@@ -301,9 +314,9 @@ def _affected(done: DataFrame) -> int:
     return int(done.collect()[0]["num_affected_rows"])
 
 
-def manifests_differ(left: str, right: str) -> Column:
-    """Whether the manifest rows of two aliases differ in any column."""
-    columns = ((f"{left}.{name}", f"{right}.{name}") for name in MANIFESTS.schema.names)
+def differ(table: Table, left: str, right: str) -> Column:
+    """Whether the rows of two aliases differ in any column of the table."""
+    columns = ((f"{left}.{name}", f"{right}.{name}") for name in table.schema.names)
     return reduce(lambda one, other: one | other, (~_same_value(*pair) for pair in columns))
 
 
@@ -313,7 +326,7 @@ def _comparable(column: StructField) -> Column:
 
 
 def _same_value(left: str, right: str) -> Column:
-    """Whether two columns of a manifest agree, nulls and maps included (Spark can't compare maps)."""
+    """Whether two columns of declared rows agree, nulls and maps included (Spark can't compare maps)."""
     if left.rsplit(".", 1)[-1] in ("assignments", "configs", "labels"):
         return F.array_sort(F.map_entries(left)).eqNullSafe(F.array_sort(F.map_entries(right)))
     return F.col(left).eqNullSafe(F.col(right))

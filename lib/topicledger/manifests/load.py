@@ -16,12 +16,14 @@ from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageEr
 from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
-from topicledger.ledger.tables import Ledger, manifests_differ
+from topicledger.ledger.tables import Ledger, differ
+from topicledger.manifests import load_acls
 from topicledger.manifests.files import NotCarriedOver, ParsedManifests
+from topicledger.manifests.load_acls import AclChanges
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.read import Foreign, checked, files_arguments
 from topicledger.model import RunState
-from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.schemas import ACLS, MANIFESTS, RUNS
 from topicledger.text import show
 
 COMMAND = "load_manifests"
@@ -75,6 +77,14 @@ class Loaded:
     """Of its row in `runs`; None where the rows come from no files, and of a dry run."""
     not_carried_over: Sequence[NotCarriedOver] = ()
     """With --from: each unsupported field, with its place."""
+
+    @property
+    def all_removed(self) -> int:
+        """Rows that go, of `manifests` and of `acls`."""
+        return self.removed + (self.acls or {}).get("removed", 0)
+
+    acls: Mapping[str, int] | None = None
+    """The same counts of rows of `acls`; None where no file declares rights."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: entries that are no topics to manage, counted by kind."""
 
@@ -90,6 +100,8 @@ class _Changes:
     """(cluster, topic, owner); None where nothing is replaced."""
     removable: Column | None = None
     """Which rows may be removed, by the alias `old`."""
+    acls: AclChanges | None = None
+    """Of rights, where a file declares any."""
 
 
 def load(
@@ -109,25 +121,28 @@ def load(
     C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
     id that there is already.
     """
-    rows = checked(ledger.spark, parsed)
-    ledger.ensure(RUNS, MANIFESTS)
+    rows, acls = checked(ledger.spark, parsed)
+    ledger.ensure(RUNS, MANIFESTS, *((ACLS,) if acls is not None else ()))
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
     clusters = sorted({row.cluster for row in parsed.rows})
-    arguments = _arguments(parsed.digests, clusters, replace, foreign)
+    named = sorted({*clusters, *(row.cluster for row in parsed.acls)})
+    arguments = _arguments(parsed.digests, named, replace, foreign)
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
         changes = _difference(ledger.read(MANIFESTS), rows, clusters, replace)
+        changes = _with_acls(changes, None if acls is None else ledger.read(ACLS), acls, parsed, replace)
         _require_few_removed(changes.loaded, settings, parsed, replace)
         _make(ledger, changes)
     except TopicLedgerError as error:
         error.run_id = run.run_id
-        stopped = {"removals_refused": changes.loaded.removed} if isinstance(error, GuardStopped) else {}
+        stopped = {"removals_refused": changes.loaded.all_removed} if isinstance(error, GuardStopped) else {}
         _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
         raise
     loaded = changes.loaded
     counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
+    counts |= {f"acls_{name}": count for name, count in (loaded.acls or {}).items()}
     _finish(run, counts, ExitCode.DONE)
     return dataclasses.replace(_with_leftovers(loaded, parsed), run_id=run.run_id)
 
@@ -137,15 +152,33 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
 
     Raises what `load` raises; without a table `manifests` every row would be added.
     """
-    rows = checked(ledger.spark, parsed)
+    rows, acls = checked(ledger.spark, parsed)
     table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.spark.createDataFrame([], MANIFESTS.schema)
     changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
+    if acls is not None:
+        of_acls = ledger.read(ACLS) if ledger.exists(ACLS) else ledger.rows(ACLS, [])
+        changes = _with_acls(changes, of_acls, acls, parsed, replace)
     _require_few_removed(changes.loaded, settings, parsed, replace)
     return _with_leftovers(changes.loaded, parsed)
 
 
+def _with_acls(
+    changes: _Changes,
+    table: DataFrame | None,
+    acls: DataFrame | None,
+    parsed: ParsedManifests,
+    replace: Replace | None,
+) -> _Changes:
+    """Also what the files change of `acls`, in the clusters that they declare rights of."""
+    if table is None or acls is None:
+        return changes
+    clusters = sorted({row.cluster for row in parsed.acls})
+    found = load_acls.difference(table, acls, clusters, None if replace is None else replace.owners)
+    return dataclasses.replace(changes, acls=found, loaded=dataclasses.replace(changes.loaded, acls=dict(found.counts)))
+
+
 def _require_few_removed(loaded: Loaded, settings: Settings, parsed: ParsedManifests, replace: Replace | None) -> None:
-    if replace is not None and loaded.removed > settings.guards.max_removed_rows:
+    if replace is not None and loaded.all_removed > settings.guards.max_removed_rows:
         raise _stopped(loaded, list(parsed.digests), settings, replace)
 
 
@@ -165,6 +198,8 @@ def _make(ledger: Ledger, changes: _Changes) -> None:
     loaded = changes.loaded
     if loaded.added or loaded.changed or loaded.removed:
         ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
+    if changes.acls is not None:
+        load_acls.make(ledger, changes.acls)
 
 
 def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
@@ -194,7 +229,8 @@ def _arguments(
 def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: Replace) -> GuardStopped:
     named = ", ".join(show(name) for name in files[:_FILES_SHOWN])
     more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
-    rows = "1 row" if loaded.removed == 1 else f"{loaded.removed:,} rows"
+    count = loaded.all_removed
+    rows = "1 row" if count == 1 else f"{count:,} rows"
     of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes rows of that owner only"
     if replace.owners:
         of_owners, or_else = f" of {', '.join(map(show, replace.owners))}", ""
@@ -202,12 +238,12 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
         f"rows of manifests that loading {named}{more} would remove:",
         *(f"  {line}" for line in _lines(loaded)),
         f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
-        f"nothing was loaded. If they are meant to go, set max_removed_rows = {loaded.removed} under [guards] in "
+        f"nothing was loaded. If they are meant to go, set max_removed_rows = {count} under [guards] in "
         f"{settings.path} and load again{or_else}",
     ]
     error = GuardStopped("\n".join(lines))
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
-    error.details = {"removals_refused": loaded.removed, "removed_rows": first}
+    error.details = {"removals_refused": count, "removed_rows": first}
     return error
 
 
@@ -216,7 +252,7 @@ def _difference(
 ) -> _Changes:
     table, key = manifests.alias("old"), ["cluster", "topic"]
     same_key = (F.col("old.cluster") == F.col("new.cluster")) & (F.col("old.topic") == F.col("new.topic"))
-    differs = manifests_differ("old", "new")
+    differs = differ(MANIFESTS, "old", "new")
     old = F.col("old.topic").isNotNull()
     counted = (
         table.join(rows.alias("new"), on=same_key, how="right")
@@ -246,8 +282,12 @@ def removals(loaded: Loaded) -> list[str]:
 
 
 def _lines(loaded: Loaded) -> list[str]:
-    more = loaded.removed - len(loaded.removed_rows)
-    return [*map(str, loaded.removed_rows), *([f"and {more:,} more"] if more else [])]
+    more, acls = loaded.removed - len(loaded.removed_rows), (loaded.acls or {}).get("removed", 0)
+    return [
+        *map(str, loaded.removed_rows),
+        *([f"and {more:,} more"] if more else []),
+        *([f"rows of acls: {acls:,}"] if acls else []),
+    ]
 
 
 def leftovers(loaded: Loaded) -> list[str]:

@@ -16,8 +16,10 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError, UsageError
+from topicledger.manifests import load_acls
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
+    AclRow,
     FileError,
     Format,
     ManifestRow,
@@ -59,19 +61,21 @@ def read(
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
-    errors = [*parsed.errors, *_unknown_clusters(parsed.rows, settings, hint), *_repeated(parsed.rows)]
+    errors = [*parsed.errors, *_unknown_clusters([*parsed.rows, *parsed.acls], settings, hint), *_repeated(parsed.rows)]
     _require_none(errors, "; the values of topics are checked once that is corrected" if parsed.rows else "")
     return parsed
 
 
-def checked(spark: SparkSession, parsed: ParsedManifests) -> DataFrame:
-    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them.
+def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, DataFrame | None]:
+    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and those of `acls`, None where
+    the files declare no rights.
 
     Raises ManifestFileError listing every row that a run would refuse by itself, with its file and line (C1, C3).
     """
     frame = _frame(spark, parsed.rows)
-    _require_none(_row_errors(frame))
-    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"])
+    acls, errors = load_acls.checked(spark, parsed.acls) if parsed.acls else (None, ())
+    _require_none([*_row_errors(frame), *errors])
+    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), acls
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +126,7 @@ def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
 
-def _unknown_clusters(rows: Sequence[ManifestRow], settings: Settings, hint: str) -> list[FileError]:
+def _unknown_clusters(rows: Sequence[ManifestRow | AclRow], settings: Settings, hint: str) -> list[FileError]:
     return [
         FileError(
             file=row.file,

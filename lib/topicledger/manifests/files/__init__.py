@@ -10,6 +10,7 @@ the same and is refused in the same words wherever it is written. Files of other
 from topicledger.manifests.files.reading import STDIN_NAME, read_foreign_files, read_manifest_files
 from topicledger.manifests.files.results import (
     FIELDS,
+    AclRow,
     FileError,
     Format,
     ManifestRow,
@@ -20,6 +21,7 @@ from topicledger.manifests.files.results import (
 __all__ = [
     "FIELDS",
     "STDIN_NAME",
+    "AclRow",
     "FileError",
     "Format",
     "ManifestRow",

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from topicledger.manifests.files.results import FIELDS, FileError, ManifestRow, NotCarriedOver, ParsedManifests, meant
+from topicledger.manifests.files.results import (
+    FIELDS,
+    AclRow,
+    FileError,
+    ManifestRow,
+    NotCarriedOver,
+    ParsedManifests,
+    meant,
+)
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
 from topicledger.text import show
 
@@ -63,6 +71,9 @@ class Report:
         """Count entries of another tool's file that are no topics to manage."""
         if count:
             self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
+
+    def acl(self, row: AclRow) -> None:
+        self._result.acls.append(row)
 
     def row(self, entry: Entry, line: int) -> None:
         self._result.rows.append(

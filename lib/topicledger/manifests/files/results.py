@@ -74,6 +74,28 @@ class ManifestRow:
     """Where the entry begins, from 1."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AclRow:
+    """One right as a file declares it, or as its shorthand became."""
+
+    cluster: str
+    """A name from the run settings."""
+    acl: Mapping[str, str]
+    """By the names of `schemas.ACL_KEY`, not judged yet."""
+    state: str
+    """`present` or `absent`, not judged yet."""
+    owner: str | None
+    """Team or service."""
+    labels: Mapping[str, str] | None
+    """For policies and reports."""
+    shorthand: str | None
+    """What the file says instead, such as `consumer`; None where it says the right itself."""
+    file: str
+    """The file as it was named, `stdin` for `-`."""
+    line: int
+    """Where the entry begins, from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileError:
     """Something wrong in a file; str() is `file:line: message`."""
@@ -112,6 +134,8 @@ class ParsedManifests:
     """In the order of files and lines."""
     errors: list[FileError]
     """Every error of every file, in the order they were met."""
+    acls: list[AclRow] = field(default_factory=list)
+    """Rights, in the order of files and lines."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)
     """Of other tools' files: each unsupported field."""
     skipped: dict[str, int] = field(default_factory=dict)

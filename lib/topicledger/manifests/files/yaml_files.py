@@ -1,10 +1,11 @@
-"""YAML manifests: documents of `topics`, with a `cluster` and `defaults` that its topics inherit."""
+"""YAML manifests: documents of `topics` and `acls`, with a `cluster` and `defaults` that its topics inherit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from topicledger.manifests.files.acl_entries import read_acls
 from topicledger.manifests.files.entries import Entry, Reader, Report, TooMuchError
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe
@@ -13,7 +14,7 @@ from topicledger.text import nearest, show
 
 _MAX_ALIASED = 5_000_000
 """Values that one YAML file may add by aliases and merge keys to those written in it."""
-_TOP_KEYS = ("cluster", "defaults", "topics")
+_TOP_KEYS = ("cluster", "defaults", "topics", "acls")
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
 
@@ -46,7 +47,9 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
     if value is None:
         return
     if not isinstance(value, Object):
-        message = f"must be a mapping with `topics` and perhaps `cluster` and `defaults`, not {describe(value)}"
+        message = (
+            f"must be a mapping with `topics` or `acls`, and perhaps `cluster` and `defaults`, not {describe(value)}"
+        )
         reader.report.error(line, message)
         return
     reader.duplicates(value, value.line)
@@ -55,6 +58,11 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
         if name not in _TOP_KEYS:
             reader.report.error(at, f"unknown key `{show(name)}`; {nearest(name, _TOP_KEYS)}")
     defaults = _yaml_defaults(top, reader)
+    if "acls" in top:
+        shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
+        read_acls(*top["acls"], reader, defaults.cluster, shared)
+        if "topics" not in top:
+            return
     if "topics" not in top:
         reader.report.error(value.line, "`topics` is missing")
         return

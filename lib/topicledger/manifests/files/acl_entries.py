@@ -1,0 +1,236 @@
+"""Entries of `acls:` -> rows of `acls`: rights as the table has them, and shorthands for what a client needs.
+
+A shorthand becomes the rights that Kafka's own tool gives such a client, less the right to create topics: those are
+declared, too. A name that ends with `*` stands for every name that begins so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.results import AclRow
+from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
+from topicledger.text import nearest, show
+
+_KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
+_DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
+_SHARED = ("cluster", "state", "owner", "labels")
+"""Fields of every entry, rights and shorthands alike."""
+
+Right = tuple[str, str, str]
+"""Operation, resource type, name or `prefix*`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shorthand:
+    """What a client needs, by its kind."""
+
+    lists: tuple[str, ...]
+    """Fields that are a name or a list of names."""
+    flags: tuple[str, ...] = ()
+    """Fields that are true or false."""
+    needed: tuple[str, ...] = ()
+    """Fields that can't be left out; of several in one text, at least one."""
+    rights: Callable[[Mapping[str, Sequence[str]], Mapping[str, bool]], Iterator[Right]]
+
+
+def _each(operations: Sequence[str], resource_type: str, names: Sequence[str]) -> Iterator[Right]:
+    return ((operation, resource_type, name) for name in names for operation in operations)
+
+
+def _consumer(names: Mapping[str, Sequence[str]], _: Mapping[str, bool]) -> Iterator[Right]:
+    yield from _each(("READ", "DESCRIBE"), "TOPIC", names["topics"])
+    yield from _each(("READ",), "GROUP", names["groups"])
+
+
+def _producer(names: Mapping[str, Sequence[str]], flags: Mapping[str, bool]) -> Iterator[Right]:
+    yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["topics"])
+    yield from _each(("WRITE", "DESCRIBE"), "TRANSACTIONAL_ID", names["transactional_id"])
+    if flags["idempotent"]:
+        # Brokers before 2.8 ask for it; later ones take WRITE on any topic.
+        yield from _each(("IDEMPOTENT_WRITE",), "CLUSTER", (CLUSTER_NAME,))
+
+
+def _streams(names: Mapping[str, Sequence[str]], _: Mapping[str, bool]) -> Iterator[Right]:
+    yield from _each(("READ", "DESCRIBE"), "TOPIC", names["inputs"])
+    yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["outputs"])
+    for application in names["application_id"]:
+        # Its changelogs and repartition topics are its own to make and delete.
+        own = f"{application.removesuffix('*')}*"
+        yield from _each(("ALL",), "TOPIC", (own,))
+        yield from _each(("READ", "DESCRIBE", "DELETE"), "GROUP", (own,))
+        yield from _each(("WRITE", "DESCRIBE"), "TRANSACTIONAL_ID", (own,))
+
+
+def _connect(names: Mapping[str, Sequence[str]], _: Mapping[str, bool]) -> Iterator[Right]:
+    yield from _each(("READ", "DESCRIBE"), "GROUP", names["group"])
+    yield from _each(("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"), "TOPIC", names["internal"])
+    yield from _each(("READ", "DESCRIBE"), "TOPIC", names["reads"])
+    if names["reads"]:
+        # A sink's consumer is in the group `connect-NAME`.
+        yield from _each(("READ", "DESCRIBE"), "GROUP", ("connect-*",))
+    yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["writes"])
+
+
+SHORTHANDS: Mapping[str, _Shorthand] = {
+    "consumer": _Shorthand(lists=("topics", "groups"), needed=("topics", "groups"), rights=_consumer),
+    "producer": _Shorthand(
+        lists=("topics", "transactional_id"), flags=("idempotent",), needed=("topics",), rights=_producer
+    ),
+    "streams": _Shorthand(lists=("application_id", "inputs", "outputs"), needed=("application_id",), rights=_streams),
+    "connect": _Shorthand(
+        lists=("group", "internal", "reads", "writes"), needed=("group", "internal"), rights=_connect
+    ),
+}
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What an entry says beside its rights."""
+
+    cluster: str | None
+    state: str | None
+    owner: str | None
+    labels: dict[str, str] | None
+    right: bool = True
+    """Whether nothing was reported."""
+
+
+def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
+    """Report the rows of a document's `acls`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
+    if value is None:
+        return
+    if not isinstance(value, list):
+        reader.report.error(line, f"`acls` must be a list, not {describe(value)}")
+        return
+    for item in value:
+        reader.visit(1)
+        if isinstance(item, Object):
+            _entry(item, reader, cluster, defaults)
+        else:
+            reader.report.error(line, f"each of `acls` must be a mapping, not {describe(item)}")
+
+
+def _entry(item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
+    reader.visit(len(item.pairs))
+    given = {key.text: (value, at or item.line) for key, value, at in item.pairs}
+    kinds = [name for name in SHORTHANDS if name in given]
+    entry = _shared(given, item, reader, cluster, defaults)
+    known = (*_KEY, *_SHARED) if not kinds else (kinds[0], *_SHARED)
+    for name, (_, at) in given.items():
+        if name not in known:
+            reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, (*known, *SHORTHANDS))}")
+            entry.right = False
+    if kinds:
+        _shorthand(kinds[0], *given[kinds[0]], entry, item.line, reader)
+        return
+    acl = dict(_DEFAULTS)
+    for name in _KEY:
+        value, at = given.get(name, (None, item.line))
+        text = None if value is None else reader.text(name, value, at)
+        entry.right &= text is not None or value is None
+        if text is not None:
+            acl[name] = text
+        elif name not in acl and value is None:
+            reader.report.error(item.line, f"`{name}` is missing")
+            entry.right = False
+    _row(reader, entry, acl, item.line)
+
+
+def _shared(
+    given: Mapping[str, tuple[Value, int]],
+    item: Object,
+    reader: Reader,
+    cluster: str | None,
+    defaults: Mapping[str, object],
+) -> _Entry:
+    right = not reader.duplicates(item, item.line)
+    found: dict[str, object] = {"cluster": cluster, **defaults}
+    for name in _SHARED:
+        value, at = given.get(name, (None, 0))
+        if value is None:
+            continue
+        found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
+        right &= found[name] is not None
+    if found["cluster"] is None and right:
+        reader.report.error(item.line, "`cluster` is missing")
+        right = False
+    values = {name: found.get(name) for name in _SHARED}
+    return _Entry(**values, right=right)  # type: ignore[arg-type]
+
+
+def _shorthand(kind: str, value: Value, line: int, entry: _Entry, at_entry: int, reader: Reader) -> None:
+    shorthand = SHORTHANDS[kind]
+    known = ("principal", "host", *shorthand.lists, *shorthand.flags)
+    if not isinstance(value, Object):
+        reader.report.error(line, f"`{kind}` must be a mapping with {', '.join(known)}, not {describe(value)}")
+        return
+    entry.right &= not reader.duplicates(value, line)
+    names: dict[str, Sequence[str]] = dict.fromkeys(shorthand.lists, ())
+    flags = dict.fromkeys(shorthand.flags, False)
+    texts: dict[str, str | None] = {"principal": None, "host": WILDCARD}
+    for key, item, key_line in value.pairs:
+        name, at = key.text, key_line or line
+        if name not in known:
+            reader.report.error(at, f"unknown field `{show(name)}` of `{kind}`; {nearest(name, known)}")
+            entry.right = False
+        elif item is None:
+            continue
+        elif name in flags:
+            flags[name] = item is True
+            if not isinstance(item, bool):
+                reader.report.error(at, f"`{name}` must be true or false")
+                entry.right = False
+        elif name in names:
+            names[name] = _names(name, item, at, reader, entry)
+        else:
+            texts[name] = reader.text(name, item, at)
+            entry.right &= texts[name] is not None
+    missing = [name for name in shorthand.needed if not names[name]]
+    missing += [] if texts["principal"] is not None else ["principal"]
+    if entry.right and missing:
+        reader.report.error(line, f"`{kind}` needs {' and '.join(f'`{name}`' for name in missing)}")
+        entry.right = False
+    for operation, resource_type, name in shorthand.rights(names, flags):
+        acl = {"principal": str(texts["principal"]), "host": str(texts["host"]), "permission": ALLOW}
+        _row(
+            reader,
+            entry,
+            {**acl, "operation": operation, "resource_type": resource_type, **_pattern(name)},
+            at_entry,
+            kind,
+        )
+
+
+def _names(name: str, value: Value, line: int, reader: Reader, entry: _Entry) -> Sequence[str]:
+    items = value if isinstance(value, list) else [value]
+    reader.visit(len(items))
+    found = [reader.text(name, each, line) for each in items]
+    entry.right &= None not in found
+    return [each for each in found if each is not None]
+
+
+def _pattern(name: str) -> dict[str, str]:
+    if name == WILDCARD or not name.endswith(WILDCARD):
+        return {"pattern_type": LITERAL, "resource_name": name}
+    return {"pattern_type": PREFIXED, "resource_name": name.removesuffix(WILDCARD)}
+
+
+def _row(reader: Reader, entry: _Entry, acl: Mapping[str, str], line: int, shorthand: str | None = None) -> None:
+    if not entry.right:
+        return
+    reader.report.acl(
+        AclRow(
+            cluster=entry.cluster or "",
+            acl={name: acl[name] for name in _KEY},
+            state="present" if entry.state is None else entry.state,
+            owner=entry.owner,
+            labels=entry.labels,
+            shorthand=shorthand,
+            file=reader.report.file,
+            line=line,
+        )
+    )
