@@ -1,5 +1,7 @@
 """Every table of the ledger: its schema, key, partitioning and properties, in one place (DESIGN, Tables)."""
 
+from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
+from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -14,16 +16,15 @@ from topicledger.schemas.tables import (
     OBSERVED_CONFIGS,
     PLANS,
     RUNS,
-    SCHEMA_VERSION,
-    SCHEMA_VERSION_PROPERTY,
     SENT_BATCHES,
     TABLES,
     USAGES,
     VIOLATIONS,
-    Table,
 )
 
 __all__ = [
+    "ACLS",
+    "ACL_KEY",
     "ACTIONS",
     "ACTION_KEY",
     "AUDIT",
@@ -34,6 +35,7 @@ __all__ = [
     "LEASES",
     "MANIFESTS",
     "OBSERVED",
+    "OBSERVED_ACLS",
     "OBSERVED_CONFIGS",
     "PLANS",
     "RUNS",

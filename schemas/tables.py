@@ -7,12 +7,10 @@ can be written, and all tables read, without Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    DataType,
     IntegerType,
     LongType,
     MapType,
@@ -22,8 +20,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-SCHEMA_VERSION = 6
-SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
+from topicledger.schemas.access import ACLS, OBSERVED_ACLS
+from topicledger.schemas.definition import Table
+from topicledger.schemas.definition import column as _column
+from topicledger.schemas.definition import skipping_by as _skipping_by
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -47,40 +47,15 @@ CONFIGS = ArrayType(
 """A topic's configs as the broker returned them (C9)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """One Delta table of the ledger."""
-
-    name: str
-    """Folder under `tables.root`, or table name in `catalog.schema`."""
-    comment: str
-    """One line, kept in the table itself."""
-    schema: StructType
-    """Columns in order; a field's metadata holds its comment."""
-    partitioned_by: tuple[str, ...] = ()
-    """Partition columns."""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    """Delta table properties beside the schema version."""
-    defaults: Mapping[str, str] = field(default_factory=dict)
-    """Column -> what null stands for in it, in SQL: older rows have none."""
-    shared: bool = False
-    """Other tools write it too: extra columns, nullability and properties are theirs."""
-
-
-def _column(name: str, data_type: DataType, comment: str = "", *, nullable: bool = True) -> StructField:
-    return StructField(name, data_type, nullable, {"comment": comment} if comment else None)
-
-
-def _skipping_by(*columns: str) -> Mapping[str, str]:
-    """Queries that name these columns skip files; by default Delta looks at each value of the first 32 for it."""
-    return {"delta.dataSkippingStatsColumns": ",".join(columns)}
-
-
 ACTION_KEY = ("cluster", "resource_type", "resource", "action")
 """An action of a run, in `plans` and `audit`."""
 _RESOURCE = (
-    _column("resource_type", _STRING, "what the action is about: topic; null in rows before schema version 3: topic"),
-    _column("resource", _STRING, "its name: the topic; null in rows before schema version 3: as topic"),
+    _column("resource_type", _STRING, "what it is about: topic or acl; null in rows before schema version 3: topic"),
+    _column(
+        "resource",
+        _STRING,
+        "the topic, or the text of an ACL; null in rows before schema version 3: as topic",
+    ),
 )
 _RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
 
@@ -390,5 +365,7 @@ TABLES: Mapping[str, Table] = {
         RUNS,
         LEASES,
         CLUSTERS,
+        ACLS,
+        OBSERVED_ACLS,
     )
 }

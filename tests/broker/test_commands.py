@@ -66,8 +66,13 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert [failure["topic"] for failure in document["failures"]] == ["commands.three"]
     common = {"owner": "tests", "cluster": "main", "action": "create"}
     assert document["planned"] == [
-        {**common, "topic": "commands.one", "what": "2 partitions, replication factor 1, retention.ms=3600000"},
-        {**common, "topic": "commands.two", "what": "2 partitions, replication factor 1"},
+        {
+            **common,
+            "topic": "commands.one",
+            "resource": "commands.one",
+            "what": "2 partitions, replication factor 1, retention.ms=3600000",
+        },
+        {**common, "topic": "commands.two", "resource": "commands.two", "what": "2 partitions, replication factor 1"},
     ]
 
     preview = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "json")

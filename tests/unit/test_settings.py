@@ -171,6 +171,10 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[guards]\nmax_plan_age = 0", "`guards.max_plan_age` must be above 0 (from 0.001 to"),
         ("[guards]\nmax_deletes = true", "`guards.max_deletes` must be an integer, not a boolean"),
         ("[guards]\nmax_removed_rows = -1", "`guards.max_removed_rows` must be between 0 and 2147483647"),
+        ("[guards]\nmax_acl_deletes = -1", "`guards.max_acl_deletes` must be between 0 and 2147483647"),
+        ("[acls]\nmanage = ['(']", "`acls.manage` pattern '(' is not valid in RE2"),
+        ("[acls]\nmanage = 'User:a'", "`acls.manage` must be a list"),
+        ("[acls]\nmanages = []", "unknown key `acls.manages`; did you mean `manage`?"),
         ("[guards]\nmax_deletes = 1.0", "`guards.max_deletes` must be an integer, not a float"),
         ("[guards]\nmax_deletes = -1", "`guards.max_deletes` must be between 0 and 2147483647"),
         ("[guards]\nmax_deletes = 0x" + "f" * 5000, "`guards.max_deletes` must be between 0 and 2147483647"),
@@ -341,6 +345,8 @@ def test_the_digest_stays_with_timeouts_comments_and_the_order_of_tables(load: L
     assert load(FULL.replace("operation_timeout = 1", "operation_timeout = 2")).digest() == digest
     assert load(FULL.replace("request_timeout_ms = 1", "request_timeout_ms = 2")).digest() == digest
     assert load(FULL.replace("max_deletes = 1", "max_deletes = 1\nmax_removed_rows = 9")).digest() == digest
+    assert load(FULL + "\n[acls]").digest() == digest
+    assert load(FULL + "\n[acls]\nmanage = ['^User:a$']").digest() != digest
     tables, rest = FULL.split("[clusters", maxsplit=1)
     assert load(f"[clusters{rest}{tables}").digest() == digest
 

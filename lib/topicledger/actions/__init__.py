@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import add_partitions, alter_configs, create, delete
+from topicledger.actions import acls, add_partitions, alter_configs, create, delete
 from topicledger.actions.kind import ActionKind
 from topicledger.model import ResourceType, Target, resource_type_of
 
 KINDS: dict[str, ActionKind] = {
-    kind.name: kind for kind in (delete.KIND, create.KIND, add_partitions.KIND, alter_configs.KIND)
+    kind.name: kind
+    for kind in (delete.KIND, create.KIND, add_partitions.KIND, alter_configs.KIND, acls.ADD, acls.DELETE)
 }
 """Every kind, by name."""
 

@@ -33,6 +33,7 @@ from topicledger.model import (
     TopicResult,
     Violation,
 )
+from topicledger.model.access import Acl
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,15 @@ class ClusterContext:
     def reassigned_now(self) -> frozenset[str] | None:
         """Topics whose replicas are being moved; None where this principal may not know."""
         return self._sender.ask(self.admin.topics_reassigned_now)
+
+    def acls(self, principals: Collection[str]) -> frozenset[Acl]:
+        """The cluster's ACLs, of these principals at least. Raises AclsUnknown where they may not be listed, and
+        OutcomeUnknown without an answer."""
+        return self._sender.ask(lambda: frozenset(self.admin.describe_acls(principals)))
+
+    def may_alter_acls(self) -> bool | None:
+        """Whether this principal may change ACLs; None where brokers don't say."""
+        return self._sender.ask(self.admin.may_alter_acls)
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
         """Topics that the controller says exist, as soon as brokers list them (C21)."""

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import Run
-from topicledger.model import Action, Outcome, Phase
+from topicledger.model import Action, Outcome, Phase, ResourceType
 from topicledger.policies.contract import listed, text
 from topicledger.schemas import ACTION_KEY
 from topicledger.text import SHOWN_FAILURES, cell
@@ -25,7 +25,10 @@ class PlannedAction:
     owner: str | None
     """As the manifests have it that were planned from."""
     cluster: str
-    topic: str
+    topic: str | None
+    """None of an action on an ACL."""
+    resource: str
+    """What it is about: the topic, or the text of the ACL."""
     action: str
     what: str | None
     """What it creates, changes or deletes, in words."""
@@ -55,7 +58,7 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
         .join(owners, on=["cluster", "topic"], how="left")
         .withColumn("what", action_in_words())
         .select(*(each.name for each in fields(PlannedAction)))
-        .orderBy(F.asc_nulls_last("owner"), "cluster", "topic", "action")
+        .orderBy(F.asc_nulls_last("owner"), "cluster", F.asc_nulls_last("topic"), "resource", "action")
         .limit(SHOWN_FAILURES)
     )
     return [PlannedAction(**row.asDict()) for row in rows.collect()]
@@ -81,7 +84,7 @@ def action_in_words() -> Column:
     return (
         F.when(is_action == Action.CREATE.value, F.when(declared == "", "the broker's defaults").otherwise(declared))
         .when(is_action == Action.DELETE.value, lost)
-        .otherwise(change_in_words())
+        .when(F.col("resource_type") == ResourceType.TOPIC.value, change_in_words())
     )
 
 
@@ -90,11 +93,12 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
     # A title of the grid's own would be broken at the grid's width.
     console.print(f"Planned: {pending.count}", style="table.title", highlight=False)
     grid = Grid()
-    for each in fields(PlannedAction):
-        grid.add_column(each.name, overflow="fold")
+    shown = [each.name for each in fields(PlannedAction) if each.name != "topic"]
+    for name in shown:
+        grid.add_column(name, overflow="fold")
     for action in pending.first:
-        grid.add_row(*(cell(getattr(action, each.name)) for each in fields(PlannedAction)))
+        grid.add_row(*(cell(getattr(action, name)) for name in shown))
     console.print(grid)
     if pending.count > len(pending.first):
-        shown = f"the first {len(pending.first)} of {pending.count}, by owner"
-        console.print(f"{shown}; all of them: runs show --run-id {run_id}", highlight=False)
+        first = f"the first {len(pending.first)} of {pending.count}, by owner"
+        console.print(f"{first}; all of them: runs show --run-id {run_id}", highlight=False)

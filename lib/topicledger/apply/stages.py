@@ -27,9 +27,22 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import OURS, Action, Key, Outcome, Phase, PhaseResult, Results, RunState, Target, Work
+from topicledger.model import (
+    OURS,
+    Action,
+    Key,
+    Outcome,
+    Phase,
+    PhaseResult,
+    ResourceType,
+    Results,
+    RunState,
+    Target,
+    Work,
+)
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
+from topicledger.plan import wanted_acls
 from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
@@ -111,7 +124,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     its clusters say now. What can't be judged isn't sent.
     """
     afresh = run.resumed or held.contended
-    if not afresh and latest == run.latest_version_then:
+    others_declared = wanted_acls.declared_otherwise(run, ready.actions)
+    if not afresh and latest == run.latest_version_then and others_declared is None:
         return ready
     problems: dict[str, str] = {}
     if run.may_have_sent:
@@ -121,14 +135,16 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
         _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
+    if others_declared is not None:
+        _refuse(run, sendable(run, less=[*problems]).transform(others_declared), held)
     if run.of_files or latest != run.latest_version_then:
-        _refuse(run, sendable(run, less=[*problems]).transform(_no_longer_asked_for(run, latest)), held)
+        _refuse(run, _of_topics(sendable(run, less=[*problems])).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting
     if afresh:
         check = in_batches(sendable(run, less=[*problems]))
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
-        left = sendable(run, less=[*problems])
+        left = _of_topics(sendable(run, less=[*problems]))
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
         if clusters:
@@ -147,6 +163,10 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         waiting=waiting,
         problems=problems,
     )
+
+
+def _of_topics(planned: DataFrame) -> DataFrame:
+    return planned.where(F.col("resource_type") == ResourceType.TOPIC.value)
 
 
 def _no_longer_asked_for(run: Run, latest: int) -> Transform:

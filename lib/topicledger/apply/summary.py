@@ -17,6 +17,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, RunState
+from topicledger.plan.wanted_acls import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES, cell
@@ -42,7 +43,9 @@ class Failure:
 
     cluster: str | None
     topic: str | None
-    """None for all topics of a cluster, too."""
+    """None for all topics of a cluster, and of an action on an ACL, too."""
+    resource: str | None
+    """The topic, or the text of the ACL; None as for `topic`."""
     action: str | None
     phase: str
     outcome: str
@@ -221,7 +224,8 @@ def summarise(
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
     always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value)
-    return (*always, Decision.LEFT_OUT.value) if decisions.get(Decision.LEFT_OUT.value) else always
+    more = (Decision.LEFT_OUT.value, *(name for name in COUNTED if name in decisions))
+    return (*always, *(name for name in more if decisions.get(name)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +273,10 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
         F.any_value("error_message").alias("error_message"), F.count(F.lit(1)).cast("int").alias("topics")
     )
     failed = failed.where(~unreached).unionByName(by_cluster, allowMissingColumns=True).select(*shown)
-    return [Failure(**row.asDict()) for row in failed.orderBy("cluster", "topic").limit(SHOWN_FAILURES).collect()]
+    return [
+        Failure(**row.asDict())
+        for row in failed.orderBy("cluster", "topic", "resource").limit(SHOWN_FAILURES).collect()
+    ]
 
 
 def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
@@ -309,7 +316,7 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
         # A title of the grid's own would be broken at the grid's width, and that is small.
-        console.print("Topics by cluster and outcome", style="table.title", highlight=False)
+        console.print("Actions by cluster and outcome", style="table.title", highlight=False)
         grid = Grid()
         grid.add_column("cluster")
         for name in names:
@@ -342,10 +349,10 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
 
 def _render_failures(summary: Summary, console: Console) -> None:
     grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
-    for name in ("cluster", "topic", "phase", "error", "message"):
+    for name in ("cluster", "resource", "phase", "error", "message"):
         grid.add_column(name, overflow="fold")
     for failure in summary.failures:
-        topic = failure.topic if failure.topics == 1 else f"{failure.topics:,} topics"
+        topic = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics"
         cells = (failure.cluster, topic, failure.phase, failure.error, failure.error_message)
         grid.add_row(*map(cell, cells))
     console.print(grid)

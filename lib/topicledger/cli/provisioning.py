@@ -71,7 +71,7 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls.",
 )
 
 

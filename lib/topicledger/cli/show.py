@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
@@ -19,13 +20,23 @@ from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import SET_ON_TOPIC, Outcome
+from topicledger.model import SET_ON_TOPIC, Outcome, ResourceType
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
 FEW_ACTIONS = 10_000
 """Of a run whose rows are read faster without compiling queries for them."""
-_PLANNED = ("cluster", "topic", "action", "num_partitions", "replication_factor", "before", "after")
+_PLANNED = (
+    "cluster",
+    "topic",
+    "resource_type",
+    "resource",
+    "action",
+    "num_partitions",
+    "replication_factor",
+    "before",
+    "after",
+)
 
 
 def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
@@ -100,7 +111,17 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
         click.echo(json.dumps(actions, default=str, indent=2))
         return ExitCode.DONE
     grid = Grid(title=f"run {run_id}", title_justify="left")
-    for name in ("cluster", "topic", "action", "phases", "partitions", "RF", "set on the topic", "change", "message"):
+    for name in (
+        "cluster",
+        "resource",
+        "action",
+        "phases",
+        "partitions",
+        "RF",
+        "set on the topic",
+        "change",
+        "message",
+    ):
         grid.add_column(name, overflow="fold")
     for action in actions:
         resolved = action["resolved"] or {}
@@ -115,7 +136,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
         )
         grid.add_row(
             cell(action["cluster"]),
-            cell(action["topic"]),
+            cell(action["resource"]),
             cell(action["action"]),
             ended or "open",
             cell(resolved.get("num_partitions") or action["num_partitions"]),
@@ -128,8 +149,13 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
     return ExitCode.DONE
 
 
+def _change() -> Column:
+    """What a change does; the text of an ACL says all of it."""
+    return F.when(F.col("resource_type") == ResourceType.TOPIC.value, change_in_words())
+
+
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
-    plans = ledger.read(PLANS).where(F.col("run_id") == run_id).withColumn("change", change_in_words())
+    plans = ledger.read(PLANS).where(F.col("run_id") == run_id).withColumn("change", _change())
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
@@ -150,7 +176,7 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
             "audited.phases",
             "audited.resolved",
         )
-        .orderBy("cluster", "topic", "action")
+        .orderBy("cluster", F.asc_nulls_last("topic"), "resource", "action")
     )
     found = []
     for row in rows.toLocalIterator():

@@ -12,6 +12,7 @@ from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
     SECRET_OPTIONS,
+    AclSettings,
     AuditSettings,
     ChangeSettings,
     ClientValue,
@@ -73,7 +74,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -81,6 +82,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
@@ -134,12 +136,13 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_removed_rows")
+    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_removed_rows")
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
+        max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
     )
 
@@ -170,6 +173,20 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
     )
+
+
+def _acls(table: TomlTable) -> AclSettings:
+    table.only("manage", "super_users")
+    manage = table.texts("manage")
+    if manage:
+        # It takes long to import, and few settings need it.
+        from topicledger.config import patterns
+    for pattern in manage:
+        try:
+            patterns.check(pattern)
+        except ValueError as error:
+            table.problem("manage", str(error))
+    return AclSettings(manage=manage, super_users=table.texts("super_users"))
 
 
 def _audit(table: TomlTable) -> AuditSettings:
@@ -247,11 +264,12 @@ def _clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSetting
                 "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
             )
         cluster = table.table(name)
-        cluster.only("bootstrap_servers", "cluster_id", "client", "changes")
+        cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "changes")
         clusters[name] = ClusterSettings(
             name=name,
             bootstrap_servers=_bootstrap_servers(cluster),
             cluster_id=cluster.text("cluster_id"),
+            principal=cluster.text("principal"),
             client=_client(cluster.table("client")),
         )
     return clusters

@@ -64,6 +64,9 @@ class ClusterSettings:
     cluster_id: str | None = None
     """The only Kafka cluster id that this name may stand for. By default the recorded one: the id that the name had
     when it was first used, or that was accepted since."""
+    principal: str | None = None
+    """Who brokers take this client for, such as `User:CN=topicledger`. By default `User:` and its SASL user. Where it
+    signs in with a certificate, a ticket or a token, no right is removed until it is stated."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
     is read when a client is made; passwords must be."""
@@ -75,6 +78,7 @@ class ClusterSettings:
                 "name": self.name,
                 "bootstrap_servers": self.bootstrap_servers,
                 "cluster_id": self.cluster_id,
+                "principal": self.principal,
                 "client": self.client,
             }
         )
@@ -88,6 +92,7 @@ class ClusterSettings:
             name=raw["name"],
             bootstrap_servers=tuple(raw["bootstrap_servers"]),
             cluster_id=raw["cluster_id"],
+            principal=raw["principal"],
             client=client,
         )
 
@@ -124,6 +129,8 @@ class GuardSettings:
     max_losses: int = 0
     """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
     of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
+    max_acl_deletes: int = 0
+    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
 
@@ -147,6 +154,18 @@ class ChangeSettings:
     def any(self) -> bool:
         """Whether any difference is mended."""
         return (self.configs, self.partitions) != ("off", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AclSettings:
+    """Whose rights may be taken away; by default nobody's."""
+
+    manage: tuple[str, ...] = ()
+    """Patterns (RE2) of principals such as `^User:payments-`: their ACLs that `acls` doesn't declare are removed, as
+    far as guards.max_acl_deletes allows it. Rights of others are added only."""
+    super_users: tuple[str, ...] = ()
+    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, which brokers don't
+    show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +234,8 @@ class Settings:
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
     """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
+    acls: AclSettings = AclSettings()
+    """[acls]"""
     guards: GuardSettings = GuardSettings()
     """[guards]"""
     policies: PolicySettings = PolicySettings()
@@ -270,6 +291,9 @@ class Settings:
         if changes:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
             changes["scopes"] = [spec.scope for spec in self.policies.create]
+        acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
+        if self.guards.max_acl_deletes:
+            guards["max_acl_deletes"] = self.guards.max_acl_deletes
         return _digest(
             {
                 "tables": {"root": self.tables.root},
@@ -277,6 +301,7 @@ class Settings:
                 "guards": guards,
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
+                **({"acls": acls} if acls else {}),
             }
         )
 

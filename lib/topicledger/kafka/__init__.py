@@ -24,7 +24,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.kafka import changes, groups, offsets, unseen
+from topicledger.kafka import access, changes, groups, offsets, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -47,6 +47,7 @@ from topicledger.kafka.connection import (
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreatedTopic, CreateTopics, created_topics
 from topicledger.kafka.entries import config_entry
 from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
+from topicledger.model.access import Acl
 
 __all__ = [
     "INVALID_PARTITIONS",
@@ -131,7 +132,7 @@ class ClusterAdmin(Connection):
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
-        results = (getattr(response, name, ()) for name in ("topics", "responses", "results"))
+        results = (getattr(response, name, ()) for name in ("topics", "responses", "results", "filter_results"))
         if NOT_CONTROLLER in {each.error_code for found in results for each in found}:
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
@@ -246,6 +247,24 @@ class ClusterAdmin(Connection):
             self._admin._controller_id = None
             raise RequestLost(f"cluster {self.name}: reassignments can't be listed: {error_name(response.error_code)}")
         return frozenset(each.name for each in response.topics)
+
+    def describe_acls(self, principals: Collection[str] | None = None) -> list[Acl]:
+        """The cluster's ACLs: see `access.describe_acls`."""
+        return access.describe_acls(self, principals)
+
+    def may_alter_acls(self) -> bool | None:
+        """Whether this principal may change ACLs: see `access.may_alter`."""
+        return access.may_alter(self)
+
+    def create_acls(self, targets: Sequence[Target]) -> Response:
+        """One CreateAcls request; adding what there is does no harm (A2)."""
+        response = self._change(access.create_acls_request(targets))
+        return Response(results=access.created(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+    def delete_acls(self, targets: Sequence[Target]) -> Response:
+        """One DeleteAcls request; deleting what there isn't does no harm (A2)."""
+        response = self._change(access.delete_acls_request(targets))
+        return Response(results=access.deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).

@@ -153,6 +153,7 @@ class Connection:
 
     def __init__(self, cluster: ClusterSettings, kafka: KafkaSettings) -> None:
         self.name = cluster.name
+        self._principal = cluster.principal
         self.operation_timeout = kafka.operation_timeout
         """Seconds the broker may take over a request."""
         self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
@@ -175,6 +176,20 @@ class Connection:
             # Whatever it is: one cluster's client fails alone.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager
+
+    @property
+    def principal(self) -> str | None:
+        """Who brokers take this client for: as the settings say, else `User:` and its name; None where nobody knows,
+        since a certificate, a ticket or a token says it."""
+        options = self._admin.config
+        protocol = str(options["security_protocol"])
+        if self._principal is not None:
+            return self._principal
+        if protocol == "PLAINTEXT":
+            return "User:ANONYMOUS"
+        if protocol.startswith("SASL") and str(options["sasl_mechanism"]).startswith(("PLAIN", "SCRAM")):
+            return f"User:{options['sasl_plain_username']}"
+        return None
 
     def __enter__(self) -> Self:
         return self

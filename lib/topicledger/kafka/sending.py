@@ -18,6 +18,7 @@ from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
 from topicledger.kafka.pace import Pace
 from topicledger.model import Action, ResourceType, Target, TopicResult
+from topicledger.model.access import Acl
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +108,8 @@ class ClusterLimits:
     """The quota's (C17)."""
     partitions: dict[str, int] = field(default_factory=dict)
     """By topic, where the plan doesn't say: what validate or a describe returned."""
+    acls_added: set[Acl] = field(default_factory=set)
+    """What was acknowledged, and may not be visible yet (A6)."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 

@@ -37,6 +37,8 @@ FILES_ARGUMENT = "files"
 """The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """The earlier version of `manifests` that was asked for, and the one that was the latest then."""
+ACLS_ARGUMENT = "acls_version"
+"""The version of `acls` that rights are planned from; none where there is no such table."""
 SHARDS = 64
 """Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
@@ -141,6 +143,12 @@ class Run:
     def of_files(self) -> bool:
         """Whether it was planned from files, before they are in `manifests`."""
         return bool(self.arguments.get(FILES_ARGUMENT))
+
+    @property
+    def acls_version(self) -> int | None:
+        """The version of `acls` that rights are planned from; None where there was no such table."""
+        version = self.arguments.get(ACLS_ARGUMENT)
+        return None if version is None else int(version)
 
     @property
     def resumed(self) -> bool:

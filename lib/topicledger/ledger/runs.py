@@ -19,6 +19,7 @@ from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import (
+    ACLS_ARGUMENT,
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
     EPOCH_STEP,
@@ -36,7 +37,7 @@ from topicledger.ledger.run import (
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
@@ -168,6 +169,8 @@ def _begin(
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
+    if ledger.exists(ACLS):
+        arguments[ACLS_ARGUMENT] = str(ledger.latest_version(ACLS))
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))

@@ -34,7 +34,8 @@ class Rule:
     """Null when the row is fine, else what is wrong and what would be right."""
 
 
-def _known_cluster(clusters: Collection[str]) -> Rule:
+def known_cluster(clusters: Collection[str]) -> Rule:
+    """A row is for a cluster that the settings name."""
     known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
     names = F.lit(", ".join(sorted(clusters)))
     return Rule(
@@ -220,7 +221,7 @@ def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transf
         rows = manifests.select(*COLUMNS)
         if selected is not None:
             rows = rows.where(F.col("cluster").isin(*selected))
-        judged = rows.transform(with_reasons([_known_cluster(clusters), *row_rules()]))
+        judged = rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructField, StructType
@@ -86,6 +86,35 @@ def ask_about(
             on_driver(spark, batches, answered)
         )
     return response.select(*schema.names)
+
+
+def ask_each(
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    ask: Callable[[ClusterAccess], Iterator[pa.RecordBatch]],
+    schema: StructType,
+    unresolved: Column,
+) -> DataFrame:
+    """Rows of `schema` that `ask` gives about each of `clusters` as a whole, materialised; it raises nothing.
+
+    Few clusters are asked by the driver, as are those with a row that is `unresolved`: an executor can't resolve their
+    secrets.
+    """
+    accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
+
+    def of_cluster(access: ClusterAccess, _: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        return ask(access)
+
+    if asked_by_driver(kafka, len(accesses)):
+        return on_driver(spark, ask_here(accesses, dict.fromkeys(accesses), of_cluster), schema)
+    names = spark.createDataFrame([(name, "") for name in accesses], "cluster string, topic string")
+    answered = on_executors(accesses, names, of_cluster, schema)
+    by_driver = [row["cluster"] for row in answered.where(unresolved).select("cluster").collect()]
+    if not by_driver:
+        return answered
+    here = on_driver(spark, ask_here(accesses, dict.fromkeys(by_driver), of_cluster), schema)
+    return answered.where(~F.col("cluster").isin(*by_driver)).unionByName(here)
 
 
 def on_executors(

@@ -53,7 +53,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
             .withColumns({"_decision": _decision(), "_ended": _ended(statuses)})
             .select(
                 cluster.alias("cluster"),
-                _lookup({name: status.cluster_id for name, status in statuses.items()}, cluster).alias("cluster_id"),
+                lookup({name: status.cluster_id for name, status in statuses.items()}, cluster).alias("cluster_id"),
                 F.coalesce("topic", "live_topic").alias("topic"),
                 "topic_id",
                 F.when(F.col("_ended.phase").isNull(), F.col("_decision")).alias("decision"),
@@ -156,7 +156,7 @@ def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
                 F.lit(Phase.OBSERVE.value),
                 F.lit(Outcome.FAILED.value),
                 F.lit(Refusal.CLUSTER_UNREACHABLE.value),
-                _lookup(unreachable, F.col("cluster")),
+                lookup(unreachable, F.col("cluster")),
             ),
         )
         .when(
@@ -164,8 +164,8 @@ def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
             ended(
                 F.lit(Phase.GUARD.value),
                 F.lit(Outcome.REFUSED.value),
-                _lookup({name: each.error.value for name, each in refused.items()}, F.col("cluster")),
-                _lookup({name: each.message for name, each in refused.items()}, F.col("cluster")),
+                lookup({name: each.error.value for name, each in refused.items()}, F.col("cluster")),
+                lookup({name: each.message for name, each in refused.items()}, F.col("cluster")),
             ),
         )
         .when(
@@ -196,7 +196,8 @@ def _column(value: Column | str) -> Column:
     return F.col(value) if isinstance(value, str) else value
 
 
-def _lookup(values: Mapping[str, str | None], key: Column) -> Column:
+def lookup(values: Mapping[str, str | None], key: Column) -> Column:
+    """The value of `key`, null where there is none (string)."""
     if not values:
         return F.lit(None).cast("string")
     entries = [F.lit(part).cast("string") for item in values.items() for part in item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
@@ -50,6 +51,17 @@ class Decided:
     any_altered: bool = False
     """Whether configs are to be altered."""
 
+    def also(self, other: Decided) -> Decided:
+        """Both: other kinds of resources go into the same plan."""
+        parts = [each for each in (self.rows, other.rows) if each is not None]
+        return Decided(
+            rows=reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts) if parts else None,
+            counts={**self.counts, **other.counts},
+            ended=self.ended or other.ended,
+            any_planned=self.any_planned or other.any_planned,
+            any_altered=self.any_altered or other.any_altered,
+        )
+
 
 NOTHING = Decided()
 
@@ -73,9 +85,17 @@ def decisions(
     ]
     if without_ids:
         rows = rows.transform(_with_configs_before(run, without_ids, seen))
+    return decided_on(run, rows.transform(of_topics), {each.value: each for each in _COUNTED}, again=again)
+
+
+def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, again: bool) -> Decided:
+    """Materialise decisions with their actions (`actions.found`), with `resource_type` and `resource`.
+
+    `counted`: names of the counts, by decision, of what needs nothing. `again`: see `decisions`.
+    """
     ended, acts = F.col("phase").isNotNull(), F.col("action").isNotNull()
-    counted = [
-        *(F.count_if((F.col("decision") == each.value) & ~acts).alias(each.value) for each in _COUNTED),
+    metered = [
+        *(F.count_if((F.col("decision") == each.value) & ~acts).alias(name) for name, each in counted.items()),
         F.count_if(ended).alias("ended"),
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
@@ -83,15 +103,15 @@ def decisions(
 
     def materialised() -> Decided:
         metrics = Metrics("decisions")
-        observed = rows.observe(metrics, *counted)
+        observed = rows.observe(metrics, *metered)
         if again:
-            observed = observed.transform(_decided_again).transform(_not_planned_before(run))
+            observed = observed.transform(decided_again).transform(not_planned_before(run))
         # Most runs of an estate that is as declared have no row left here, and need no batches and no commit.
         kept = observed.where(NEEDS_SOMETHING).localCheckpoint()
         found = metrics.get
         return Decided(
             rows=kept,
-            counts={each.value: found[each.value] for each in _COUNTED},
+            counts={name: found[name] for name in counted},
             ended=found["ended"] > 0,
             any_planned=found["planned"] > 0,
             any_altered=found["altered"] > 0,
@@ -106,7 +126,7 @@ def commit_plan(run: Run, decided: Decided) -> None:
     run.commits.settle()
     now, most = datetime.now(UTC), run.settings.kafka.max_batch_records
     assert decided.rows is not None, "a plan is committed of what was decided"
-    rows = decided.rows.transform(of_topics).transform(planned(run.run_id, run.manifest_version, now, most))
+    rows = decided.rows.transform(planned(run.run_id, run.manifest_version, now, most))
     run.ledger.append(PLANS, rows, app_id=run.run_id, version=run.next_version())
     if run.id_given:
         # A plan that came too late was dropped.
@@ -181,11 +201,11 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
-def _not_planned_before(run: Run) -> Transform:
+def not_planned_before(run: Run) -> Transform:
     """Drops refusals that an earlier start's plan has already."""
 
     def transform(decisions: DataFrame) -> DataFrame:
-        key = ("cluster", "topic", "phase", "error")
+        key = ("cluster", "resource_type", "resource", "phase", "error")
         known = run.plans().where(F.col("error").isNotNull()).select(*(F.col(name).alias(f"_{name}") for name in key))
         same = [F.col("error").isNotNull(), *(F.col(name).eqNullSafe(F.col(f"_{name}")) for name in key)]
         return decisions.join(known, on=same, how="left_anti")
@@ -193,7 +213,7 @@ def _not_planned_before(run: Run) -> Transform:
     return transform
 
 
-def _decided_again(decisions: DataFrame) -> DataFrame:
+def decided_again(decisions: DataFrame) -> DataFrame:
     """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
 
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase

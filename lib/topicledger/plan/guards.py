@@ -27,7 +27,7 @@ def max_deletes(most: int) -> Transform:
             F.lit(f", guards.max_deletes is {most}; raise it if they are meant"),
         )
         stop = delete & (F.col("_deletes") > most)
-        return counted.transform(_stopped(stop, Refusal.MAX_DELETES_EXCEEDED, message)).drop("_deletes")
+        return counted.transform(stopped(stop, Refusal.MAX_DELETES_EXCEEDED, message)).drop("_deletes")
 
     return transform
 
@@ -69,15 +69,16 @@ def changes(settings: GuardSettings) -> Transform:
         )
         if settings.max_changes is not None:
             stop = change & (F.col("_changes") > settings.max_changes)
-            counted = counted.transform(_stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, too_many))
+            counted = counted.transform(stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, too_many))
         stop = F.col("_loss").isNotNull() & (F.col("_losses") > settings.max_losses)
-        stopped = counted.transform(_stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, too_risky))
-        return stopped.select(*decisions.columns)
+        counted = counted.transform(stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, too_risky))
+        return counted.select(*decisions.columns)
 
     return transform
 
 
-def _stopped(stop: Column, error: Refusal, message: Column) -> Transform:
+def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
+    """Ends open rows that are to `stop`: refused, in phase guard."""
     stop = F.coalesce(stop & F.col("phase").isNull(), F.lit(False))
     return lambda rows: (
         rows.withColumn("_stop", stop)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
-from topicledger.model import Outcome, Refusal
+from topicledger.model import AccessAction, Outcome, Refusal, ResourceType
 
 REFUSED = (
     "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
@@ -40,7 +40,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
         )
         message = F.concat(
             F.lit(f"the manifests at version {latest_version} "),
-            _reason(F.lit("don't declare it" if of_files else "no longer declare it")),
+            _reason(ResourceType.TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
             F.lit(f"; it was planned from {'files beside ' if of_files else ''}version "),
             F.col("manifest_version"),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
@@ -77,9 +77,42 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
     return transform
 
 
-def _reason(undeclared: Column) -> Column:
+def rights_no_longer_declared(latest: DataFrame, latest_version: int, planned_version: int | None) -> Transform:
+    """As `no_longer_declared`, of actions on rights. A removal is still asked for where the right isn't declared.
+
+    `latest` is what `manifests.acls.judge` returns for `acls` at `latest_version`.
+    """
+
+    def transform(planned: DataFrame) -> DataFrame:
+        declared = latest.select(
+            "cluster",
+            "resource",
+            F.lit(True).alias("is_declared"),
+            F.col("state").alias("now_state"),
+            F.col("phase").isNotNull().alias("now_refused"),
+            F.col("error_message").alias("now_message"),
+        )
+        undeclared = F.when(F.col("action") == AccessAction.ACL_ADD.value, F.lit("no longer declare it"))
+        before = "there were none" if planned_version is None else f"version {planned_version}"
+        message = F.concat(
+            F.lit(f"acls at version {latest_version} "),
+            _reason(ResourceType.ACL, undeclared),
+            F.lit(f"; it was planned from {before}: plan again"),
+        )
+        return (
+            planned.where(F.col("resource_type") == ResourceType.ACL.value)
+            .join(declared, on=["cluster", "resource"], how="left")
+            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": message})
+            .where(F.col("error_message").isNotNull())
+            .select(*REFUSED)
+        )
+
+    return transform
+
+
+def _reason(resource_type: ResourceType, undeclared: Column) -> Column:
     """Why an action isn't asked for any more, null where it is."""
-    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.in_order())
+    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.about(resource_type))
     return (
         F.when(F.col("is_declared").isNull(), undeclared)
         .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))

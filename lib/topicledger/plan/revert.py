@@ -60,7 +60,7 @@ def _changed_by(run: Run, reverted: str) -> DataFrame:
         F.any_value(F.when(applied, F.struct("topic_id", "before", "after")), ignoreNulls=True).alias("_applied"),
         F.bool_or(~ok).alias("_ended"),
     )
-    planned = run.ledger.read(PLANS).where(of_run & F.col("action").isNotNull() & F.col("phase").isNull())
+    planned = run.ledger.read(PLANS).where(of_run & topics & F.col("action").isNotNull() & F.col("phase").isNull())
     # Of a run that was abandoned amid its requests.
     sent = run.ledger.read(SENT_BATCHES).where(of_run).select("cluster", "action", "batch", F.lit(True).alias("_sent"))
     rows = planned.join(results, on=list(ACTION_KEY), how="left").join(

@@ -1,0 +1,247 @@
+"""acl_add and acl_delete: CreateAcls and DeleteAcls (A1 to A6). Both come to the same when they are sent twice (A2).
+
+Adds go before deletes, other than Kafka's own alter of KIP-4 had it: where a right changes its host or its pattern, the
+new ACL is there before the old one goes, and controllers keep that order. A delete waits for what replaces it: it isn't
+sent where that isn't there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind
+from topicledger.kafka.access import AclsUnknown
+from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT, PRESENT
+from topicledger.model import AccessAction, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model.access import ALLOW, Acl
+
+REPLACED_BY = "replaced_by"
+"""Of a delete, the key of `after` that has the ACLs which replace it, as JSON."""
+_NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
+
+
+def _adds(target: Target) -> bool:
+    return target.action == AccessAction.ACL_ADD
+
+
+def _acl(target: Target) -> Acl:
+    return Acl.of(target.after if _adds(target) else target.before)
+
+
+def _replaced_by(target: Target) -> frozenset[Acl]:
+    return frozenset(Acl.of(each) for each in json.loads(target.after.get(REPLACED_BY, "[]")))
+
+
+class _Listed:
+    """The ACLs that a cluster has of the principals of some targets, or why nobody knows."""
+
+    def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
+        self.requested_at = datetime.now(UTC)
+        self.unknown: str | None = None
+        self._acls: frozenset[Acl] = frozenset()
+        try:
+            self._acls = context.acls({_acl(target).principal for target in targets})
+        except AclsUnknown as error:
+            self.unknown = str(error)
+
+    def is_done(self, target: Target) -> bool:
+        """Whether an add is there, or a delete gone."""
+        return (_acl(target) in self._acls) == _adds(target)
+
+    def missing(self, target: Target) -> frozenset[Acl]:
+        """Of a delete, what should replace it and isn't there."""
+        return _replaced_by(target) - self._acls
+
+    def answer(self, result: TopicResult | None = None) -> Answer:
+        return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
+
+
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Kafka has no validate for ACLs: what there is, and what this principal may do, is asked instead."""
+    listed = _Listed(context, targets)
+    may_alter = context.may_alter_acls()
+    context.require_planned_cluster()
+    for target in targets:
+        own = _takes_own_right(context, target)
+        if listed.unknown is not None:
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, listed.unknown)
+        elif may_alter is False:
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, _NO_ALTER)
+        elif own is not None:
+            yield context.refused(target, Phase.VALIDATE, *own)
+        elif listed.is_done(target):
+            yield context.skipped(target, Phase.VALIDATE, _done_already(target))
+        else:
+            yield context.result(target, Phase.VALIDATE, Outcome.OK, listed.answer())
+
+
+def _done_already(target: Target) -> str:
+    return "there already" if _adds(target) else "gone already"
+
+
+def _takes_own_right(context: ClusterContext, target: Target) -> tuple[Refusal, str] | None:
+    """Decided before, too: settings may have been corrected since."""
+    acl, own = _acl(target), context.admin.principal
+    if _adds(target) == (acl.permission == ALLOW):
+        return None
+    if own is None:
+        return Refusal.PRINCIPAL_UNKNOWN, principal_unknown(context.cluster)
+    if acl.principal == own:
+        return Refusal.OWN_RIGHTS, OWN_RIGHTS
+    return None
+
+
+def principal_unknown(cluster: str) -> str:
+    """Why no right is taken away by a client that doesn't know who it is."""
+    return (
+        f"brokers know this client by a certificate, a ticket or a token, so it isn't known whether it would take away "
+        f"its own rights: set clusters.{cluster}.principal"
+    )
+
+
+OWN_RIGHTS = "it would take a right from the principal that this run itself signs in as"
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Skips what is done by now, but for what an earlier start may have sent: that is sent again, and does no harm."""
+    listed = _Listed(context, targets)
+    context.require_planned_cluster()
+    for target in targets:
+        if listed.unknown is not None:
+            yield context.refused(target, Phase.APPLY, Refusal.NOT_PERMITTED, listed.unknown)
+        elif (own := _takes_own_right(context, target)) is not None:
+            yield context.refused(target, Phase.APPLY, *own)
+        elif listed.is_done(target) and not target.maybe_sent:
+            yield context.skipped(target, Phase.APPLY, _done_already(target))
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that are as planned. What isn't visible yet (A6) is sent again."""
+    listed = _Listed(context, targets)
+    context.require_planned_cluster()
+    for target in targets:
+        if listed.unknown is None and listed.is_done(target):
+            yield _recovered(context, target, listed.answer())
+
+
+def _recovered(context: ClusterContext, target: Target, answer: Answer) -> PhaseResult:
+    message = f"an earlier request of this run {'added' if _adds(target) else 'removed'} it"
+    done = replace(answer, result=_changed(answer.result, target))
+    return context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
+
+
+def _changed(result: TopicResult, target: Target) -> TopicResult:
+    acl = _acl(target)._asdict()
+    return replace(result, before={}, after=acl) if _adds(target) else replace(result, before=acl, after={})
+
+
+def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """CreateAcls."""
+    for target, answer in context.send(targets, context.admin.create_acls, changes=True):
+        yield _applied(context, target, answer)
+
+
+def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """DeleteAcls of those whose replacements, where they have any, are there."""
+    left = targets
+    if any(map(_replaced_by, targets)):
+        left = []
+        missing = _wait_for_replacements(context, targets)
+        for target in targets:
+            if target.resource in missing:
+                yield context.refused(target, Phase.APPLY, Refusal.REPLACEMENT_MISSING, missing[target.resource])
+            else:
+                left.append(target)
+    for target, answer in context.send(left, context.admin.delete_acls, changes=True):
+        if answer.result.error_code == kafka.NONE and not answer.result.before:
+            # An empty list of matches: it was gone (A2).
+            if answer.maybe_done or target.maybe_sent:
+                yield _recovered(context, target, answer)
+            else:
+                yield context.skipped(target, Phase.APPLY, _done_already(target))
+        else:
+            yield _applied(context, target, answer)
+
+
+def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -> dict[str, str]:
+    """By resource, why a delete isn't sent. What was added before is visible late (A6)."""
+    deadline, backoff = context.clock() + context.retry_policy.visibility, context.retry_policy.first_backoff
+    while True:
+        listed = _Listed(context, targets)
+        context.require_planned_cluster()
+        if listed.unknown is not None:
+            return {target.resource: listed.unknown for target in targets}
+        missing = {target.resource: each for target in targets if (each := listed.missing(target))}
+        acknowledged = context.limits.acls_added
+        if not any(each & acknowledged for each in missing.values()) or context.clock() >= deadline:
+            return {resource: _MISSING + ", ".join(map(_words, sorted(each))) for resource, each in missing.items()}
+        context.wait(backoff)
+        backoff = min(backoff * 2, context.retry_policy.longest_backoff)
+
+
+_MISSING = "what replaces it is not there, so it stays, and nobody loses a right in between: "
+
+
+def _words(acl: Acl) -> str:
+    return " ".join(acl)
+
+
+def _applied(context: ClusterContext, target: Target, answer: Answer) -> PhaseResult:
+    code = answer.result.error_code
+    if code == kafka.NONE:
+        if _adds(target):
+            context.limits.acls_added.add(_acl(target))
+        result = _changed(answer.result, target)
+    else:
+        result = replace(answer.result, before=None)
+    return context.result(target, Phase.APPLY, outcome_of(code), replace(answer, result=result))
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """List the ACLs once; they are visible late where a broker is busy (A6)."""
+    targets = [target for target, _ in applied]
+    listed = _Listed(context, targets)
+    for target in targets:
+        if listed.unknown is not None:
+            yield context.skipped(target, Phase.VERIFY, listed.unknown)
+        elif listed.is_done(target):
+            found = TopicResult(after=_acl(target)._asdict() if _adds(target) else {})
+            yield context.result(target, Phase.VERIFY, Outcome.OK, listed.answer(found))
+        else:
+            message = "acknowledged, not visible yet"
+            yield context.result(target, Phase.VERIFY, Outcome.PENDING, listed.answer(), message=message)
+
+
+def _declared(state: str) -> Column:
+    return F.when(F.col("now_state") == state, F.lit(f"declare it {state}"))
+
+
+def _kind(action: AccessAction, order: int) -> ActionKind:
+    adds = action is AccessAction.ACL_ADD
+    return ActionKind(
+        name=action.value,
+        option="acls",
+        order=order,
+        wanted=lambda: F.col("decision") == action.value,
+        not_declared=partial(_declared, ABSENT if adds else PRESENT),
+        done="added" if adds else "removed",
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        apply=add if adds else delete,
+        verify=verify,
+    )
+
+
+ADD = _kind(AccessAction.ACL_ADD, 7)
+DELETE = _kind(AccessAction.ACL_DELETE, 8)

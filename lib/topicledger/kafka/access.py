@@ -1,0 +1,179 @@
+"""Requests about rights: DescribeAcls, CreateAcls, DeleteAcls (KIP-140, KIP-290), by Kafka's names.
+
+kafka-python's own methods drop which ACL failed and why, and raise where a broker names an operation that they don't
+know (A6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeClusterRequest,
+)
+
+from topicledger.errors import ClusterError
+from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, RequestLost, error_name
+from topicledger.model import Target, TopicResult
+from topicledger.model.access import DENY, Acl
+
+SECURITY_DISABLED = 54
+_ANY = 1
+_USER = 7
+_VERSION_WITH_USERS = 3
+"""Of all three requests: older brokers have no resources of type USER."""
+_GRANT = {"Describe": "list ACLs", "Alter": "change ACLs"}
+
+_OPERATIONS = {
+    "ALL": 2, "READ": 3, "WRITE": 4, "CREATE": 5, "DELETE": 6, "ALTER": 7, "DESCRIBE": 8, "CLUSTER_ACTION": 9,
+    "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11, "IDEMPOTENT_WRITE": 12, "CREATE_TOKENS": 13, "DESCRIBE_TOKENS": 14,
+    "TWO_PHASE_COMMIT": 15,
+}  # fmt: skip
+_RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
+_PATTERN_TYPES = {"LITERAL": 3, "PREFIXED": 4}
+_PERMISSIONS = {DENY: 2, "ALLOW": 3}
+_UNKNOWN = "UNKNOWN_"
+"""Before the number of what a newer broker has and this module doesn't name."""
+
+
+class AclsUnknown(ClusterError):
+    """A cluster's ACLs can't be listed: they are not known, which is not the same as none."""
+
+
+def describe_acls(connection: Connection, principals: Collection[str] | None = None) -> list[Acl]:
+    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises AclsUnknown."""
+    few = principals is not None and len(principals) == 1
+    response = connection.ask(
+        DescribeAclsRequest(
+            resource_type_filter=_ANY,
+            resource_name_filter=None,
+            pattern_type_filter=_ANY,
+            principal_filter=next(iter(principals)) if few and principals else None,
+            host_filter=None,
+            operation=_ANY,
+            permission_type=_ANY,
+        )
+    )
+    if response.error_code == NONE:
+        return [*_acls(response.resources)]
+    if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        raise AclsUnknown(
+            f"cluster {connection.name}: its ACLs are not known: the principal in clusters.{connection.name}.client "
+            "needs the ACL Describe on the cluster"
+        )
+    if response.error_code == SECURITY_DISABLED:
+        raise AclsUnknown(
+            f"cluster {connection.name} has no ACLs: its brokers have no authorizer (authorizer.class.name); take "
+            "its rows out of `acls`"
+        )
+    raise RequestLost(f"cluster {connection.name}: ACLs can't be listed: {error_name(response.error_code)}")
+
+
+def _acls(resources: Sequence[Any]) -> Iterator[Acl]:
+    for resource in resources:
+        resource_type = _name(_RESOURCE_TYPES, resource.resource_type)
+        pattern_type = _name(_PATTERN_TYPES, resource.pattern_type)
+        for each in resource.acls:
+            yield Acl(
+                principal=each.principal,
+                permission=_name(_PERMISSIONS, each.permission_type),
+                operation=_name(_OPERATIONS, each.operation),
+                resource_type=resource_type,
+                pattern_type=pattern_type,
+                resource_name=resource.resource_name,
+                host=each.host,
+            )
+
+
+def may_alter(connection: Connection) -> bool | None:
+    """Whether this principal may change ACLs (Alter on the cluster); None where brokers don't say (before 2.8)."""
+    if not connection.supports(DescribeClusterRequest):
+        return None
+    response = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    if response.error_code != NONE:
+        return None
+    return bool({_OPERATIONS["ALTER"], _OPERATIONS["ALL"]} & set(response.authorized_operations))
+
+
+def create_acls_request(targets: Sequence[Target]) -> Any:
+    """Adds the ACL that each target's `after` is."""
+    acls = [Acl.of(target.after) for target in targets]
+    return CreateAclsRequest(
+        min_version=_min_version(acls),
+        creations=[
+            CreateAclsRequest.AclCreation(
+                resource_type=_number(_RESOURCE_TYPES, each.resource_type),
+                resource_name=each.resource_name,
+                resource_pattern_type=_number(_PATTERN_TYPES, each.pattern_type),
+                principal=each.principal,
+                host=each.host,
+                operation=_number(_OPERATIONS, each.operation),
+                permission_type=_number(_PERMISSIONS, each.permission),
+            )
+            for each in acls
+        ],
+    )
+
+
+def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+    """By resource, what a CreateAcls response says, in the request's order."""
+    return {
+        target.resource: TopicResult(error_code=each.error_code, error_message=_words(each, "Alter"))
+        for target, each in zip(targets, response.results, strict=True)
+    }
+
+
+def delete_acls_request(targets: Sequence[Target]) -> Any:
+    """Removes the ACL that each target's `before` is: exactly this one, never what a pattern matches (A5)."""
+    acls = [Acl.of(target.before) for target in targets]
+    return DeleteAclsRequest(
+        min_version=_min_version(acls),
+        filters=[
+            DeleteAclsRequest.DeleteAclsFilter(
+                resource_type_filter=_number(_RESOURCE_TYPES, each.resource_type),
+                resource_name_filter=each.resource_name,
+                pattern_type_filter=_number(_PATTERN_TYPES, each.pattern_type),
+                principal_filter=each.principal,
+                host_filter=each.host,
+                operation=_number(_OPERATIONS, each.operation),
+                permission_type=_number(_PERMISSIONS, each.permission),
+            )
+            for each in acls
+        ],
+    )
+
+
+def deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+    """By resource, what a DeleteAcls response says, in the request's order; `before` is empty where there was none."""
+    found = {}
+    for target, each in zip(targets, response.filter_results, strict=True):
+        failed = next((match for match in each.matching_acls if match.error_code != NONE), None)
+        answer = each if failed is None or each.error_code != NONE else failed
+        before = target.before if each.matching_acls else {}
+        found[target.resource] = TopicResult(
+            error_code=answer.error_code, error_message=_words(answer, "Alter"), before=before
+        )
+    return found
+
+
+def _words(answer: Any, needed: str) -> str | None:
+    if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        # The broker's own words are a dump of its request context.
+        return f"this principal may not {_GRANT[needed]}: grant it {needed} on the cluster"
+    return answer.error_message or None
+
+
+def _min_version(acls: Sequence[Acl]) -> int:
+    return _VERSION_WITH_USERS if any(each.resource_type == "USER" for each in acls) else 0
+
+
+def _name(numbers: Mapping[str, int], number: int) -> str:
+    return next((name for name, each in numbers.items() if each == number), f"{_UNKNOWN}{number}")
+
+
+def _number(numbers: Mapping[str, int], name: str) -> int:
+    return int(name.removeprefix(_UNKNOWN)) if name.startswith(_UNKNOWN) else numbers[name]

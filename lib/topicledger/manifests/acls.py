@@ -1,0 +1,200 @@
+"""Phase manifest for rights: every row of `acls` is accepted, or refused with each of its reasons.
+
+Kafka has no validate for ACLs and takes what can never grant anything, or what no broker can match (A3, A4): so the
+rules are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, with_reasons
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, OPERATIONS, PATTERN_TYPES, PERMISSIONS, WILDCARD
+from topicledger.schemas import ACL_KEY, ACLS
+
+_DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
+_ADDRESS = r"\A(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\z"
+_TOPIC = r"\A[a-zA-Z0-9._-]{1,249}\z"
+
+
+def text_of(acl: str | None = None) -> Column:
+    """An ACL as one text, by which `plans` and `audit` name it: its values in the key's order, with blanks between.
+
+    `acl`: a struct of `ACL_KEY`; None takes the row's own columns. A blank or backslash within a value has a backslash
+    before it, so that no two ACLs share a text.
+    """
+    values = (F.col(name if acl is None else f"{acl}.{name}") for name in ACL_KEY)
+    return F.concat_ws(" ", *(F.regexp_replace(value, r"([\\\s])", r"\\$1") for value in values))
+
+
+def values_of(acl: str) -> Column:
+    """map<string,string>: the struct `acl` of `ACL_KEY` by name, as `before` and `after` have it."""
+    return F.create_map(*(part for name in ACL_KEY for part in (F.lit(name), F.col(f"{acl}.{name}"))))
+
+
+def _one_of(column: str, known: Collection[str]) -> Rule:
+    value = F.col(column)
+    names = ", ".join(known)
+    return Rule(
+        error=Refusal.INVALID_ACL,
+        reason=F.when(value.isNull(), F.lit(f"{column} is null; write one of {names}")).when(
+            ~value.isin(*known), F.concat(F.lit(f"{column} is "), value, F.lit(f"; write one of {names}"))
+        ),
+    )
+
+
+def _legal_principal() -> Rule:
+    principal = F.col("principal")
+    return Rule(
+        error=Refusal.INVALID_ACL,
+        reason=F.when(principal.isNull(), F.lit("principal is null; write User:name"))
+        # `Group:x` is taken by brokers, and no authorizer of Kafka's own ever matches it.
+        .when(
+            ~F.startswith(principal, F.lit("User:")) | (F.length(principal) <= len("User:")),
+            F.concat(F.lit("principal is "), principal, F.lit("; Kafka's authorizer knows User:name only")),
+        ),
+    )
+
+
+def _legal_operation() -> Rule:
+    operation, resource_type = F.col("operation"), F.col("resource_type")
+    known = sorted({each for operations in OPERATIONS.values() for each in operations})
+    legal = reduce(
+        lambda rest, item: F.when(resource_type == item[0], operation.isin("ALL", *item[1])).otherwise(rest),
+        OPERATIONS.items(),
+        F.lit(True),
+    )
+    means = reduce(
+        lambda rest, item: F.when(resource_type == item[0], F.lit(", ".join((*item[1], "ALL")))).otherwise(rest),
+        OPERATIONS.items(),
+        F.lit(""),
+    )
+    return Rule(
+        error=Refusal.INVALID_ACL,
+        reason=F.when(operation.isNull(), F.lit("operation is null; write READ, WRITE, ..., or ALL"))
+        .when(
+            ~operation.isin("ALL", *known),
+            F.concat(F.lit("operation is "), operation, F.lit(f"; write one of {', '.join(known)}, ALL")),
+        )
+        .when(
+            ~legal,
+            F.concat(
+                F.lit("operation "), operation, F.lit(" means nothing on a "), resource_type, F.lit("; it has "), means
+            ),
+        ),
+    )
+
+
+def _legal_name() -> Rule:
+    name, resource_type, prefixed = F.col("resource_name"), F.col("resource_type"), F.col("pattern_type") == "PREFIXED"
+    wildcard = name == WILDCARD
+    return Rule(
+        error=Refusal.INVALID_ACL,
+        reason=F.when(name.isNull(), F.lit("resource_name is null"))
+        .when(name == "", F.lit("resource_name is empty"))
+        .when(
+            wildcard & prefixed,
+            F.lit("resource_name * with PREFIXED matches only names that begin with a *; for every name write LITERAL"),
+        )
+        .when(
+            (resource_type == "CLUSTER") & ((name != CLUSTER_NAME) | prefixed),
+            F.concat(F.lit("resource_name of a CLUSTER is "), name, F.lit(f"; write {CLUSTER_NAME}, LITERAL")),
+        )
+        .when(
+            (resource_type == "TOPIC") & ~wildcard & ~name.rlike(_TOPIC),
+            F.concat(F.lit("resource_name is "), name, F.lit(", which no topic's name can be or begin with")),
+        ),
+    )
+
+
+def _legal_host() -> Rule:
+    host = F.col("host")
+    return Rule(
+        error=Refusal.INVALID_ACL,
+        reason=F.when(
+            (host != WILDCARD) & ~host.rlike(_ADDRESS),
+            F.concat(F.lit("host is "), host, F.lit("; brokers compare IP addresses: write one, or * for any")),
+        ),
+    )
+
+
+def _legal_state() -> Rule:
+    state = F.col("state")
+    return Rule(
+        error=Refusal.INVALID_STATE,
+        reason=F.when(
+            ~state.isin(PRESENT, ABSENT), F.concat(F.lit("state is "), state, F.lit(f"; write {PRESENT} or {ABSENT}"))
+        ),
+    )
+
+
+def row_rules() -> Sequence[Rule]:
+    """The rules that a row of `acls` can break by itself (A3, A4)."""
+    return (
+        _legal_principal(),
+        _one_of("permission", PERMISSIONS),
+        _one_of("resource_type", [*OPERATIONS]),
+        _legal_operation(),
+        _one_of("pattern_type", PATTERN_TYPES),
+        _legal_name(),
+        _legal_host(),
+        _legal_state(),
+    )
+
+
+def complete(rows: DataFrame) -> DataFrame:
+    """Columns of `acls` (more are ignored), where a null that stands for a default has it."""
+    return rows.select(
+        *(
+            F.coalesce(name, F.lit(_DEFAULTS[name])).alias(name) if name in _DEFAULTS else F.col(name)
+            for name in ACLS.schema.names
+        )
+    )
+
+
+def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
+    """Judge rows of `acls`.
+
+    In: its columns (more are ignored). Out: `ACLS`' columns with defaults filled in, `resource` (`text_of`), `error`,
+    `error_message`, and `phase` and `outcome`, null where the row is accepted. One row per right: duplicates are one
+    (A1), of the owner that comes first; where they disagree about `state`, all of them are one refused row.
+
+    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out.
+    """
+
+    def transform(acls: DataFrame) -> DataFrame:
+        rows = acls.transform(complete)
+        if selected is not None:
+            rows = rows.where(F.col("cluster").isin(*selected))
+        key = ["cluster", *ACL_KEY]
+        same = Window.partitionBy(*key)
+        first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
+        conflict = F.lit("rows for this right say both present and absent; keep one of them")
+        judged = (
+            rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
+            .withColumns(
+                {
+                    "_row": F.row_number().over(first),
+                    "_conflict": F.min("state").over(same) != F.max("state").over(same),
+                    "resource": text_of(),
+                }
+            )
+            .where("_row = 1")
+        )
+        conflicting = F.col("_conflict") & F.col("error").isNull()
+        refused = F.col("error").isNotNull() | conflicting
+        return judged.withColumns(
+            {
+                "error": F.when(conflicting, F.lit(Refusal.DUPLICATE_MANIFEST.value)).otherwise(F.col("error")),
+                "error_message": F.when(conflicting, conflict).otherwise(F.col("error_message")),
+                "phase": F.when(refused, F.lit(Phase.MANIFEST.value)),
+                "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)),
+            }
+        ).drop("_row", "_conflict")
+
+    return transform

@@ -1,0 +1,47 @@
+"""Rights: what an ACL is made of, and what Kafka lets it be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+ALLOW, DENY = "ALLOW", "DENY"
+PERMISSIONS = (ALLOW, DENY)
+LITERAL, PREFIXED = "LITERAL", "PREFIXED"
+PATTERN_TYPES = (LITERAL, PREFIXED)
+WILDCARD = "*"
+"""Every host; as a literal name every resource."""
+EVERYONE = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+"""The one name of a resource of type CLUSTER."""
+
+OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "GROUP": ("READ", "DESCRIBE", "DELETE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "CLUSTER": (
+        "CREATE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "ALTER", "DESCRIBE",
+    ),
+    "TRANSACTIONAL_ID": ("DESCRIBE", "WRITE", "TWO_PHASE_COMMIT"),
+    "DELEGATION_TOKEN": ("DESCRIBE",),
+    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
+}  # fmt: skip
+"""By type of resource, the operations that mean anything on it, beside ALL (`AclEntry.supportedOperations` of 4.3.1).
+
+Brokers take every other one, too, and it never grants anything (A3)."""
+
+
+class Acl(NamedTuple):
+    """One ACL of a cluster, by Kafka's names."""
+
+    principal: str
+    permission: str
+    operation: str
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    host: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> Acl:
+        """The ACL that `before` or `after` of an action has."""
+        return cls(**{name: values[name] for name in cls._fields})

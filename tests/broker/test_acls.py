@@ -1,0 +1,256 @@
+"""Rights declared in `acls`, planned, applied and recorded, on a broker with StandardAuthorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import admin_of, settings_for
+from tests.harness import Estate
+from tests.waiting import until
+from topicledger.config.settings import AclSettings, GuardSettings
+from topicledger.model import AccessAction, Target
+from topicledger.model.access import Acl
+from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, PLANS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+
+def right(principal: str, operation: str, name: str, **values: Any) -> dict[str, Any]:
+    """A row of `acls`: a right on a topic, unless said otherwise."""
+    return {"principal": principal, "operation": operation, "resource_type": "TOPIC", "resource_name": name, **values}
+
+
+def acl(row: Mapping[str, Any]) -> Acl:
+    """The ACL that a row asks for."""
+    defaults = {"permission": "ALLOW", "pattern_type": "LITERAL", "host": "*"}
+    return Acl.of({**defaults, **{name: row[name] for name in Acl._fields if name in row}})
+
+
+def estate_of(spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str | None = None, **acls: Any) -> Estate:
+    """An estate whose run is `user`, the super user where none is named; `acls`: settings and max_acl_deletes."""
+    estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
+    guards = GuardSettings(max_acl_deletes=acls.pop("max_acl_deletes", 0))
+    estate.settings = replace(estate.settings, acls=AclSettings(**acls), guards=guards)
+    return estate
+
+
+def declare(estate: Estate, *rows: Mapping[str, Any]) -> None:
+    """Make `acls` say these rows and nothing else."""
+    estate.ledger.ensure(ACLS)
+    complete = [{"cluster": "main", **row} for row in rows]
+    frame = estate.ledger.rows(ACLS, complete)
+    frame.write.format("delta").mode("overwrite").save(estate.ledger.location(ACLS))
+
+
+def live(kafka: EmbeddedKafka, begins: str) -> set[Acl]:
+    """The cluster's ACLs of principals that begin so."""
+    with admin_of(kafka) as admin:
+        return {each for each in admin.describe_acls() if each.principal.startswith(begins)}
+
+
+def outcomes(estate: Estate, run_id: str) -> dict[tuple[str, str], Sequence[tuple[str, str | None]]]:
+    """By action and resource: phases with their outcomes and errors, in order."""
+    found: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+    for row in sorted(estate.rows(AUDIT, run_id), key=lambda row: row["completed_at"]):
+        assert row["resource_type"] == "acl"
+        assert row["topic"] is None
+        found.setdefault((row["action"], row["resource"]), []).append(
+            (f"{row['phase']} {row['outcome']}", row["error"])
+        )
+    return found
+
+
+@pytest.fixture
+def fresh(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """The broker, where no principal `User:rights...` has any right."""
+    yield kafka_sasl
+    with admin_of(kafka_sasl) as admin:
+        left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]
+        if left:
+            gone = enumerate(left)
+            admin.delete_acls(
+                [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
+            )
+    until(lambda: not live(kafka_sasl, "User:rights"), seconds=30)
+
+
+ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
+
+
+def test_rights_that_are_declared_are_added_and_recorded(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """A2: declared, observed, planned, applied, audited; a second run finds nothing to do."""
+    estate = estate_of(spark, fresh, tmp_path)
+    wanted = [
+        right("User:rights-a", "READ", "rights.", pattern_type="PREFIXED", owner="payments"),
+        right("User:rights-a", "READ", "rights-group", resource_type="GROUP"),
+        right("User:rights-b", "WRITE", "rights.one", permission="DENY", host="10.0.0.1"),
+        right("User:rights-c", "IDEMPOTENT_WRITE", "kafka-cluster", resource_type="CLUSTER"),
+    ]
+    declare(estate, *wanted, wanted[0])
+    done = estate.run()
+    assert (done.exit_code, done.outcomes()) == (0, {"ok": 4})
+    assert live(fresh, "User:rights") == set(map(acl, wanted))
+    found = outcomes(estate, done.run_id)
+    assert list(found.values()) == [ALL_OK] * 4
+    assert ("acl_add", "User:rights-a ALLOW READ TOPIC PREFIXED rights. *") in found
+    (row,) = [row for row in estate.rows(PLANS, done.run_id) if "rights-b" in row["resource"]]
+    assert (row["before"], row["after"]) == ({}, acl(wanted[2])._asdict())
+
+    again = estate.run()
+    assert (again.exit_code, again.outcomes()) == (0, {})
+    assert again.decisions["acls_unchanged"] == 4
+    assert estate.rows(PLANS, again.run_id) == []
+    seen = [row for row in estate.rows(OBSERVED_ACLS) if row["principal"].startswith("User:rights")]
+    assert {Acl.of(row) for row in seen} == set(map(acl, wanted))
+
+
+@pytest.mark.thorough
+def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """A1, A5: an exact ACL goes, and none that its name or prefix would match."""
+    estate = estate_of(spark, fresh, tmp_path)
+    managed = [
+        right("User:rights-m1", "READ", "rights.one"),
+        right("User:rights-m1", "READ", "rights.", pattern_type="PREFIXED"),
+        right("User:rights-m1", "READ", "*"),
+    ]
+    others = [right("User:rights-o", "READ", "rights.one"), right("User:rights-super", "READ", "rights.one")]
+    declare(estate, *managed, *others)
+    assert estate.run().outcomes() == {"ok": 5}
+    declare(estate, managed[1], {**others[0], "state": "absent"}, {**managed[2], "state": "absent"})
+
+    manage = {"manage": ("^User:rights-(m|super)", "no-such"), "super_users": ("User:rights-super",)}
+    estate.settings = replace(estate.settings, acls=AclSettings(**manage))
+    stopped = estate.run()
+    assert stopped.exit_code == 5
+    found = {resource: rows for (_, resource), rows in outcomes(estate, stopped.run_id).items()}
+    assert found == {
+        "User:rights-m1 ALLOW READ TOPIC LITERAL rights.one *": [("guard refused", "MAX_ACL_DELETES_EXCEEDED")],
+        "User:rights-m1 ALLOW READ TOPIC LITERAL * *": [("guard refused", "MAX_ACL_DELETES_EXCEEDED")],
+        "User:rights-o ALLOW READ TOPIC LITERAL rights.one *": [("guard refused", "NOT_MANAGED")],
+    }
+    assert len(live(fresh, "User:rights")) == 5
+    assert stopped.decisions["acls_unmanaged"] >= 1, "the super user's"
+
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=2))
+    planned = estate.run("plan")
+    assert planned.pending_changes == 2
+    # Somebody declares one of them again, and somebody else removes the other one, before the plan is applied.
+    declare(estate, managed[0], managed[1])
+    applied = estate.run("apply", planned.run_id)
+    found = {resource: rows for (_, resource), rows in outcomes(estate, planned.run_id).items()}
+    assert found["User:rights-m1 ALLOW READ TOPIC LITERAL rights.one *"] == [
+        ("validate ok", None),
+        ("apply refused", "CHANGED_SINCE_PLAN"),
+    ]
+    assert found["User:rights-m1 ALLOW READ TOPIC LITERAL * *"] == ALL_OK
+    assert applied.exit_code == 5, "the plan's own refusals count, too"
+    assert live(fresh, "User:rights") == set(map(acl, [*managed[:2], *others]))
+
+
+@pytest.mark.thorough
+def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """The new ACL is there before the old one goes; where it can't be added, the old one stays."""
+    estate = estate_of(spark, fresh, tmp_path, manage=("^User:rights-s",), max_acl_deletes=10)
+    before = right("User:rights-s1", "READ", "rights.one")
+    declare(estate, before, right("User:rights-s2", "READ", "rights.two"))
+    assert estate.run().outcomes() == {"ok": 2}
+    after = right("User:rights-s1", "READ", "rights.", pattern_type="PREFIXED")
+    wrong = right("User:rights-s2", "READ", "rights.two", host="10.0.0.1")
+    declare(estate, after, wrong)
+    planned = estate.run("plan")
+    rows = {row["resource"]: row for row in estate.rows(PLANS, planned.run_id)}
+    (removed,) = [row for row in rows.values() if row["action"] == "acl_delete" and "s1" in row["resource"]]
+    assert '"pattern_type":"PREFIXED"' in removed["after"]["replaced_by"]
+    # What was to replace the second one is not asked for any more by now.
+    declare(estate, after)
+    estate.run("apply", planned.run_id)
+    found = outcomes(estate, planned.run_id)
+    assert found["acl_delete", "User:rights-s1 ALLOW READ TOPIC LITERAL rights.one *"] == ALL_OK
+    assert found["acl_delete", "User:rights-s2 ALLOW READ TOPIC LITERAL rights.two *"] == [
+        ("validate ok", None),
+        ("apply refused", "REPLACEMENT_MISSING"),
+    ]
+    times = {
+        row["action"]: row for row in estate.rows(AUDIT, planned.run_id) if row["phase"] == "apply" and not row["error"]
+    }
+    assert times["acl_add"]["completed_at"] <= times["acl_delete"]["requested_at"]
+    assert live(fresh, "User:rights") == {acl(after), acl(right("User:rights-s2", "READ", "rights.two"))}
+
+
+@pytest.mark.thorough
+def test_a_run_takes_no_right_from_itself(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+    """Whatever is declared or managed; a client that doesn't know who it is takes none from anybody."""
+    own = [
+        right("User:creator", each, "kafka-cluster", resource_type="CLUSTER")
+        for each in ("ALTER", "DESCRIBE", "CREATE")
+    ]
+    given = [*own, right("User:*", "DESCRIBE", "rights."), right("User:rights-x", "READ", "rights.one")]
+    giver = estate_of(spark, fresh, tmp_path / "giver")
+    declare(giver, *given)
+    assert giver.run().exit_code == 0
+    try:
+        estate = estate_of(spark, fresh, tmp_path, "creator", manage=("",), max_acl_deletes=99)
+        declare(
+            estate,
+            {**own[0], "state": "absent"},
+            right("User:creator", "DESCRIBE", "rights.two", permission="DENY"),
+            right("User:*", "ALL", "rights.two", permission="DENY"),
+        )
+        done = estate.run("plan")
+        found = outcomes(estate, done.run_id)
+        refused = {resource: rows for (_, resource), rows in found.items() if rows[0][0] == "guard refused"}
+        assert refused == {
+            "User:creator ALLOW ALTER CLUSTER LITERAL kafka-cluster *": [("guard refused", "OWN_RIGHTS")],
+            "User:creator DENY DESCRIBE TOPIC LITERAL rights.two *": [("guard refused", "OWN_RIGHTS")],
+            "User:* DENY ALL TOPIC LITERAL rights.two *": [("guard refused", "OWN_RIGHTS")],
+            "User:* ALLOW DESCRIBE TOPIC LITERAL rights. *": [("guard refused", "OWN_RIGHTS")],
+        }
+        assert found["acl_delete", "User:rights-x ALLOW READ TOPIC LITERAL rights.one *"] == ALL_OK[:1]
+        assert not any("creator ALLOW DESCRIBE" in resource for _, resource in found), "unmanaged, not refused"
+    finally:
+        giver.settings = replace(
+            giver.settings,
+            acls=AclSettings(manage=(r"^User:(creator|\*)$",), super_users=("User:admin",)),
+            guards=GuardSettings(max_acl_deletes=99),
+        )
+        declare(giver, *({**each, "state": "absent"} for each in given[:4]))
+        assert giver.run().exit_code == 0
+
+
+@pytest.mark.thorough
+def test_without_the_right_to_list_or_change_acls_every_row_says_so(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Unknown ACLs are never taken for none."""
+    estate = estate_of(spark, fresh, tmp_path, "describer", manage=("^User:rights",), max_acl_deletes=9)
+    declare(estate, right("User:rights-n", "READ", "rights.one"))
+    unknown = estate.run()
+    (row,) = estate.rows(AUDIT, unknown.run_id)
+    assert (row["phase"], row["outcome"], row["error"]) == ("observe", "refused", "NOT_PERMITTED")
+    assert "needs the ACL Describe on the cluster" in row["error_message"]
+    assert unknown.exit_code == 4
+
+    giver = estate_of(spark, fresh, tmp_path / "giver", manage=("^User:describer$",), max_acl_deletes=1)
+    lists = right("User:describer", "DESCRIBE", "kafka-cluster", resource_type="CLUSTER")
+    declare(giver, lists)
+    assert giver.run().exit_code == 0
+    try:
+        refused = estate.run()
+        (row,) = estate.rows(AUDIT, refused.run_id)
+        assert (row["phase"], row["outcome"], row["error"]) == ("validate", "refused", "NOT_PERMITTED")
+        assert "grant it Alter on the cluster" in row["error_message"]
+    finally:
+        declare(giver, {**lists, "state": "absent"})
+        assert giver.run().exit_code == 0
+    assert live(fresh, "User:rights") == set()
