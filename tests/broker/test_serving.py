@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,6 +97,21 @@ def test_commands_through_a_server_say_and_do_what_they_do_without_one(place: Pl
     assert server.returncode == 0
     assert not protocol.socket_of(place.config).exists()
     print(f"six commands through a server: {took:.1f} s")
+
+
+def test_two_clients_at_once_both_get_their_answer(place: Place, kafka: EmbeddedKafka) -> None:
+    """The server does one command; whoever comes meanwhile starts Spark itself."""
+    assert place.run("load_manifests", place.declare("both.one", "both.two")).returncode == 0
+    with place.serving():
+        with ThreadPoolExecutor(2) as clients:
+            done = list(clients.map(lambda run_id: place.run("plan", "--run-id", run_id), ("first", "second")))
+        assert [each.returncode for each in done] == [0, 0], [each.stderr for each in done]
+        assert all("2 changes are planned" in each.stdout for each in done)
+        assert place.run("apply", "--run-id", "first").returncode == 0
+        # What the first one made as planned isn't made again.
+        again = place.run("apply", "--run-id", "second")
+        assert again.returncode == 0, again.stdout
+    assert set(live(kafka, "both.")) == {"both.one", "both.two"}
 
 
 def test_a_server_provisions_as_soon_as_manifests_change(place: Place, kafka: EmbeddedKafka) -> None:
