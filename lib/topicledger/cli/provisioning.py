@@ -241,8 +241,8 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows = checked(ledger.spark, parsed)
-            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows))
+            rows, acls = checked(ledger.spark, parsed)
+            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, acls=acls))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

@@ -21,7 +21,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
-from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES
 
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
@@ -58,6 +58,8 @@ class Run:
     """Whether somebody gave the id: then another start may have it, too."""
     unloaded: DataFrame | None = field(default=None, repr=False)
     """Rows of files that count as if they were loaded, one per (cluster, topic): of a plan from files."""
+    unloaded_acls: DataFrame | None = field(default=None, repr=False)
+    """The same of `acls`, one per right; None where the files declare none."""
     in_runs: bool = True
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -186,6 +188,15 @@ class Run:
             return rows
         others = rows.join(self.unloaded, on=["cluster", "topic"], how="left_anti")
         return others.select(*MANIFESTS.schema.names).unionByName(self.unloaded)
+
+    def acls(self, version: int | None) -> DataFrame:
+        """Rows of `acls` at a version, none where it is None; of a plan from files as they would be with these."""
+        rows = self.ledger.rows(ACLS, []) if version is None else self.ledger.read(ACLS, version)
+        if self.unloaded_acls is None:
+            return rows
+        same = [rows[name].eqNullSafe(self.unloaded_acls[name]) for name in ("cluster", *ACL_KEY)]
+        others = rows.join(self.unloaded_acls, on=same, how="left_anti")
+        return others.select(*ACLS.schema.names).unionByName(self.unloaded_acls)
 
     def plans(self) -> DataFrame:
         """This run's rows of `plans`."""

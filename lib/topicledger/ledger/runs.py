@@ -55,6 +55,8 @@ class Files:
     """What `runs.arguments` keeps of them."""
     rows: DataFrame
     """See `Run.unloaded`."""
+    acls: DataFrame | None = None
+    """See `Run.unloaded_acls`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,11 @@ class Request:
     def unloaded(self) -> DataFrame | None:
         """See `Run.unloaded`."""
         return self.manifests.rows if isinstance(self.manifests, Files) else None
+
+    @property
+    def unloaded_acls(self) -> DataFrame | None:
+        """See `Run.unloaded_acls`."""
+        return self.manifests.acls if isinstance(self.manifests, Files) else None
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
@@ -203,6 +210,7 @@ def _begin(
         id_given=given,
         in_runs=False,
         unloaded=request.unloaded,
+        unloaded_acls=request.unloaded_acls,
     )
     if given:
         run.keep_row()
@@ -238,7 +246,15 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         _require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
-    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state, unloaded=request.unloaded)
+    run = Run(
+        run_id=run_id,
+        ledger=ledger,
+        settings=settings,
+        row=row.asDict(),
+        found=state,
+        unloaded=request.unloaded,
+        unloaded_acls=request.unloaded_acls,
+    )
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run

@@ -68,7 +68,9 @@ def _repeated(rows: Sequence[AclRow]) -> list[FileError]:
     return errors
 
 
-def difference(table: DataFrame, rows: DataFrame, clusters: Sequence[str], owners: Sequence[str] | None) -> AclChanges:
+def difference(
+    table: DataFrame, rows: DataFrame, clusters: Sequence[str], owners: tuple[str, ...] | None
+) -> AclChanges:
     """What `rows` change of `table`. `owners`: whose rows of `clusters` are removed where `rows` lack them, empty for
     everybody's, None for nobody's."""
     same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in KEY]

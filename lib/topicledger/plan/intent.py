@@ -77,10 +77,10 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
     return transform
 
 
-def rights_no_longer_declared(latest: DataFrame, latest_version: int, planned_version: int | None) -> Transform:
+def rights_no_longer_declared(latest: DataFrame, latest_version: int | None, planned_version: int | None) -> Transform:
     """As `no_longer_declared`, of actions on rights. A removal is still asked for where the right isn't declared.
 
-    `latest` is what `manifests.acls.judge` returns for `acls` at `latest_version`.
+    `latest` is what `manifests.acls.judge` returns for `acls` at `latest_version`; None where there is no such table.
     """
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -92,10 +92,10 @@ def rights_no_longer_declared(latest: DataFrame, latest_version: int, planned_ve
             F.col("phase").isNotNull().alias("now_refused"),
             F.col("error_message").alias("now_message"),
         )
-        undeclared = F.when(F.col("action") == AccessAction.ACL_ADD.value, F.lit("no longer declare it"))
+        undeclared = F.when(F.col("action") == AccessAction.ACL_ADD.value, F.lit("don't declare it"))
         before = "there were none" if planned_version is None else f"version {planned_version}"
         message = F.concat(
-            F.lit(f"acls at version {latest_version} "),
+            F.lit(f"acls {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
             _reason(ResourceType.ACL, undeclared),
             F.lit(f"; it was planned from {before}: plan again"),
         )

@@ -42,7 +42,8 @@ class WantedAcls:
 def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> WantedAcls | None:
     """What is declared of `clusters`; None where nothing is declared or managed, or the run isn't about rights."""
     managed = bool(run.settings.acls.manage)
-    if run.reverts is not None or ADD not in kinds_of(run) or (run.acls_version is None and not managed):
+    declared = run.acls_version is not None or run.unloaded_acls is not None
+    if run.reverts is not None or ADD not in kinds_of(run) or not (declared or managed):
         return None
     judged = _judged(run, run.acls_version, selected).localCheckpoint()
     named = {row["cluster"] for row in judged.select("cluster").distinct().collect()}
@@ -52,8 +53,7 @@ def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str
 
 
 def _judged(run: Run, version: int | None, selected: Sequence[str] | None) -> DataFrame:
-    rows = run.ledger.rows(ACLS, []) if version is None else run.ledger.read(ACLS, version)
-    return rows.transform(manifests.judge(list(run.settings.clusters), selected))
+    return run.acls(version).transform(manifests.judge(list(run.settings.clusters), selected))
 
 
 def list_into_table(run: Run, rights: WantedAcls, seen: Observation) -> tuple[Observation, AclObservation]:
@@ -85,9 +85,9 @@ def declared_otherwise(run: Run, work: Work) -> Transform | None:
     """What refuses rights that the latest `acls` don't ask for as planned; None where the table is as it was then."""
     kinds = {kind.name for kind in actions.about(ResourceType.ACL)}
     planned = any(target.action in kinds for _, batches in work.values() for batch in batches for target in batch)
-    if not planned or not run.ledger.exists(ACLS):
+    if not planned:
         return None
-    latest = run.ledger.latest_version(ACLS)
-    if latest == run.acls_version:
+    latest = run.ledger.latest_version(ACLS) if run.ledger.exists(ACLS) else None
+    if latest == run.acls_version and not run.of_files:
         return None
     return rights_no_longer_declared(_judged(run, latest, run.selected), latest, run.acls_version)

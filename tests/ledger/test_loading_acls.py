@@ -1,0 +1,53 @@
+"""Rights of manifest files become rows of `acls`: all of them, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ledger.test_loading import load_files, put, run_rows
+from topicledger.errors import GuardStopped, ManifestFileError
+from topicledger.ledger.tables import Ledger
+from topicledger.manifests.load import Replace
+from topicledger.schemas import ACLS
+
+TEAM = """\
+cluster: orders
+defaults: {owner: payments}
+acls:
+  - consumer: {principal: "User:p", topics: [orders], groups: [p]}
+"""
+MORE = """\
+  - {principal: "User:q", operation: WRITE, resource_type: TOPIC, resource_name: orders, owner: other}
+"""
+
+
+def test_a_load_adds_rights_and_removes_them_only_where_it_replaces(ledger: Ledger, tmp_path: Path) -> None:
+    both, one = put(tmp_path, "both.yaml", TEAM + MORE), put(tmp_path, "one.yaml", TEAM)
+    assert load_files(ledger, both).acls == {"added": 4, "changed": 0, "unchanged": 0, "removed": 0}
+    version = ledger.latest_version(ACLS)
+    assert load_files(ledger, one).acls == {"added": 0, "changed": 0, "unchanged": 3, "removed": 0}
+    assert ledger.latest_version(ACLS) == version
+    renamed = put(tmp_path, "renamed.yaml", TEAM.replace("payments", "billing"))
+    assert load_files(ledger, renamed).acls == {"added": 0, "changed": 3, "unchanged": 0, "removed": 0}
+    with pytest.raises(GuardStopped, match=r"rows of acls: 1\n1 row in all, and guards\.max_removed_rows is 0"):
+        load_files(ledger, one, replace=Replace())
+    assert load_files(ledger, one, replace=Replace(owners=("nobody",)), may_remove=9).acls["removed"] == 0  # type: ignore[index]
+    assert load_files(ledger, one, replace=Replace(), may_remove=1).acls["removed"] == 1  # type: ignore[index]
+    rows = ledger.read(ACLS).select("principal", "owner", "state").distinct().collect()
+    assert [tuple(row) for row in rows] == [("User:p", "payments", "present")]
+    assert run_rows(ledger)[-1]["counts"]["acls_removed"] == 1
+
+
+def test_a_wrong_right_keeps_the_whole_load_out(ledger: Ledger, tmp_path: Path) -> None:
+    topics = "topics: [{topic: fine}]\n"
+    wrong = put(tmp_path, "wrong.yaml", TEAM + MORE.replace("WRITE", "CLUSTER_ACTION") + topics)
+    with pytest.raises(
+        ManifestFileError, match=r"wrong\.yaml:5: acl: operation CLUSTER_ACTION means nothing on a TOPIC"
+    ):
+        load_files(ledger, wrong)
+    twice = put(tmp_path, "twice.yaml", TEAM + MORE + MORE.replace("owner: other", "state: absent"))
+    with pytest.raises(ManifestFileError, match=r"twice\.yaml:6: this right is present at .*twice\.yaml:5"):
+        load_files(ledger, twice)
+    assert ledger.read(ACLS).isEmpty()

@@ -1,0 +1,112 @@
+"""Rights in manifest files: entries as the table has them, and shorthands that expand before they are stored."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from topicledger.manifests.files import ParsedManifests, read_manifest_files
+from topicledger.manifests.load_acls import expansions
+
+RIGHTS = """\
+cluster: orders
+defaults: {owner: payments, labels: {tier: gold}, replication_factor: 3}
+topics:
+  - {topic: payments.authorised}
+acls:
+  - {principal: "User:a", operation: READ, resource_type: TOPIC, resource_name: orders., pattern_type: PREFIXED}
+  - {principal: "User:a", operation: ALL, resource_type: GROUP, resource_name: g, host: 10.0.0.1, permission: DENY,
+     state: absent, owner: null, cluster: billing}
+"""
+
+
+def parse(folder: Path, text: str) -> ParsedManifests:
+    path = folder / "m.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_manifest_files([path], io.StringIO(""))
+
+
+def test_rights_stand_beside_topics_and_inherit_what_topics_do(tmp_path: Path) -> None:
+    parsed = parse(tmp_path, RIGHTS)
+    assert parsed.errors == []
+    assert [row.topic for row in parsed.rows] == ["payments.authorised"]
+    first, second = parsed.acls
+    assert (first.cluster, first.state, first.owner, first.labels) == (
+        "orders",
+        "present",
+        "payments",
+        {"tier": "gold"},
+    )
+    assert first.acl == {
+        "principal": "User:a",
+        "permission": "ALLOW",
+        "operation": "READ",
+        "resource_type": "TOPIC",
+        "pattern_type": "PREFIXED",
+        "resource_name": "orders.",
+        "host": "*",
+    }
+    assert (second.cluster, second.state, second.line) == ("billing", "absent", 7)
+    assert (second.acl["host"], second.acl["permission"]) == ("10.0.0.1", "DENY")
+
+
+SHORTHANDS = {
+    "consumer: {principal: P, topics: [orders, 'pay.*'], groups: g}": {
+        "READ TOPIC orders", "DESCRIBE TOPIC orders", "READ TOPIC pay.*", "DESCRIBE TOPIC pay.*", "READ GROUP g",
+    },
+    "producer: {principal: P, topics: '*', transactional_id: tx-*, idempotent: true}": {
+        "WRITE TOPIC *", "DESCRIBE TOPIC *", "WRITE TRANSACTIONAL_ID tx-*", "DESCRIBE TRANSACTIONAL_ID tx-*",
+        "IDEMPOTENT_WRITE CLUSTER kafka-cluster",
+    },
+    "streams: {principal: P, application_id: app, inputs: a, outputs: [b]}": {
+        "READ TOPIC a", "DESCRIBE TOPIC a", "WRITE TOPIC b", "DESCRIBE TOPIC b", "ALL TOPIC app*",
+        "READ GROUP app*", "DESCRIBE GROUP app*", "DELETE GROUP app*",
+        "WRITE TRANSACTIONAL_ID app*", "DESCRIBE TRANSACTIONAL_ID app*",
+    },
+    "connect: {principal: P, group: c, internal: c-configs, reads: a, writes: b}": {
+        "READ GROUP c", "DESCRIBE GROUP c", "READ TOPIC c-configs", "WRITE TOPIC c-configs", "DESCRIBE TOPIC c-configs",
+        "DESCRIBE_CONFIGS TOPIC c-configs", "READ TOPIC a", "DESCRIBE TOPIC a", "READ GROUP connect-*",
+        "DESCRIBE GROUP connect-*", "WRITE TOPIC b", "DESCRIBE TOPIC b",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shorthand", SHORTHANDS)
+def test_a_shorthand_becomes_the_rights_that_such_a_client_needs(tmp_path: Path, shorthand: str) -> None:
+    text = shorthand.replace("P", '"User:a"')
+    parsed = parse(tmp_path, f"cluster: orders\nacls:\n  - {{{text}, owner: team}}\n")
+    assert parsed.errors == []
+    found = {
+        f"{row.acl['operation']} {row.acl['resource_type']} {row.acl['resource_name']}"
+        + ("*" if row.acl["pattern_type"] == "PREFIXED" else "")
+        for row in parsed.acls
+    }
+    assert found == SHORTHANDS[shorthand]
+    assert {(row.acl["principal"], row.owner, row.line) for row in parsed.acls} == {("User:a", "team", 3)}
+    (line,) = expansions(parsed.acls)
+    assert line.startswith(f"{parsed.acls[0].file}:3: {shorthand.partition(':')[0]} User:a: ")
+
+
+WRONG = {
+    "acls: 3": "1: `acls` must be a list, not the number 3",
+    "acls: [x]": '1: each of `acls` must be a mapping, not the string "x"',
+    "acls: [{principal: a, operation: READ, resource_type: TOPIC}]": "1: `resource_name` is missing",
+    "acls: [{principal: a, operaton: READ}]": "1: unknown field `operaton`; did you mean `operation`?",
+    "acls: [{consumer: {principal: a, topics: x}}]": "1: `consumer` needs `groups`",
+    "acls: [{consumer: {topics: x, groups: g}}]": "1: `consumer` needs `principal`",
+    "acls: [{consumer: {principal: a, topic: x}}]": "1: unknown field `topic` of `consumer`; did you mean `topics`?",
+    "acls: [{consumer: x}]": '1: `consumer` must be a mapping with principal, host, topics, groups, not the string "x"',
+    "acls: [{consumer: {principal: a, topics: [1], groups: g}}]": "1: `topics` must be a string, not the number 1; quote",
+    "acls: [{producer: {principal: a, topics: x, idempotent: 1}}]": "1: `idempotent` must be true or false",
+    "acls: [{principal: a, consumer: {}}]": "1: unknown field `principal`",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_an_error_with_its_line(tmp_path: Path, text: str) -> None:
+    parsed = parse(tmp_path, f"{text}\ncluster: orders\n")
+    messages = [str(error).partition("m.yaml:")[2] for error in parsed.errors]
+    assert any(message.startswith(WRONG[text]) for message in messages), messages
+    assert parsed.acls == []
