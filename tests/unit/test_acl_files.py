@@ -98,7 +98,7 @@ WRONG = {
     "acls: [{consumer: {topics: x, groups: g}}]": "1: `consumer` needs `principal`",
     "acls: [{consumer: {principal: a, topic: x}}]": "1: unknown field `topic` of `consumer`; did you mean `topics`?",
     "acls: [{consumer: x}]": '1: `consumer` must be a mapping with principal, host, topics, groups, not the string "x"',
-    "acls: [{consumer: {principal: a, topics: [1], groups: g}}]": "1: `topics` must be a string, not the number 1; quote",
+    "acls: [{consumer: {principal: a, topics: [1], groups: g}}]": "1: `topics` must be a string, not the number 1",
     "acls: [{producer: {principal: a, topics: x, idempotent: 1}}]": "1: `idempotent` must be true or false",
     "acls: [{principal: a, consumer: {}}]": "1: unknown field `principal`",
 }

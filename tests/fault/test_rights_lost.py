@@ -1,0 +1,161 @@
+"""Requests about rights whose answer is lost: each right ends once, as the cluster then has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.broker.direct import admin_of
+from tests.fault.proxy import CUT, DROP, Direction, Fault, FaultProxy, refuse
+from tests.harness import cluster_settings
+from tests.waiting import until
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import KafkaSettings
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import ClusterLimits, RetryPolicy
+from topicledger.model import AccessAction, Note, Outcome, Target, TopicResult
+from topicledger.model.access import Acl
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+CREATE_ACLS, DELETE_ACLS = 30, 31
+PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
+FAULTS = pytest.mark.parametrize(
+    ("direction", "fault"),
+    [
+        pytest.param("request", DROP, id="request_dropped"),
+        pytest.param("request", refuse(1.0), id="connections_refused_for_a_while"),
+        pytest.param("response", DROP, id="answer_dropped"),
+        pytest.param("response", CUT, id="cut_before_the_answer_arrived"),
+    ],
+)
+
+
+@contextmanager
+def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Iterator[Executor]:
+    """An executor that signs in as the super user and waits for no answer longer than a second and a half."""
+    options = {name: each for name, each in kafka.client_options().items() if name != "bootstrap_servers"}
+    settings = cluster_settings("main", server, request_timeout_ms=1500, **options)
+    with ClusterAdmin(settings, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
+        limits = ClusterLimits(max_batch_records=8_000)
+        yield Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, limits=limits, retry_policy=PATIENT)
+
+
+def acls(user: str, count: int) -> list[Acl]:
+    """Literal rights on topics."""
+    return [Acl(f"User:{user}", "ALLOW", "READ", "TOPIC", "LITERAL", f"lost.{each}", "*") for each in range(count)]
+
+
+def adds(rights: Sequence[Acl]) -> list[Target]:
+    return [Target(resource=" ".join(each), action=AccessAction.ACL_ADD, after=each._asdict()) for each in rights]
+
+
+def deletes(rights: Sequence[Acl]) -> list[Target]:
+    return [Target(resource=" ".join(each), action=AccessAction.ACL_DELETE, before=each._asdict()) for each in rights]
+
+
+def live(kafka: EmbeddedKafka, user: str) -> set[Acl]:
+    """By Kafka's other client: librdkafka."""
+    options = kafka.client_options()
+    client = AdminClient(
+        {
+            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
+            "security.protocol": options["security_protocol"],
+            "sasl.mechanism": options["sasl_mechanism"],
+            "sasl.username": options["sasl_plain_username"],
+            "sasl.password": options["sasl_plain_password"],
+        }
+    )
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    return {
+        Acl(
+            each.principal,
+            each.permission_type.name,
+            each.operation.name,
+            each.restype.name,
+            each.resource_pattern_type.name,
+            each.name,
+            each.host,
+        )
+        for each in client.describe_acls(every).result(timeout=30)
+    }
+
+
+@pytest.fixture
+def proxy(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka_sasl) as made:
+        yield made
+
+
+@FAULTS
+def test_a_right_whose_request_is_lost_is_added_once_and_removed_once(
+    kafka_sasl: EmbeddedKafka, proxy: FaultProxy, request: pytest.FixtureRequest, direction: Direction, fault: Fault
+) -> None:
+    """A2: what is sent again answers 0; a removal that finds nothing any more was the lost one."""
+    user = f"lost-{request.node.callspec.id}"
+    rights = acls(user, 3)
+    rule = proxy.on(CREATE_ACLS, direction, do=fault)
+    with executor_of(kafka_sasl, proxy) as executor:
+        added = [*executor.apply(adds(rights))]
+    assert rule.fired == 1
+    assert {(row.outcome, row.error_code, row.error) for row in added} == {(Outcome.OK, 0, None)}
+    assert [(row.before, row.after) for row in added] == [({}, each._asdict()) for each in rights]
+    assert {row.attempt for row in added} == {2}
+    until(lambda: live(kafka_sasl, user) == set(rights), seconds=30)
+
+    rule = proxy.on(DELETE_ACLS, direction, do=fault)
+    with executor_of(kafka_sasl, proxy) as executor:
+        removed = [*executor.apply(deletes(rights[:2]))]
+    assert rule.fired == 1
+    note = Note.RECOVERED.value if direction == "response" else None
+    assert {(row.outcome, row.error_code, row.error) for row in removed} == {(Outcome.OK, 0, note)}
+    assert [(row.before, row.after) for row in removed] == [(each._asdict(), {}) for each in rights[:2]]
+    until(lambda: live(kafka_sasl, user) == {rights[2]}, seconds=30)
+    with executor_of(kafka_sasl, kafka_sasl) as executor:
+        assert [row.outcome for row in executor.apply(deletes(rights[2:]))] == [Outcome.OK]
+
+
+def test_what_an_earlier_start_may_have_sent_is_found_out_or_sent_again(kafka_sasl: EmbeddedKafka) -> None:
+    """RECOVERED only where it may have been sent; what is there without that is skipped."""
+    rights = acls("lost-earlier", 2)
+    with admin_of(kafka_sasl) as admin:
+        admin.create_acls(adds(rights[:1]))
+    until(lambda: live(kafka_sasl, "lost-earlier") == {rights[0]}, seconds=30)
+    with executor_of(kafka_sasl, kafka_sasl) as executor:
+        sent = [replace(each, maybe_sent=True) for each in adds(rights)]
+        assert [(row.resource, row.error) for row in executor.recover(sent)] == [(sent[0].resource, "RECOVERED")]
+        assert [*executor.changed_since_plan(sent)] == []
+        skipped = [*executor.changed_since_plan(adds(rights))]
+        assert [(row.resource, row.outcome) for row in skipped] == [(sent[0].resource, Outcome.SKIPPED)]
+        gone = [replace(each, maybe_sent=True) for each in deletes(rights)]
+        assert [(row.resource, row.error) for row in executor.recover(gone)] == [(gone[1].resource, "RECOVERED")]
+        assert {row.outcome for row in executor.apply(gone)} == {Outcome.OK}
+        assert [row.outcome for row in executor.apply(deletes(rights[:1]))] == [Outcome.SKIPPED]
+    until(lambda: live(kafka_sasl, "lost-earlier") == set(), seconds=30)
+
+
+@pytest.mark.thorough
+def test_five_thousand_rights_are_added_and_five_hundred_removed(kafka_sasl: EmbeddedKafka) -> None:
+    """A5: entry by entry as another client sees them."""
+    rights = acls("lost-many", 5_000)
+    with executor_of(kafka_sasl, kafka_sasl) as executor:
+        assert {row.outcome for row in executor.apply(adds(rights))} == {Outcome.OK}
+        until(lambda: live(kafka_sasl, "lost-many") == set(rights), seconds=60)
+        assert {row.outcome for row in executor.apply(deletes(rights[:500]))} == {Outcome.OK}
+        until(lambda: live(kafka_sasl, "lost-many") == set(rights[500:]), seconds=60)
+        verified = executor.verify([(each, TopicResult()) for each in (*adds(rights[500:]), *deletes(rights[:500]))])
+        assert {row.outcome for row in verified} == {Outcome.OK}
+        assert {row.outcome for row in executor.apply(deletes(rights[500:]))} == {Outcome.OK}
+    until(lambda: live(kafka_sasl, "lost-many") == set(), seconds=60)
