@@ -264,6 +264,7 @@ def _validate_only(
     """What the broker would resolve for a create; None where it refuses, which becomes a note."""
     assignments = row["assignments"]
     planned = {**row, "action": Action.CREATE, "topic_id": None, "batch": 0, "maybe_sent": False}
+    planned["resource"] = row["topic"]
     planned["assignments"] = None if assignments is None else list(assignments.items())
     with ClusterAdmin(cluster, settings.kafka) as admin:
         response = admin.create_topics([target(planned)], validate_only=True)
