@@ -169,7 +169,7 @@ def _begin(
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
-    if ledger.exists(ACLS):
+    if request.command in _PROVISIONING and ledger.exists(ACLS):
         arguments[ACLS_ARGUMENT] = str(ledger.latest_version(ACLS))
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
