@@ -138,7 +138,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises; without a table `manifests` every row would be added.
     """
     rows = checked(ledger.spark, parsed)
-    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.spark.createDataFrame([], MANIFESTS.schema)
+    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
     _require_few_removed(changes.loaded, settings, parsed, replace)
     return _with_leftovers(changes.loaded, parsed)
