@@ -78,7 +78,7 @@ test-browser: setup-browser  ## open reports in headless Chromium: what they sho
 test-airflow: setup-airflow  ## run the example DAG in Airflow against a real broker: green, refused, killed and tried again
 	TOPICLEDGER_AIRFLOW=required .venv/bin/python -m pytest tests/airflow
 
-test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS=50 of them)
+test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS of them, at most 20)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)

@@ -11,6 +11,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import dicts, frame
+from topicledger.manifests import owners
 from topicledger.report import figures
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS
 
@@ -324,5 +325,5 @@ def test_an_owner_is_one_row_a_topic_whatever_other_tools_wrote(spark: SparkSess
         MANIFESTS.schema,
         ({"cluster": cluster, "topic": "a", "state": "present", "owner": owner} for cluster, owner in declared),
     )
-    found = {(row["cluster"], row["topic"]): row["owner"] for row in dicts(figures.owners(rows))}
+    found = {(row["cluster"], row["topic"]): row["owner"] for row in dicts(owners.of_topics(rows))}
     assert found == {("main", "a"): "x", ("b", "a"): None}

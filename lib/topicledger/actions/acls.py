@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
-from topicledger.kafka.access import AclsUnknown
+from topicledger.kafka.access import NO_ALTER, AclsUnknown
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import AccessAction, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
@@ -27,7 +27,6 @@ from topicledger.model.access import ALLOW, Acl
 
 REPLACED_BY = "replaced_by"
 """Of a delete, the key of `after` that has the ACLs which replace it, as JSON."""
-_NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
 
 
 def _adds(target: Target) -> bool:
@@ -76,7 +75,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
         if listed.unknown is not None:
             yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, listed.unknown)
         elif may_alter is False:
-            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, _NO_ALTER)
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
         elif own is not None:
             yield context.refused(target, Phase.VALIDATE, *own)
         elif listed.is_done(target):

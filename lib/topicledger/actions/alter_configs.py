@@ -16,7 +16,7 @@ from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
-from topicledger.kafka.config_values import by_name, same_value, same_value_column, values_by_name
+from topicledger.kafka.config_values import by_name, is_set_on_topic, same_value, same_value_column, values_by_name
 from topicledger.kafka.sending import Answer
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import ABSENT
@@ -61,7 +61,7 @@ def differences(settings: ChangeSettings) -> Column:
         mine = F.array_contains(F.map_keys(after), each["name"])
         if settings.configs == "exact":
             mine |= ~F.array_contains(declared, each["name"]) & ~F.array_contains(ignored, each["name"])
-        return mine & (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"]
+        return mine & is_set_on_topic(each)
 
     def change(after: Column) -> Column:
         before = values_by_name(F.filter("live_configs", partial(replaced, after)))

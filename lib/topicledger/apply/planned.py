@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import Run
+from topicledger.manifests import owners
 from topicledger.model import Action, Outcome, Phase, ResourceType
 from topicledger.policies.contract import listed, text
 from topicledger.schemas import ACTION_KEY
@@ -49,13 +50,11 @@ def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
     """The first planned actions that passed validate, by owner, cluster and topic. `results`: see `summary.results`."""
     passed = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     pending = results.where(F.col("planned") & passed).select(*ACTION_KEY)
-    owners = run.manifests(run.manifest_version).select("cluster", "topic", "owner")
-    # Other tools write manifests, too: a topic may have several rows, which are refused.
-    owners = owners.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
+    owned = run.manifests(run.manifest_version).transform(owners.of_topics)
     rows = (
         run.open_actions()
         .join(pending, on=list(ACTION_KEY), how="left_semi")
-        .join(owners, on=["cluster", "topic"], how="left")
+        .join(owned, on=["cluster", "topic"], how="left")
         .withColumn("what", action_in_words())
         .select(*(each.name for each in fields(PlannedAction)))
         .orderBy(F.asc_nulls_last("owner"), "cluster", F.asc_nulls_last("topic"), "resource", "action")

@@ -150,9 +150,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         if clusters:
             seen = observe_again(run, context, clusters, left.where(F.col("action") != Action.CREATE.value))
             for name, status in seen.statuses.items():
-                problem = status.error if status.refused is None else status.refused.message
-                if problem is not None:
-                    problems[name] = problem
+                if status.problem is not None:
+                    problems[name] = status.problem
             version = _owners_version(run, latest)
             judged = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
             waiting = judged.waiting

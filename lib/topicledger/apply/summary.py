@@ -224,7 +224,7 @@ def summarise(
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
     always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value)
-    more = (Decision.LEFT_OUT.value, *(name for name in COUNTED if name in decisions))
+    more = (Decision.LEFT_OUT.value, *COUNTED)
     return (*always, *(name for name in more if decisions.get(name)))
 
 

@@ -25,7 +25,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.model import Action, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.plan import losses
-from topicledger.plan.changes import describe, to_describe, with_alters, with_changes, with_described
+from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import RESOLVED, decide
 from topicledger.plan.decisions import deletes_judged
 from topicledger.plan.living import as_creates
@@ -194,7 +194,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     elif row["live"] and not row["internal"]:
         answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
         _, configs = describe(ledger.spark, settings.kafka, [cluster], seen.topics.where(mine), seen)
-        living = with_described(rows, configs).drop("_unread").transform(as_creates)
+        living = rows.transform(as_creates(configs))
         rules = [each for each in made if each.action is Action.CREATE]
         (lives,) = living.transform(policies.verdicts(rules, known)).where(mine).collect()
         verdicts = [
@@ -263,7 +263,8 @@ def _validate_only(
 ) -> TopicResult | None:
     """What the broker would resolve for a create; None where it refuses, which becomes a note."""
     assignments = row["assignments"]
-    planned = {**row, "action": Action.CREATE, "topic_id": None, "batch": 0, "maybe_sent": False}
+    own = {"resource": row["topic"], "action": Action.CREATE, "topic_id": None, "batch": 0, "maybe_sent": False}
+    planned = {**row, **own}
     planned["assignments"] = None if assignments is None else list(assignments.items())
     with ClusterAdmin(cluster, settings.kafka) as admin:
         response = admin.create_topics([target(planned)], validate_only=True)

@@ -19,8 +19,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import FORMAT_VERSION, Action
 from topicledger.observe.clusters import observe
-from topicledger.observe.topics import Observation
-from topicledger.plan.changes import describe, with_described
+from topicledger.plan.changes import describe
 from topicledger.plan.decide import decide
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
@@ -97,27 +96,18 @@ def audit_policies(
         manifests.judge(list(settings.clusters), [cluster.name for cluster in clusters])
     )
     seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
-    problems = _problems(seen)
+    problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
     reached = [cluster for cluster in clusters if cluster.name not in problems]
-    named_topics = seen.topics.where("not internal").where(F.col("cluster").isin(*(each.name for each in reached)))
-    seen, configs = describe(ledger.spark, settings.kafka, reached, named_topics, seen)
+    of_reached = F.col("cluster").isin(*(each.name for each in reached))
+    topics = seen.topics.where(~F.col("internal") & of_reached)
+    seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     known = facts(ledger, settings, reached, seen.brokers)
-    rows = with_described(declared.transform(decide(seen.topics, seen.statuses)), configs).drop("_unread")
-    judged = rows.where(F.col("cluster").isin(*(each.name for each in reached))).transform(as_creates)
+    rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
+    judged = rows.transform(as_creates(configs))
     found = _found(judged.transform(policies.verdicts(rules, known)), rules, list(problems.values()), detailed)
     document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
     print_result(document, lambda console: _render(found, console), options)
     return found.exit_code
-
-
-def _problems(seen: Observation) -> dict[str, str]:
-    """By cluster, why its topics are not judged."""
-    found = {}
-    for name, status in seen.statuses.items():
-        problem = status.error if status.refused is None else status.refused.message
-        if problem is not None:
-            found[name] = problem
-    return found
 
 
 def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], detailed: bool) -> LivePolicies:
@@ -128,8 +118,9 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
     )
     broken = F.col("verdict.reason").isNotNull()
     unjudgeable = ~broken & F.col("verdict.unjudgeable").isNotNull()
+    nothing = dict.fromkeys(("asked", "broken", "unjudgeable"), 0)
     counted = {
-        row["place"]: row
+        row["place"]: {name: row[name] for name in nothing}
         for row in each.groupBy("place")
         .agg(
             F.count("*").alias("asked"),
@@ -157,9 +148,7 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
             policy=rule.name,
             mode=rule.mode,
             settings=json.dumps(dict(rule.settings), default=str),
-            asked=counted[place]["asked"] if place in counted else 0,
-            broken=counted[place]["broken"] if place in counted else 0,
-            unjudgeable=counted[place]["unjudgeable"] if place in counted else 0,
+            **counted.get(place, nothing),
         )
         for place, rule in enumerate(rules)
     ]

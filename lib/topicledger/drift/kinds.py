@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind
-from topicledger.kafka.config_values import same_value_column
+from topicledger.kafka.config_values import is_set_on_topic, same_value_column
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC
@@ -173,7 +173,7 @@ def _config_undeclared() -> Column:
     """Set on the topic, and not declared; a sensitive value can't be declared from what is seen."""
     strangers = F.filter(
         "live_configs",
-        lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"] & ~_declares(each["name"]),
+        lambda each: is_set_on_topic(each) & ~_declares(each["name"]),
     )
     return F.transform(
         strangers,

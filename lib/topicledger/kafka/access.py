@@ -26,7 +26,7 @@ _ANY = 1
 _USER = 7
 _VERSION_WITH_USERS = 3
 """Of all three requests: older brokers have no resources of type USER."""
-_GRANT = {"Describe": "list ACLs", "Alter": "change ACLs"}
+NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
 
 _OPERATIONS = {
     "ALL": 2, "READ": 3, "WRITE": 4, "CREATE": 5, "DELETE": 6, "ALTER": 7, "DESCRIBE": 8, "CLUSTER_ACTION": 9,
@@ -122,7 +122,7 @@ def create_acls_request(targets: Sequence[Target]) -> Any:
 def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
     """By resource, what a CreateAcls response says, in the request's order."""
     return {
-        target.resource: TopicResult(error_code=each.error_code, error_message=_words(each, "Alter"))
+        target.resource: TopicResult(error_code=each.error_code, error_message=_words(each))
         for target, each in zip(targets, response.results, strict=True)
     }
 
@@ -154,16 +154,14 @@ def deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
         failed = next((match for match in each.matching_acls if match.error_code != NONE), None)
         answer = each if failed is None or each.error_code != NONE else failed
         before = target.before if each.matching_acls else {}
-        found[target.resource] = TopicResult(
-            error_code=answer.error_code, error_message=_words(answer, "Alter"), before=before
-        )
+        found[target.resource] = TopicResult(error_code=answer.error_code, error_message=_words(answer), before=before)
     return found
 
 
-def _words(answer: Any, needed: str) -> str | None:
+def _words(answer: Any) -> str | None:
     if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
         # The broker's own words are a dump of its request context.
-        return f"this principal may not {_GRANT[needed]}: grant it {needed} on the cluster"
+        return NO_ALTER
     return answer.error_message or None
 
 

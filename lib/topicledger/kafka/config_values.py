@@ -14,6 +14,8 @@ import re
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.model import SET_ON_TOPIC
+
 LISTS = frozenset(
     {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
@@ -52,6 +54,11 @@ def by_name(configs: Column | str) -> Column:
 def values_by_name(configs: Column | str) -> Column:
     """An array of configs as a map: name -> value."""
     return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each["value"])))
+
+
+def is_set_on_topic(config: Column) -> Column:
+    """Whether an entry of `configs` is set on the topic itself, and its value is shown: it isn't sensitive."""
+    return (config["config_source"] == SET_ON_TOPIC) & ~config["is_sensitive"]
 
 
 def trimmed(value: Column) -> Column:

@@ -143,17 +143,25 @@ class Definitions:
             self._create(table, properties)
         except PySparkException as error:
             # Delta's error differs by how far another process was that made it at the same time.
-            if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_there_soon(table)):
+            if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_made_soon(table, properties)):
                 return
             if self._in_catalog or not str(error).startswith(_NO_COMMIT):
                 raise
             self._make_of_empty_log(table, properties)
 
-    def _is_there_soon(self, table: Table) -> bool:
-        """Whether a table that another process has begun to create is there within three seconds."""
-        for pause in (0.2, 0.4, 0.8, 1.6):
+    def _is_made_soon(self, table: Table, properties: Mapping[str, str]) -> bool:
+        """Whether a table that another process has begun to create is there within three seconds; half a minute where
+        its storage answers over a network."""
+        pauses = (0.2, 0.4, 0.8, 1.6)
+        for pause in (*pauses, 3.2, 6.4, 6.4, 6.4) if ":" in self.root else pauses:
             time.sleep(pause)
-            if self._is_there(table):
+            try:
+                # Once it has found no table, Delta answers `isDeltaTable` from memory; this asks the storage.
+                self._create(table, properties)
+            except PySparkException as error:
+                if not str(error).startswith(_NOT_EMPTY):
+                    raise
+            else:
                 return True
         return False
 

@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, with_reasons
+from topicledger.manifests.rows import PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, OPERATIONS, PATTERN_TYPES, PERMISSIONS, WILDCARD
 from topicledger.schemas import ACL_KEY, ACLS
@@ -123,16 +123,6 @@ def _legal_host() -> Rule:
     )
 
 
-def _legal_state() -> Rule:
-    state = F.col("state")
-    return Rule(
-        error=Refusal.INVALID_STATE,
-        reason=F.when(
-            ~state.isin(PRESENT, ABSENT), F.concat(F.lit("state is "), state, F.lit(f"; write {PRESENT} or {ABSENT}"))
-        ),
-    )
-
-
 def row_rules() -> Sequence[Rule]:
     """The rules that a row of `acls` can break by itself (A3, A4)."""
     return (
@@ -143,7 +133,7 @@ def row_rules() -> Sequence[Rule]:
         _one_of("pattern_type", PATTERN_TYPES),
         _legal_name(),
         _legal_host(),
-        _legal_state(),
+        legal_state(),
     )
 
 

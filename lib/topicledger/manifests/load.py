@@ -153,7 +153,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
     Raises what `load` raises; without a table `manifests` every row would be added.
     """
     rows, acls = checked(ledger.spark, parsed)
-    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.spark.createDataFrame([], MANIFESTS.schema)
+    table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
     if acls is not None:
         of_acls = ledger.read(ACLS) if ledger.exists(ACLS) else ledger.rows(ACLS, [])

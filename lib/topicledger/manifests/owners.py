@@ -1,8 +1,8 @@
-"""When two owners are the same: blanks around them and their case don't count."""
+"""Owners of topics, and when two are the same: blanks around them and their case don't count."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import BLANKS
@@ -17,3 +17,8 @@ def owner_key(owner: Column) -> Column:
 def is_one_of(owner: Column, owners: tuple[str, ...]) -> Column:
     """boolean: whether the owner is one of these; null where there is none."""
     return owner_key(owner).isin(*(owner_key(F.lit(each)) for each in owners))
+
+
+def of_topics(manifests: DataFrame) -> DataFrame:
+    """cluster, topic, owner: one row a topic, though other tools may have written several. In: rows of `manifests`."""
+    return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))

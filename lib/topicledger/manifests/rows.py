@@ -67,7 +67,8 @@ def _legal_topic() -> Rule:
     )
 
 
-def _legal_state() -> Rule:
+def legal_state() -> Rule:
+    """`state` is present or absent."""
     state = F.col("state")
     return Rule(
         error=Refusal.INVALID_STATE,
@@ -148,7 +149,7 @@ def row_rules() -> Sequence[Rule]:
     """The rules a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
     return (
         _legal_topic(),
-        _legal_state(),
+        legal_state(),
         _legal_count("num_partitions", Refusal.INVALID_NUM_PARTITIONS),
         _legal_count("replication_factor", Refusal.INVALID_REPLICATION_FACTOR, MAX_REPLICATION_FACTOR),
         _one_way_to_count(),

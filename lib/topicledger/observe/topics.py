@@ -177,6 +177,11 @@ class ClusterStatus:
     refused: Refused | None = None
     """Why it isn't the one meant, though it was reached."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be done on it, for the user; None where it was reached and is the one meant."""
+        return self.error if self.refused is None else self.refused.message
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:

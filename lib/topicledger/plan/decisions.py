@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings, Settings
-from topicledger.kafka.config_values import values_by_name
+from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
-from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
 from topicledger.plan import guards
@@ -105,7 +105,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         metrics = Metrics("decisions")
         observed = rows.observe(metrics, *metered)
         if again:
-            observed = observed.transform(decided_again).transform(not_planned_before(run))
+            observed = observed.transform(_decided_again).transform(_not_planned_before(run))
         # Most runs of an estate that is as declared have no row left here, and need no batches and no commit.
         kept = observed.where(NEEDS_SOMETHING).localCheckpoint()
         found = metrics.get
@@ -142,7 +142,7 @@ def _with_configs_before(run: Run, clusters: Sequence[ClusterSettings], seen: Ob
         deletes = decisions.where(F.col("cluster").isin(*names) & delete).select("cluster", "topic")
         topics = seen.topics.join(deletes, on=["cluster", "topic"], how="left_semi")
         found = observe_configs(run.spark, clusters, run.settings.kafka, topics).configs
-        set_on_topic = F.filter("configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
+        set_on_topic = F.filter("configs", is_set_on_topic)
         rows = decisions.join(
             found.select("cluster", "topic", values_by_name(set_on_topic).alias("_set")), ["cluster", "topic"], "left"
         )
@@ -201,7 +201,7 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
-def not_planned_before(run: Run) -> Transform:
+def _not_planned_before(run: Run) -> Transform:
     """Drops refusals that an earlier start's plan has already."""
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -213,7 +213,7 @@ def not_planned_before(run: Run) -> Transform:
     return transform
 
 
-def decided_again(decisions: DataFrame) -> DataFrame:
+def _decided_again(decisions: DataFrame) -> DataFrame:
     """Each declared topic of a cluster that was unreachable gets a row after the one that says so.
 
     What needs nothing is skipped; what ended at observe, where that row is, ends at policy: else a topic's last phase

@@ -32,11 +32,8 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
         declared = latest.where(~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))).select(
             "cluster",
             "topic",
-            F.lit(True).alias("is_declared"),
-            F.col("state").alias("now_state"),
+            *_now(),
             *(F.col(name).alias(f"now_{name}") for name in (*DECLARED, "owner", "labels")),
-            F.col("phase").isNotNull().alias("now_refused"),
-            F.col("error_message").alias("now_message"),
         )
         message = F.concat(
             F.lit(f"the manifests at version {latest_version} "),
@@ -45,12 +42,8 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
             F.col("manifest_version"),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
         )
-        return (
-            planned.join(declared, on=["cluster", "topic"], how="left")
-            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": message})
-            .where(F.col("error_message").isNotNull())
-            .select(*REFUSED)
-        )
+        both = planned.join(declared, on=["cluster", "topic"], how="left")
+        return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
 
@@ -68,11 +61,8 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
             f"the manifests changed the topic between version {then_version}, the latest when this was planned, and "
             f"version {now_version}: plan again"
         )
-        return (
-            both.where(~F.col("_then").eqNullSafe(F.col("_now")))
-            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": F.lit(message)})
-            .select(*REFUSED)
-        )
+        changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
+        return changed.transform(_refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
 
     return transform
 
@@ -87,10 +77,7 @@ def rights_no_longer_declared(latest: DataFrame, latest_version: int | None, pla
         declared = latest.select(
             "cluster",
             "resource",
-            F.lit(True).alias("is_declared"),
-            F.col("state").alias("now_state"),
-            F.col("phase").isNotNull().alias("now_refused"),
-            F.col("error_message").alias("now_message"),
+            *_now(),
         )
         undeclared = F.when(F.col("action") == AccessAction.ACL_ADD.value, F.lit("don't declare it"))
         before = "there were none" if planned_version is None else f"version {planned_version}"
@@ -99,15 +86,30 @@ def rights_no_longer_declared(latest: DataFrame, latest_version: int | None, pla
             _reason(ResourceType.ACL, undeclared),
             F.lit(f"; it was planned from {before}: plan again"),
         )
-        return (
-            planned.where(F.col("resource_type") == ResourceType.ACL.value)
-            .join(declared, on=["cluster", "resource"], how="left")
-            .withColumns({"error": F.lit(Refusal.CHANGED_SINCE_PLAN.value), "error_message": message})
-            .where(F.col("error_message").isNotNull())
-            .select(*REFUSED)
-        )
+        rights = planned.where(F.col("resource_type") == ResourceType.ACL.value)
+        both = rights.join(declared, on=["cluster", "resource"], how="left")
+        return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
+
+
+def _now() -> tuple[Column, ...]:
+    """Of what is declared now: `now_state`, and whether and why its row is refused. `is_declared` is true."""
+    return (
+        F.lit(True).alias("is_declared"),
+        F.col("state").alias("now_state"),
+        F.col("phase").isNotNull().alias("now_refused"),
+        F.col("error_message").alias("now_message"),
+    )
+
+
+def _refused(error: Refusal, message: Column) -> Transform:
+    """Planned actions that have a `message`, as `REFUSED`."""
+    return lambda planned: (
+        planned.withColumns({"error": F.lit(error.value), "error_message": message})
+        .where(F.col("error_message").isNotNull())
+        .select(*REFUSED)
+    )
 
 
 def _reason(resource_type: ResourceType, undeclared: Column) -> Column:
@@ -129,10 +131,7 @@ def expired(max_age: float, now: datetime) -> Transform:
             F.date_format("planned_at", "yyyy-MM-dd HH:mm:ss"),
             F.lit(f" (UTC), and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
         )
-        return (
-            planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
-            .withColumns({"error": F.lit(Refusal.PLAN_EXPIRED.value), "error_message": message})
-            .select(*REFUSED)
-        )
+        old = planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
+        return old.transform(_refused(Refusal.PLAN_EXPIRED, message))
 
     return transform

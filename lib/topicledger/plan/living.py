@@ -5,33 +5,38 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.kafka.config_values import values_by_name
-from topicledger.model import SET_ON_TOPIC, Action
+from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.manifests.rows import Transform
+from topicledger.model import Action
+from topicledger.plan.changes import with_described
 from topicledger.plan.decide import RESOLVED
 
 _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", "after", "alters")
 
 
-def as_creates(decisions: DataFrame) -> DataFrame:
+def as_creates(configs: DataFrame | None) -> Transform:
     """Topics that exist as creates of what they are, after validate; the others, and internal ones, are left out.
 
-    In: `contract.COLUMNS`, with `live_configs` of the topics that were described. Out: the same columns, one row per
-    (cluster, topic). Owner and labels stay as declared. Nothing lives beside them: what they use together is counted
-    once, in the order in which a budget counts creates.
+    In: `contract.COLUMNS`; `configs` of these topics, as `changes.describe` returns them. Out: the same columns, one
+    row per (cluster, topic). Owner and labels stay as declared. Nothing lives beside them: what they use together is
+    counted once, in the order in which a budget counts creates.
     """
-    own = F.filter("live_configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"])
-    live = {"num_partitions": F.col("live_num_partitions"), "replication_factor": F.col("live_replication_factor")}
-    values = {
-        "decision": F.lit(Action.CREATE.value),
-        "live": F.lit(False),
-        "validated": F.lit(True),
-        "waits": F.lit(False),
-        **live,
-        "assignments": F.lit(None).cast("map<int,array<int>>"),
-        "configs": values_by_name(own),
-        **{f"resolved_{name}": column for name, column in live.items()},
-        "resolved_configs": values_by_name(F.col("live_configs")).cast(RESOLVED["resolved_configs"]),
-        **{name: F.lit(None).cast(decisions.schema[name].dataType) for name in _ENDED},
-    }
-    lives = decisions.where(F.col("live") & ~F.col("internal"))
-    return lives.withColumns(values).dropDuplicates(["cluster", "topic"]).select(*decisions.columns)
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        live = {"num_partitions": F.col("live_num_partitions"), "replication_factor": F.col("live_replication_factor")}
+        values = {
+            "decision": F.lit(Action.CREATE.value),
+            "live": F.lit(False),
+            "validated": F.lit(True),
+            "waits": F.lit(False),
+            **live,
+            "assignments": F.lit(None).cast("map<int,array<int>>"),
+            "configs": values_by_name(F.filter("live_configs", is_set_on_topic)),
+            **{f"resolved_{name}": column for name, column in live.items()},
+            "resolved_configs": values_by_name(F.col("live_configs")).cast(RESOLVED["resolved_configs"]),
+            **{name: F.lit(None).cast(decisions.schema[name].dataType) for name in _ENDED},
+        }
+        lives = with_described(decisions, configs).where(F.col("live") & ~F.col("internal"))
+        return lives.withColumns(values).dropDuplicates(["cluster", "topic"]).select(*decisions.columns)
+
+    return transform

@@ -13,11 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger import actions
-from topicledger.kafka.config_values import same_value_column, values_by_name
+from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import SET_ON_TOPIC, Action, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ResourceType
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described, with_ended
 from topicledger.plan.decide import ended
@@ -163,9 +163,7 @@ def _live_and_planned() -> dict[str, Column]:
     names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
     mine = F.filter(
         "live_configs",
-        lambda each: (
-            (each["config_source"] == SET_ON_TOPIC) & ~each["is_sensitive"] & F.array_contains(names, each["name"])
-        ),
+        lambda each: is_set_on_topic(each) & F.array_contains(names, each["name"]),
     )
     live = F.coalesce(values_by_name(mine), F.create_map().cast("map<string,string>"))
 

@@ -78,11 +78,6 @@ def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
     return ordered.withColumn("_last", first).where("_last").select(*RESULTS)
 
 
-def owners(manifests: DataFrame) -> DataFrame:
-    """cluster, topic, owner: one row a topic, whatever other tools wrote. In: rows of `manifests`."""
-    return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))
-
-
 def tallies(found: DataFrame) -> DataFrame:
     """Topics that stand alike for the same reason, with the first of them. In: `RESULTS`. Out: `facts.Tally`."""
     first = F.min_by(F.struct("topic", "error_message"), F.coalesce("topic", F.lit(""))).alias("_first")

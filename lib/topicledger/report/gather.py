@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.ledger.tables import Ledger
+from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
 from topicledger.report import figures, scope
 from topicledger.report.facts import (
@@ -120,9 +121,13 @@ def _query(ledger: Ledger, asked: Scope) -> str:
 def _owned(ledger: Ledger, in_order: Callable[[DataFrame], DataFrame], rows: DataFrame, listed: int) -> DataFrame:
     """The first `listed` rows, with the owners of their topics."""
     first = in_order(rows).limit(listed)
-    if not ledger.exists(MANIFESTS):
-        return first.withColumn("owner", F.lit(None).cast("string"))
-    return first.join(figures.owners(ledger.read(MANIFESTS)), ["cluster", "topic"], "left").transform(in_order)
+    return first.join(_owners(ledger), ["cluster", "topic"], "left").transform(in_order)
+
+
+def _owners(ledger: Ledger) -> DataFrame:
+    """cluster, topic, owner, as the latest `manifests` have them."""
+    manifests = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
+    return manifests.transform(owners.of_topics)
 
 
 def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
@@ -140,9 +145,9 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunO
         .localCheckpoint()
     )
     rows = runs.orderBy(F.desc("started_at"), F.desc("run_id")).limit(LISTED_RUNS).collect()
-    owners = _owners_of_problems(ledger, found)
+    owned = _owners_of_problems(ledger, found)
     listed = [
-        RunOfSpan(run=run_facts(row), outcomes=row["outcomes"] or {}, owners=owners.get(row["run_id"], {}))
+        RunOfSpan(run=run_facts(row), outcomes=row["outcomes"] or {}, owners=owned.get(row["run_id"], {}))
         for row in rows
     ]
     return listed, len(rows) if len(rows) < LISTED_RUNS else runs.count()
@@ -151,19 +156,17 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunO
 def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mapping[str, int]]:
     """Run id -> owner -> topics that failed or were refused, of the owners with most of them."""
     problems = found.where(F.col("outcome").isin(*(each.value for each in PROBLEMS)))
-    if not ledger.exists(MANIFESTS):
-        return {}
     by_owner = (
-        problems.join(figures.owners(ledger.read(MANIFESTS)), ["cluster", "topic"], "left")
+        problems.join(_owners(ledger), ["cluster", "topic"], "left")
         .groupBy("run_id", F.coalesce("owner", F.lit("")).alias("owner"))
         .agg(F.count(F.lit(1)).alias("topics"))
         .orderBy(F.desc("topics"), "owner")
         .limit(LISTED_OWNERS)
     )
-    owners: dict[str, dict[str, int]] = {}
+    by_run: dict[str, dict[str, int]] = {}
     for row in by_owner.collect():
-        owners.setdefault(row["run_id"], {})[row["owner"]] = row["topics"]
-    return owners
+        by_run.setdefault(row["run_id"], {})[row["owner"]] = row["topics"]
+    return by_run
 
 
 def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[datetime, Mapping[str, int]]]]:

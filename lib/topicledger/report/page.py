@@ -114,7 +114,6 @@ def render(report: Report) -> str:
         topics=_topics(report),
         findings=_findings(report),
         periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
-        highest=max((sum(counts.values()) for _, counts in report.history.periods), default=0),
         waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
         ended={name for _, counts in report.history.periods for name in counts},
         bar=charts.bar,
