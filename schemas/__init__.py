@@ -2,20 +2,18 @@
 
 from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
+from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
     AUDIT,
     BROKERS,
-    CLUSTERS,
     CONFIGS,
     DRIFT,
-    LEASES,
     MANIFESTS,
     OBSERVED,
     OBSERVED_CONFIGS,
     PLANS,
-    RUNS,
     SENT_BATCHES,
     TABLES,
     USAGES,

@@ -24,6 +24,7 @@ from topicledger.schemas.access import ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
+from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -283,72 +284,6 @@ DRIFT = Table(
     properties={"delta.appendOnly": "true", **_skipping_by("run_id", "cluster", "topic", "kind", "observed_at")},
 )
 
-RUNS = Table(
-    name="runs",
-    comment="One row per run, updated as it goes",
-    schema=StructType(
-        [
-            _column("run_id", _STRING, "the run's id"),
-            _column("state", _STRING, "planning, planned, applying, finished or abandoned"),
-            _column("started_at", _TIMESTAMP, "when it was first started"),
-            _column("finished_at", _TIMESTAMP, "when it finished; null before"),
-            _column("manifest_version", _BIGINT, "the version of manifests that it read"),
-            _column("counts", MapType(_STRING, _BIGINT), "topics per outcome of their last phase, and per decision"),
-            _column("exit_code", _INT, "of the command that finished it; null before"),
-            _column("versions", MapType(_STRING, _STRING), "topicledger, spark, delta, kafka-python"),
-            _column("spark_app_id", _STRING, "Spark's id of the application that started it last"),
-            _column("principal", _STRING, "who the run is to each cluster"),
-            _column("requested_by", _STRING, "`--requested-by`, else the OS user"),
-            _column("arguments", MapType(_STRING, _STRING), "secrets left out"),
-            _column("settings_digest", _STRING, "SHA-256 of the settings that bear on decisions"),
-            _column("epoch", _INT, "rises with every start of the run"),
-            _column(
-                "shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"
-            ),
-            _column("start_id", _STRING, "the start that it belongs to, another one each time it is started"),
-            _column("observed_at", _TIMESTAMP, "when it began to observe its clusters; null in rows before schema 6"),
-        ]
-    ),
-    partitioned_by=("shard",),
-)
-
-LEASES = Table(
-    name="leases",
-    comment="Which run may change a cluster: one row per cluster id, for the driver that holds it or held it last",
-    schema=StructType(
-        [
-            _column("cluster_id", _STRING, "the Kafka cluster's own id"),
-            _column("cluster", _STRING, "the holder's name for it"),
-            _column("run_id", _STRING, "the run that holds it or held it last"),
-            _column("host", _STRING, "where the holder's driver runs"),
-            _column("process", _STRING, "the driver: boot id, pid namespace, pid, start time, token of the start"),
-            _column("acquired_at", _TIMESTAMP, "when it was taken"),
-            _column("expires_at", _TIMESTAMP, "by the holder's clock; renewed while it runs"),
-            _column("released_at", _TIMESTAMP, "null while it is held"),
-            _column("changes", _BIGINT, "rises with every change: who changes a row says which one it saw"),
-        ]
-    ),
-    partitioned_by=("cluster_id",),
-    properties={"delta.isolationLevel": "Serializable"},
-)
-
-CLUSTERS = Table(
-    name="clusters",
-    comment="Which Kafka cluster each name of the settings is: one row per name; earlier ids by time travel",
-    schema=StructType(
-        [
-            _column("name", _STRING, "a name from the run settings"),
-            _column("cluster_id", _STRING, "the id that the name stands for"),
-            _column("first_seen", _TIMESTAMP, "when the name first answered, with whatever id"),
-            _column("accepted_at", _TIMESTAMP, "since when it stands for this id"),
-            _column("accepted_how", _STRING, "first use, settings or command (`clusters accept`)"),
-            _column("accepted_by", _STRING, "who accepted it, or requested the run that recorded it"),
-            _column("run_id", _STRING, "the run that recorded it"),
-            _column("changes", _BIGINT, "rises with every change: who changes a row says which one it saw"),
-        ]
-    ),
-    properties={"delta.isolationLevel": "Serializable"},
-)
 
 TABLES: Mapping[str, Table] = {
     table.name: table

@@ -13,7 +13,8 @@ from tests import commands
 from tests.broker.direct import make
 from tests.broker.test_commands import invoke, load
 from topicledger.ledger.tables import Ledger
-from topicledger.policies.building import BUILT_IN, options
+from topicledger.policies.building import options
+from topicledger.policies.built_in import BUILT_IN
 from topicledger.schemas import MANIFESTS, TABLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

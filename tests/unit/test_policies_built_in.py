@@ -19,7 +19,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from tests.unit.frames import NOW, decision_rows, estate_facts, frame
 from topicledger import policies
 from topicledger.model import Action, Refusal
-from topicledger.policies import Policy, building
+from topicledger.policies import Policy, built_in
 
 EXPECTED = StructType(
     [
@@ -967,13 +967,13 @@ def rules() -> list[Policy]:
     made: dict[tuple[Action, str, str], Policy] = {}
     for estate in ESTATES:
         key = estate.action, estate.policy, str(estate.settings)
-        factory, error = building.ALWAYS.get(estate.action, {}).get(estate.policy, (None, Refusal.POLICY_VIOLATION))
+        factory, error = built_in.ALWAYS.get(estate.action, {}).get(estate.policy, (None, Refusal.POLICY_VIOLATION))
         before = made.get(key)
         first = not any(known[:2] == key[:2] for known in made)
         made[key] = Policy(
             name=estate.policy,
             action=estate.action,
-            rule=(factory or building.BUILT_IN[estate.action][estate.policy])(**estate.settings),
+            rule=(factory or built_in.BUILT_IN[estate.action][estate.policy])(**estate.settings),
             error=error,
             clusters=(*(before.clusters if before else ("nulls",) if first else ()), estate.cluster),
         )
@@ -1017,7 +1017,7 @@ def judged(spark: SparkSession) -> DataFrame:
 def test_every_built_in_policy_has_an_estate() -> None:
     known = {
         (action, name)
-        for each in (building.BUILT_IN, building.ALWAYS)
+        for each in (built_in.BUILT_IN, built_in.ALWAYS)
         for action, names in each.items()
         for name in names
     }

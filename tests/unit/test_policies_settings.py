@@ -18,7 +18,7 @@ from topicledger.config.reading import load_settings
 from topicledger.config.settings import OF_EVERY_POLICY, Settings
 from topicledger.errors import SettingsError
 from topicledger.model import Action
-from topicledger.policies import Policy, RowRule, building
+from topicledger.policies import Policy, RowRule, building, built_in
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -114,12 +114,12 @@ def test_policies_are_made_in_the_order_of_the_settings_each_with_its_own(load: 
     assert not any(each.users_own for each in made)
 
 
-BUILT_IN = [(action, name) for action in Action for name in building.BUILT_IN[action]]
+BUILT_IN = [(action, name) for action in Action for name in built_in.BUILT_IN[action]]
 
 
 @pytest.mark.parametrize(("action", "name"), BUILT_IN, ids=lambda each: str(each))
 def test_every_built_in_policy_says_what_it_does_and_of_what_type_its_settings_are(action: Action, name: str) -> None:
-    factory = building.BUILT_IN[action][name]
+    factory = built_in.BUILT_IN[action][name]
     assert factory.__name__ == name
     assert (factory.__doc__ or "").split("\n")[0].endswith(".")
     for option in building.options(factory):

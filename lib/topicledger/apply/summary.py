@@ -8,19 +8,16 @@ from dataclasses import asdict, dataclass, field, fields
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
 
-from topicledger.apply.planned import Pending, first_planned, render_planned
+from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, RunState
+from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
 from topicledger.plan.wanted_acls import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
-from topicledger.text import SHOWN_FAILURES, cell
+from topicledger.text import SHOWN_FAILURES
 
 _RESOURCE = ("cluster", "resource_type", "resource")
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
@@ -295,85 +292,3 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     count = warnings.count()
     first = warnings.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
     return [Warned(**row.asDict()) for row in first], count
-
-
-def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
-    """The message of a run with nothing to send, where `drifted` topics differ in what it may not change."""
-    differ = ""
-    if drifted:
-        topics = "1 topic differs" if drifted == 1 else f"{drifted:,} topics differ"
-        differ = f"{topics} in partitions, replication factor or placement; "
-    if configs_compared:
-        return f"nothing to create, delete or change{'; ' + differ.removesuffix('; ') if differ else ''}"
-    return f"nothing to create or delete; {differ}configs were not compared: run audit"
-
-
-def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
-    """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
-    console.print(
-        f"run {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
-    )
-    if summary.clusters:
-        names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
-        # A title of the grid's own would be broken at the grid's width, and that is small.
-        console.print("Actions by cluster and outcome", style="table.title", highlight=False)
-        grid = Grid()
-        grid.add_column("cluster")
-        for name in names:
-            grid.add_column(name, justify="right")
-        for counts in summary.clusters:
-            cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
-            grid.add_row(cell(counts.cluster), *cells)
-        console.print(grid)
-    elif summary.state in (RunState.FINISHED, RunState.PLANNED):
-        message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
-        console.print(message, highlight=False, soft_wrap=True)
-    left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
-    console.print(f"left alone: {left_alone}", highlight=False)
-    if summary.pending.first:
-        render_planned(summary.pending, summary.run_id, console)
-    if summary.pending_changes and summary.state == RunState.PLANNED:
-        are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
-        first = "load_manifests the files, then " if summary.pending.of_files else ""
-        console.print(
-            f"{summary.pending_changes} {are} planned: {first}apply --run-id {summary.run_id} makes {them}",
-            highlight=False,
-        )
-    if summary.failures:
-        _render_failures(summary, console)
-    if summary.warnings:
-        _render_warnings(summary, console)
-    for problem in summary.problems:
-        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
-
-
-def _render_failures(summary: Summary, console: Console) -> None:
-    grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
-    for name in ("cluster", "resource", "phase", "error", "message"):
-        grid.add_column(name, overflow="fold")
-    for failure in summary.failures:
-        topic = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics"
-        cells = (failure.cluster, topic, failure.phase, failure.error, failure.error_message)
-        grid.add_row(*map(cell, cells))
-    console.print(grid)
-    shown = sum(failure.topics for failure in summary.failures)
-    if summary.failure_count > shown:
-        console.print(f"the first {shown} of {summary.failure_count}; all of them:", highlight=False)
-        console.print(escape(summary.query), highlight=False, soft_wrap=True)
-
-
-def _render_warnings(summary: Summary, console: Console) -> None:
-    grid = Grid(title=f"Warnings of policies: {summary.warning_count}", title_justify="left")
-    names = ("cluster", "topic", "action", "policy", "message")
-    for name in names:
-        grid.add_column(name, overflow="fold")
-    for warned in summary.warnings:
-        grid.add_row(*(cell(getattr(warned, name)) for name in names))
-    console.print(grid)
-    if summary.warning_count > len(summary.warnings):
-        console.print(f"the first {len(summary.warnings)} of {summary.warning_count}", highlight=False)
-
-
-def _outcome_order(name: str) -> tuple[int, str]:
-    order = ["planned", "open", "ok", "pending", "skipped", "refused", "failed"]
-    return (order.index(name) if name in order else len(order), name)

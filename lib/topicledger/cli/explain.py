@@ -32,7 +32,8 @@ from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
 from topicledger.policies import Policy
-from topicledger.policies.building import ALWAYS, BUILT_IN, Factory, Option, options, type_name, users_own
+from topicledger.policies.building import Option, options, type_name, users_own
+from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import MANIFESTS, USAGES

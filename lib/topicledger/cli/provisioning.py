@@ -19,7 +19,8 @@ from topicledger import actions, pipeline, policies
 from topicledger.actions import add_partitions, alter_configs
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
-from topicledger.apply.summary import Summary, render, results, summarise
+from topicledger.apply.rendering import render
+from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli.options import (
     Options,
     common,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from topicledger.config.clusters import read_clusters
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
-    SECRET_OPTIONS,
     AclSettings,
     AuditSettings,
     ChangeSettings,
-    ClientValue,
-    ClusterSettings,
     ConfigChanges,
     GuardSettings,
     KafkaSettings,
@@ -29,28 +26,11 @@ from topicledger.config.settings import (
     Settings,
     TablesSettings,
     WhoObserves,
-    has_url_credentials,
 )
 from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severity
-from topicledger.config.toml_table import TomlTable, kind_of
+from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.text import nearest, show
-
-_INTEGER_OPTIONS_WITHOUT_DEFAULT = frozenset({"receive_buffer_bytes", "send_buffer_bytes"})
-_FOREIGN_OPTIONS = {
-    "bootstrap_servers": "it belongs one level up, beside `client`",
-    "selector": "it takes a Python object, which TOML can't express",
-    "kafka_client": "it takes a Python object, which TOML can't express",
-    "ssl_context": "it takes a Python object, which TOML can't express; use the ssl_* file options",
-    "socket_options": "it takes Python constants, which TOML can't express",
-    "metric_reporters": "topicledger keeps no client metrics",
-    "metrics_num_samples": "topicledger keeps no client metrics",
-    "metrics_sample_window_ms": "topicledger keeps no client metrics",
-}
-
-_REFERENCE = re.compile(r"(?:env|file):")
-_FACTORY = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
-_SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
 
 
 def load_settings(path: Path) -> Settings:
@@ -79,7 +59,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     settings = Settings(
         path=path,
         tables=_tables(top.table("tables")),
-        clusters=_clusters(clusters, problems),
+        clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
         acls=_acls(top.table("acls")),
@@ -251,88 +231,3 @@ def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[
             )
         )
     return tuple(specs)
-
-
-def _clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSettings]:
-    if not table.values:
-        problems.append("no clusters: at least one [clusters.NAME] with `bootstrap_servers` is needed")
-    clusters = {}
-    for name in table.values:
-        if not name.strip() or name != name.strip() or not name.isprintable():
-            table.problem(
-                name,
-                "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
-            )
-        cluster = table.table(name)
-        cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "changes")
-        clusters[name] = ClusterSettings(
-            name=name,
-            bootstrap_servers=_bootstrap_servers(cluster),
-            cluster_id=cluster.text("cluster_id"),
-            principal=cluster.text("principal"),
-            client=_client(cluster.table("client")),
-        )
-    return clusters
-
-
-def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
-    name = "bootstrap_servers"
-    value = cluster.values.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        found = "is missing" if value is None else f"is {kind_of(value)}"
-        cluster.problem(name, f'{found}: must be a list of "host:port" strings')
-        return ()
-    if not value:
-        cluster.problem(name, 'is empty: must name at least one "host:port"')
-    for server in value:
-        match = _SERVER.fullmatch(server)
-        if match is None or not 1 <= int(match["port"]) <= 65535:
-            # a URL with a password may have been pasted here
-            shown = "an entry" if "@" in server else f'"{show(server)}"'
-            cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535')
-    return tuple(value)
-
-
-def _client(table: TomlTable) -> dict[str, ClientValue]:
-    """Client options with the type of kafka-python's own default; messages never repeat a value."""
-    if not table.values:
-        return {}
-    from kafka.admin import KafkaAdminClient
-
-    defaults: Mapping[str, object] = KafkaAdminClient.DEFAULT_CONFIG
-    known = [name for name in defaults if name not in _FOREIGN_OPTIONS]
-    checked: dict[str, ClientValue] = {}
-    for name, value in table.values.items():
-        if name in _FOREIGN_OPTIONS:
-            table.problem(name, f"can't be set here: {_FOREIGN_OPTIONS[name]}")
-        elif name not in defaults:
-            table.problems.append(f"unknown key `{table.key(name)}`; {nearest(name, known)}")
-        else:
-            reason = _client_problem(name, value, defaults[name])
-            if reason is not None:
-                table.problem(name, reason)
-            else:
-                checked[name] = tuple(value) if isinstance(value, list) else cast(ClientValue, value)
-    return checked
-
-
-def _client_problem(name: str, value: object, default: object) -> str | None:
-    """Why ``value`` can't be client option ``name``, None if it can; ``default`` is kafka-python's."""
-    if name == "api_version":
-        whole = isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)
-        return None if whole and value else "must be a list of integers such as [3, 9]"
-    if isinstance(default, bool):
-        return None if isinstance(value, bool) else f"must be true or false, not {kind_of(value)}"
-    if isinstance(default, int) or name in _INTEGER_OPTIONS_WITHOUT_DEFAULT:
-        return None if type(value) is int else f"must be an integer, not {kind_of(value)}"
-    if not isinstance(value, str):
-        return f"must be a string, not {kind_of(value)}"
-    if _REFERENCE.fullmatch(value):
-        return f"is only `{value}`: the name of the variable or file is missing"
-    if _REFERENCE.match(value):
-        return None
-    if name in SECRET_OPTIONS or has_url_credentials(name, value):
-        return "holds a secret: give it as env:NAME or file:PATH"
-    if name == "sasl_oauth_token_provider" and not _FACTORY.fullmatch(value):
-        return 'must be "package.module:factory"'
-    return None

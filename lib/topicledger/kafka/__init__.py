@@ -45,7 +45,7 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreatedTopic, CreateTopics, created_topics
-from topicledger.kafka.entries import config_entry
+from topicledger.kafka.topics import creatable, created, entries, infos
 from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
 
@@ -173,12 +173,12 @@ class ClusterAdmin(Connection):
 
     def list_topics(self) -> Iterator[TopicInfo]:
         """Every topic that this principal may describe (M1, M3)."""
-        yield from _infos(self.metadata(None, operations=True).topics)
+        yield from infos(self.metadata(None, operations=True).topics)
 
     def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
         """The named topics: one that doesn't exist is left out, one that may not be described says so (29; M3)."""
         for start in range(0, len(topics), _DESCRIBE_BATCH):
-            yield from _infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
+            yield from infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
     def topic_configs(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
@@ -200,7 +200,7 @@ class ClusterAdmin(Connection):
                 yield TopicConfigs(
                     topic=result.resource_name,
                     error_code=result.error_code,
-                    configs=_entries(result.configs) if described else None,
+                    configs=entries(result.configs) if described else None,
                 )
 
     def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
@@ -272,7 +272,7 @@ class ClusterAdmin(Connection):
         An id that validateOnly returns is dropped: it isn't real (C19). The result of every topic is its own (C7).
         """
         request = self.create_request(
-            topics=[_creatable(target) for target in targets],
+            topics=[creatable(target) for target in targets],
             timeout_ms=self._operation_timeout_ms,
             validate_only=validate_only,
             max_version=LAST_VERSION,
@@ -280,7 +280,7 @@ class ClusterAdmin(Connection):
         response = created_topics(self._change(request))
         returns_configs = self.returns_configs
         return Response(
-            results={topic.name: _created(topic, returns_configs, validate_only) for topic in response.topics},
+            results={topic.name: created(topic, returns_configs, validate_only) for topic in response.topics},
             throttle_time_ms=response.throttle_time_ms,
         )
 
@@ -310,72 +310,3 @@ class ClusterAdmin(Connection):
             },
             throttle_time_ms=response.throttle_time_ms,
         )
-
-
-def _creatable(target: Target) -> Any:
-    topic = CreateTopicsRequest.CreatableTopic
-    return topic(
-        name=target.topic,
-        num_partitions=-1 if target.num_partitions is None else target.num_partitions,
-        replication_factor=-1 if target.replication_factor is None else target.replication_factor,
-        assignments=[
-            topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
-            for partition, brokers in sorted((target.assignments or {}).items())
-        ],
-        configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in target.configs.items()],
-    )
-
-
-def _created(topic: CreatedTopic, returns_configs: bool, validate_only: bool) -> TopicResult:
-    if not returns_configs or topic.error_code != NONE:
-        return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
-    return TopicResult(
-        error_code=topic.error_code,
-        error_message=topic.error_message,
-        topic_id=None if validate_only or topic.topic_id is None else str(topic.topic_id),
-        num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
-        replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
-        configs=topic.configs or None,
-        topic_config_error_code=topic.topic_config_error_code,
-    )
-
-
-def _infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
-    for topic in topics:
-        if topic.error_code == UNKNOWN_SERVER_ERROR:
-            raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
-        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            yield TopicInfo(topic=topic.name, permitted=False)
-        elif topic.error_code == NONE or topic.partitions:
-            topic_id = getattr(topic, "topic_id", None)
-            yield TopicInfo(
-                topic=topic.name,
-                topic_id=str(topic_id) if topic_id not in (None, _ZERO_ID) else None,
-                internal=bool(topic.is_internal),
-                assignments={
-                    partition.partition_index: tuple(partition.replica_nodes)
-                    for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-                },
-                other_leaders={
-                    partition.partition_index: partition.leader_id
-                    for partition in topic.partitions
-                    if partition.leader_id != next(iter(partition.replica_nodes), None)
-                },
-                authorized_operations=_operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
-            )
-
-
-@lru_cache(maxsize=1024)
-def _operations(bits: frozenset[int]) -> tuple[str, ...] | None:
-    if not bits or _OPERATIONS_UNKNOWN in bits:
-        return None
-    return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _KNOWN_OPERATIONS))
-
-
-def _entries(configs: Sequence[Any]) -> tuple[ConfigEntry, ...]:
-    return tuple(
-        config_entry(
-            config.name, config.value, config.read_only, getattr(config, "config_source", -1), config.is_sensitive
-        )
-        for config in configs
-    )

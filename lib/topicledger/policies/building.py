@@ -6,91 +6,25 @@ import importlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.ledger.rows import touched
-from topicledger.model import Action, Refusal
-from topicledger.policies import change, create, create_together, delete
-from topicledger.policies.contract import CHANGES, Policy, RowRule, Rule
+from topicledger.model import Action
+from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, Factory
+from topicledger.policies.contract import CHANGES, Policy, RowRule
 from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
 """The group of entry points by which an installed package offers policies."""
 
-Factory = Callable[..., Rule]
-
 _SHOWN_CHARACTERS = 400
 """Of a factory's own words: the reason may stand at their end."""
-
-BUILT_IN: Mapping[Action, Mapping[str, Factory]] = {
-    Action.CREATE: {
-        each.__name__: each
-        for each in (
-            create.topic_name_pattern,
-            create.topic_name_prefix,
-            create.num_partitions,
-            create.replication_factor,
-            create.configs_allowed,
-            create.configs_required,
-            create.configs_forbidden,
-            create.config_values,
-            create.config_range,
-            create.min_insync_replicas,
-            create.owner_required,
-            create.labels_required,
-            create_together.distinct_racks,
-            create_together.partition_budget,
-            create_together.replicas_per_broker,
-            create_together.topics_per_owner,
-            create_together.partitions_per_owner,
-        )
-    },
-    Action.DELETE: {
-        each.__name__: each
-        for each in (
-            delete.in_use,
-            delete.protected_topics,
-            create.owner_required,
-            delete.no_consumer_groups,
-            delete.no_recent_records,
-            delete.deletes_per_owner,
-            delete.deletes_fraction,
-        )
-    },
-    Action.ADD_PARTITIONS: {
-        each.__name__: each for each in (change.partitions_growth, change.keyed_topics_keep_partitions)
-    },
-    Action.ALTER_CONFIGS: {each.__name__: each for each in (change.config_change_forbidden,)},
-}
-"""The policies to choose from, by what they judge and by name."""
-
-GROWTH_TOO = frozenset({"num_partitions", "partition_budget", "replicas_per_broker", "partitions_per_owner"})
-"""Policies of creates that judge added partitions, too."""
-
-ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
-    "configs_allowed": lambda options: F.size(F.array_except(F.map_keys("after"), _names(options["names"]))) > 0,
-    "configs_required": lambda options: F.arrays_overlap(change.reset(), _names(options["names"])),
-    "configs_forbidden": lambda options: F.arrays_overlap(F.map_keys("after"), _names(options["names"])),
-    "config_values": lambda options: F.array_contains(touched(), options["config"]),
-    "config_range": lambda options: F.array_contains(touched(), options["config"]),
-    "min_insync_replicas": lambda _: F.array_contains(touched(), "min.insync.replicas"),
-}
-"""Policies of creates that judge altered configs, too: which alters concern them where their scope is `changes`."""
-
-ALWAYS: Mapping[Action, Mapping[str, tuple[Factory, Refusal]]] = {
-    Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
-    Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
-    Action.ADD_PARTITIONS: {"fewer_partitions": (change.fewer_partitions, Refusal.FEWER_PARTITIONS)},
-}
-"""The policies that no setting turns off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,10 +111,6 @@ def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
     if policy.name in ALTERS_TOO:
         concerns = ALTERS_TOO[policy.name](spec.options) if spec.scope == "changes" else None
         yield replace(policy, action=Action.ALTER_CONFIGS, concerns=concerns)
-
-
-def _names(names: Sequence[str]) -> Column:
-    return F.array(*map(F.lit, names))
 
 
 def options(factory: Factory) -> Sequence[Option]:

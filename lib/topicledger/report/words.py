@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from topicledger import actions
-from topicledger.apply.summary import nothing_to_send
+from topicledger.apply.rendering import nothing_to_send
 from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.report import advice

@@ -1,0 +1,90 @@
+"""Topics in requests and responses: what a create asks for, and what brokers say of a topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kafka.admin import ACLOperation
+from kafka.protocol.admin import CreateTopicsRequest
+
+from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, RequestLost, error_name
+from topicledger.kafka.created import CreatedTopic
+from topicledger.kafka.entries import config_entry
+from topicledger.model import ConfigEntry, Target, TopicInfo, TopicResult
+
+_ZERO_ID = uuid.UUID(int=0)
+_OPERATIONS_UNKNOWN = 31
+"""The bit that is set when the broker doesn't return what a principal may do (the field's default, -2^31)."""
+_KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
+
+
+def creatable(target: Target) -> Any:
+    topic = CreateTopicsRequest.CreatableTopic
+    return topic(
+        name=target.topic,
+        num_partitions=-1 if target.num_partitions is None else target.num_partitions,
+        replication_factor=-1 if target.replication_factor is None else target.replication_factor,
+        assignments=[
+            topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in sorted((target.assignments or {}).items())
+        ],
+        configs=[topic.CreatableTopicConfig(name=name, value=value) for name, value in target.configs.items()],
+    )
+
+
+def created(topic: CreatedTopic, returns_configs: bool, validate_only: bool) -> TopicResult:
+    if not returns_configs or topic.error_code != NONE:
+        return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
+    return TopicResult(
+        error_code=topic.error_code,
+        error_message=topic.error_message,
+        topic_id=None if validate_only or topic.topic_id is None else str(topic.topic_id),
+        num_partitions=topic.num_partitions if topic.num_partitions >= 0 else None,
+        replication_factor=topic.replication_factor if topic.replication_factor >= 0 else None,
+        configs=topic.configs or None,
+        topic_config_error_code=topic.topic_config_error_code,
+    )
+
+
+def infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
+    for topic in topics:
+        if topic.error_code == UNKNOWN_SERVER_ERROR:
+            raise RequestLost(f"a broker answered {error_name(UNKNOWN_SERVER_ERROR)} when asked for topic {topic.name}")
+        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+            yield TopicInfo(topic=topic.name, permitted=False)
+        elif topic.error_code == NONE or topic.partitions:
+            topic_id = getattr(topic, "topic_id", None)
+            yield TopicInfo(
+                topic=topic.name,
+                topic_id=str(topic_id) if topic_id not in (None, _ZERO_ID) else None,
+                internal=bool(topic.is_internal),
+                assignments={
+                    partition.partition_index: tuple(partition.replica_nodes)
+                    for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+                },
+                other_leaders={
+                    partition.partition_index: partition.leader_id
+                    for partition in topic.partitions
+                    if partition.leader_id != next(iter(partition.replica_nodes), None)
+                },
+                authorized_operations=_operations(frozenset(getattr(topic, "authorized_operations", None) or ())),
+            )
+
+
+@lru_cache(maxsize=1024)
+def _operations(bits: frozenset[int]) -> tuple[str, ...] | None:
+    if not bits or _OPERATIONS_UNKNOWN in bits:
+        return None
+    return tuple(sorted(ACLOperation(bit).name for bit in bits if bit in _KNOWN_OPERATIONS))
+
+
+def entries(configs: Sequence[Any]) -> tuple[ConfigEntry, ...]:
+    return tuple(
+        config_entry(
+            config.name, config.value, config.read_only, getattr(config, "config_source", -1), config.is_sensitive
+        )
+        for config in configs
+    )
