@@ -11,7 +11,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from kafka.admin import ACLOperation, ConfigResourceType
@@ -44,9 +43,9 @@ from topicledger.kafka.connection import (
     RequestLost,
     error_name,
 )
-from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreatedTopic, CreateTopics, created_topics
+from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics, created_topics
 from topicledger.kafka.topics import creatable, created, entries, infos
-from topicledger.model import Broker, ConfigEntry, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
+from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
 
 __all__ = [
@@ -70,10 +69,6 @@ __all__ = [
     "error_name",
 ]
 
-_ZERO_ID = uuid.UUID(int=0)
-_OPERATIONS_UNKNOWN = 31
-"""The bit that is set when the broker doesn't return what a principal may do (the field's default, -2^31)."""
-_KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0, 1, 2}
 _DESCRIBE_BATCH = 10_000
 _CONFIGS_BATCH = 1_000
 _DELETE_BY_ID = 6
