@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.admin import ACLOperation, ConfigResourceType
+from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
