@@ -72,7 +72,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
+    "quotas.",
 )
 
 
@@ -242,8 +243,8 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows, acls = checked(ledger.spark, parsed)
-            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, acls=acls))
+            rows, resources = checked(ledger.spark, parsed)
+            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

@@ -116,13 +116,17 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_removed_rows")
+    table.only(
+        "max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_quota_changes",
+        "max_removed_rows",
+    )  # fmt: skip
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
+        max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
     )
 

@@ -131,6 +131,9 @@ class GuardSettings:
     of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
     max_acl_deletes: int = 0
     """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
+    max_quota_changes: int = 0
+    """Entities whose client quotas one run may change, per cluster. Where a run would change more, it changes none
+    (exit code 5)."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
 
@@ -294,6 +297,8 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
+        if self.guards.max_quota_changes:
+            guards["max_quota_changes"] = self.guards.max_quota_changes
         return _digest(
             {
                 "tables": {"root": self.tables.root},

@@ -44,6 +44,10 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name that the brokers know this client by.",
     Refusal.REPLACEMENT_MISSING: "See why the ACL that replaces it was not added, then run again.",
     Refusal.MAX_ACL_DELETES_EXCEEDED: "If all these removals are meant, raise guards.max_acl_deletes; none was sent.",
+    Refusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
+    Refusal.MAX_QUOTA_CHANGES_EXCEEDED: (
+        "If these quotas are meant to change, raise guards.max_quota_changes; none was changed."
+    ),
     Refusal.NOT_REVERTIBLE: "Change the topic by hand if that must be undone: the tables don't have what it takes.",
     Refusal.RECREATED: "Another client recreated the topic: check that it may be deleted, then plan again.",
     Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor: this broker has no defaults.",
