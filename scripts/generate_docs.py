@@ -87,7 +87,7 @@ def keys() -> str:
     lines: list[str] = []
     for name, (what, of) in sections().items():
         heading = (
-            "[[policies.create]], [[policies.delete]] and [[policies.change]]"
+            "[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"
             if name.startswith("policies.")
             else f"[{name}]"
         )
