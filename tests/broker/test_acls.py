@@ -274,5 +274,5 @@ def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_p
         row["resource"].split()[0]: row for row in estate.rows(AUDIT, summary.run_id) if row["phase"] == "policy"
     }
     assert {each["error"] for each in refused.values()} == {"POLICY_VIOLATION"}
-    assert [row["policy"] for row in refused["User:rights-b"]["violations"]] == ["acl_forbidden"]
+    assert [row["policy"] for row in refused["User:rights-b"]["violations"]] == ["acl_forbidden", "acl_owner"]
     assert [row["policy"] for row in refused["User:rights-c"]["violations"]] == ["acl_owner"]
