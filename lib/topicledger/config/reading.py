@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.notify import read_notify
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -54,7 +55,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "notify")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -66,6 +67,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        notify=read_notify(raw, problems),
     )
     return settings, problems
 

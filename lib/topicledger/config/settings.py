@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from topicledger.config.notify import NotifySettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -244,6 +245,8 @@ class Settings:
     """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
+    notify: tuple[NotifySettings, ...] = ()
+    """[[notify]]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
