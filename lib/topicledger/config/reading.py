@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.ownership import read_owners
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -54,8 +55,9 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "owners")
     clusters = top.table("clusters")
+    owners, owner_lines = read_owners(top.table("owners"), path, clusters.values)
     settings = Settings(
         path=path,
         tables=_tables(top.table("tables")),
@@ -66,6 +68,8 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        owners=owners,
+        owner_lines=owner_lines,
     )
     return settings, problems
 

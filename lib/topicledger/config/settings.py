@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
@@ -169,6 +169,27 @@ class AclSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnerSettings:
+    """What an owner may declare. A topic that a pattern of an owner's matches is declared by its owners only."""
+
+    topics: tuple[str, ...]
+    """Patterns (RE2; anywhere unless anchored) of topics' names."""
+    clusters: tuple[str, ...] = ()
+    """On these clusters only. By default on all."""
+
+
+class OwnerLine(NamedTuple):
+    """A line of the file that [owners] names."""
+
+    pattern: str
+    """RE2, for `cluster/topic`."""
+    owners: tuple[str, ...]
+    """Empty: nobody's."""
+    place: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditSettings:
     """What an audit calls drift, and how much each kind matters."""
 
@@ -242,6 +263,10 @@ class Settings:
     """[[policies.create]], [[policies.delete]] and [[policies.change]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
+    owners: Mapping[str, OwnerSettings] = field(default_factory=dict)
+    """[owners.NAME]"""
+    owner_lines: tuple[OwnerLine, ...] = ()
+    """Of the file that [owners] names, in order: the last one that matches counts."""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
@@ -302,8 +327,16 @@ class Settings:
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
                 **({"acls": acls} if acls else {}),
+                **self._ownership(),
             }
         )
+
+    def _ownership(self) -> dict[str, object]:
+        """What bears on decisions of who owns what; empty where nobody says."""
+        if not self.owners and not self.owner_lines:
+            return {}
+        owners = {name: asdict(each) for name, each in self.owners.items()}
+        return {"owners": owners, "owner_lines": [line[:2] for line in self.owner_lines]}
 
     def audit_digest(self) -> str:
         """As `digest`, of what bears on an audit."""
@@ -312,6 +345,7 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **self._ownership(),
             }
         )
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from topicledger.config.ownership import not_yours, restricts
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.manifests import load_acls
@@ -68,6 +69,7 @@ def read(
             *_unknown_clusters([*parsed.rows, *parsed.acls], settings, hint),
             *_repeated(parsed.rows),
             *_row_errors(parsed.rows),
+            *_not_yours(parsed.rows, settings),
         ],
         "; rights are checked once that is corrected" if parsed.acls else "",
     )
@@ -150,6 +152,17 @@ def _row_errors(rows: Sequence[ManifestRow]) -> list[FileError]:
     return [
         FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}")
         for row, reason in broken(rows)
+    ]
+
+
+def _not_yours(rows: Sequence[ManifestRow], settings: Settings) -> list[FileError]:
+    if not restricts(settings):
+        return []
+    why = not_yours(settings, [(row.cluster, row.topic, row.owner) for row in rows])
+    return [
+        FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
+        for row, reason in zip(rows, why, strict=True)
+        if reason is not None
     ]
 
 
