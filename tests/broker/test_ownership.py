@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker.direct import live
 from tests.harness import Estate
-from topicledger.config.settings import OwnerLine, OwnerSettings
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
@@ -17,7 +17,9 @@ def test_a_topic_of_others_is_refused_until_its_owner_declares_it(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    estate.settings = replace(estate.settings, owners={"payments": OwnerSettings(topics=(r"^owned\.payments\.",))})
+    estate.settings = replace(
+        estate.settings, owners=Owners(names={"payments": OwnerSettings(topics=(r"^owned\.payments\.",))})
+    )
     counts = {"num_partitions": 1, "replication_factor": 1}
     mine, theirs = "owned.payments.mine", "owned.payments.theirs"
     estate.declare(
@@ -30,20 +32,22 @@ def test_a_topic_of_others_is_refused_until_its_owner_declares_it(
     assert estate.last("first") == {mine: ("verify", "ok", None), theirs: refused, "owned.payments.gone": refused}
     message = estate.audit("first")[theirs, "manifest"]["error_message"]
     assert message == "owner orders may not declare it: it belongs to payments ([owners])"
-    assert (mine in live(kafka), theirs in live(kafka)) == (True, False)
+    assert (mine in live(kafka, "owned."), theirs in live(kafka, "owned.")) == (True, False)
 
     by_line = (OwnerLine(pattern=r"^[^/]*/owned\.payments\..*$", owners=("payments", "orders"), place="CODEOWNERS:1"),)
-    estate.settings = replace(estate.settings, owners={}, owner_lines=by_line)
+    estate.settings = replace(estate.settings, owners=Owners(lines=by_line))
     assert estate.run(run_id="second").exit_code == 0
     assert estate.last("second") == {theirs: ("verify", "ok", None)}
-    assert theirs in live(kafka)
+    assert theirs in live(kafka, "owned.")
 
 
 def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    estate.settings = replace(estate.settings, owners={"orders": OwnerSettings(topics=(r"^owned\.later\.",))})
+    estate.settings = replace(
+        estate.settings, owners=Owners(names={"orders": OwnerSettings(topics=(r"^owned\.later\.",))})
+    )
     topic = {"topic": "owned.later.a", "num_partitions": 1, "replication_factor": 1}
     estate.declare({**topic, "owner": "orders"})
     assert estate.run("plan", run_id="planned").pending_changes == 1
@@ -51,4 +55,4 @@ def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     assert estate.run("apply", run_id="planned").exit_code == 4
     phase, outcome, error = estate.last("planned")["owned.later.a"]
     assert (phase, outcome, error) == ("apply", "refused", "CHANGED_SINCE_PLAN")
-    assert "owned.later.a" not in live(kafka)
+    assert "owned.later.a" not in live(kafka, "owned.")

@@ -90,17 +90,17 @@ LINED: dict[Topic, str | None] = {
 
 
 def test_a_topic_is_declared_by_its_owners_only(tmp_path: Path) -> None:
-    assert dict(zip(MAPPED, not_yours(by_map(tmp_path), [*MAPPED]), strict=True)) == MAPPED
+    assert dict(zip(MAPPED, not_yours(by_map(tmp_path).owners, [*MAPPED]), strict=True)) == MAPPED
 
 
 def test_of_a_file_the_last_line_that_matches_counts(tmp_path: Path) -> None:
-    assert dict(zip(LINED, not_yours(by_lines(tmp_path), [*LINED]), strict=True)) == LINED
+    assert dict(zip(LINED, not_yours(by_lines(tmp_path).owners, [*LINED]), strict=True)) == LINED
 
 
 def test_a_cluster_as_a_whole_is_a_pattern_that_ends_with_a_slash(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "/eu/ @europe\nmain/ @home\n")
     rows = [("eu", "main", "europe"), ("main", "eu", "home"), ("main", "eu", "europe"), ("eu", "a", "home")]
-    assert [reason is None for reason in not_yours(settings, rows)] == [True, True, False, False]
+    assert [reason is None for reason in not_yours(settings.owners, rows)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("make", "rows"), [(by_map, MAPPED), (by_lines, LINED)])
@@ -110,7 +110,7 @@ def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, 
     frame = manifest_rows(
         spark, *({"cluster": c, "topic": t, "owner": o, "labels": {"n": str(n)}} for n, (c, t, o) in enumerate(asked))
     )
-    judged = frame.transform(manifests.with_reasons(manifests.yours(settings)))
+    judged = frame.transform(manifests.with_reasons(manifests.yours(settings.owners)))
     told = {int(row["labels"]["n"]): (row["error"], row["error_message"]) for row in dicts(judged)}
     expected = [("NOT_YOURS" if why else None, why) for why in rows.values()]  # type: ignore[attr-defined]
     assert [told[number] for number in range(len(asked))] == expected
@@ -119,7 +119,7 @@ def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, 
 def test_a_refused_row_is_refused_in_phase_manifest(spark: SparkSession, tmp_path: Path) -> None:
     settings = by_map(tmp_path)
     frame = manifest_rows(spark, {"topic": "payments.a", "owner": "x"}, {"topic": "payments.b", "owner": "payments"})
-    judge = manifests.judge(list(settings.clusters), None, manifests.yours(settings))
+    judge = manifests.judge(list(settings.clusters), None, manifests.yours(settings.owners))
     told = {row["topic"]: (row["phase"], row["outcome"], row["error"]) for row in dicts(frame.transform(judge))}
     assert told == {"payments.a": ("manifest", "refused", "NOT_YOURS"), "payments.b": (None, None, None)}
 
@@ -138,7 +138,7 @@ def test_a_file_says_it_with_its_line_and_loads_nothing(tmp_path: Path) -> None:
 
 def test_without_owners_everybody_declares_everything(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "")
-    assert manifests.yours(settings) == ()
+    assert manifests.yours(settings.owners) == ()
 
 
 def test_who_owns_what_bears_on_decisions(tmp_path: Path) -> None:

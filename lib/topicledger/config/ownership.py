@@ -6,10 +6,10 @@ Apart from `settings`, which has the values, since reading and asking them needs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from topicledger.config.settings import OwnerLine, OwnerSettings, Settings
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.config.toml_table import TomlTable
 from topicledger.text import nearest, show
 
@@ -22,17 +22,15 @@ Topic = tuple[str | None, str | None, str | None]
 """A row's cluster, topic and owner."""
 
 
-def read_owners(
-    table: TomlTable, settings_file: Path, clusters: Iterable[str]
-) -> tuple[Mapping[str, OwnerSettings], tuple[OwnerLine, ...]]:
-    """[owners.NAME] by name, and the lines of [owners] file; problems are noted in the table."""
+def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) -> Owners:
+    """[owners.NAME] by name, or the lines of [owners] file; problems are noted in the table."""
     if isinstance(table.values.get("file"), dict) or "file" not in table.values:
-        return {name: _owner(table, name, clusters) for name in table.values}, ()
+        return Owners(names={name: _owner(table, name, clusters) for name in table.values})
     others = [name for name in table.values if name != "file"]
     if others:
         table.problem("file", f"and [{table.key(others[0])}] both say who owns topics: give one of them")
     path = table.text("file")
-    return {}, () if path is None else _lines(settings_file.parent / path, table)
+    return Owners() if path is None else Owners(lines=_lines(settings_file.parent / path, table))
 
 
 def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSettings:
@@ -89,12 +87,7 @@ def _regex(pattern: str) -> str:
     return f"^{body}$" if "/" in path else f"^[^/]*/{body}$"
 
 
-def restricts(settings: Settings) -> bool:
-    """Whether the settings say who may declare which topics."""
-    return bool(settings.owners or settings.owner_lines)
-
-
-def not_yours(settings: Settings, rows: Sequence[Topic]) -> list[str | None]:
+def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
     """Of each row, why its owner may not declare its topic, with who owns it; None where it may.
 
     Who owns a topic: every owner one of whose patterns matches; with a file those of the last line that matches. A
@@ -107,17 +100,17 @@ def not_yours(settings: Settings, rows: Sequence[Topic]) -> list[str | None]:
     topics = [topic or "" for _, topic, _ in rows]
     paths = pa.array([f"{cluster or ''}/{topic or ''}" for cluster, topic, _ in rows], pa.string())
     owned: list[tuple[tuple[str, ...], str]] = [((), "")] * len(rows)
-    for line in settings.owner_lines:
+    for line in owners.lines:
         for number, hit in enumerate(pc.match_substring_regex(paths, pattern=line.pattern).to_pylist()):
             if hit:
                 owned[number] = (line.owners, line.place)
-    for name, claim in settings.owners.items():
+    for name, claim in owners.names.items():
         for pattern in claim.topics:
             for number, hit in enumerate(pc.match_substring_regex(pa.array(topics), pattern=pattern).to_pylist()):
                 names, _ = owned[number]
                 if hit and name not in names and (not claim.clusters or rows[number][0] in claim.clusters):
                     owned[number] = ((*names, name), "[owners]")
-    named = {_key(name) for name in settings.owners} | {_key(n) for line in settings.owner_lines for n in line.owners}
+    named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
     return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
 
 

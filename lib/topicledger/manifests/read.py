@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from topicledger.config.ownership import not_yours, restricts
-from topicledger.config.settings import Settings
+from topicledger.config.ownership import not_yours
+from topicledger.config.settings import Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.manifests import load_acls
 from topicledger.manifests import rows as manifests
@@ -69,7 +69,7 @@ def read(
             *_unknown_clusters([*parsed.rows, *parsed.acls], settings, hint),
             *_repeated(parsed.rows),
             *_row_errors(parsed.rows),
-            *_not_yours(parsed.rows, settings),
+            *_not_yours(parsed.rows, settings.owners),
         ],
         "; rights are checked once that is corrected" if parsed.acls else "",
     )
@@ -155,10 +155,10 @@ def _row_errors(rows: Sequence[ManifestRow]) -> list[FileError]:
     ]
 
 
-def _not_yours(rows: Sequence[ManifestRow], settings: Settings) -> list[FileError]:
-    if not restricts(settings):
+def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> list[FileError]:
+    if owners == Owners():
         return []
-    why = not_yours(settings, [(row.cluster, row.topic, row.owner) for row in rows])
+    why = not_yours(owners, [(row.cluster, row.topic, row.owner) for row in rows])
     return [
         FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
         for row, reason in zip(rows, why, strict=True)

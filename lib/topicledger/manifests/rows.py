@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from topicledger.config.ownership import not_yours, restricts
-from topicledger.config.settings import Settings
+from topicledger.config.ownership import not_yours
+from topicledger.config.settings import Owners
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.schemas import MANIFESTS
 
@@ -212,14 +212,14 @@ def _with_duplicates(rows: DataFrame) -> DataFrame:
     return compared.withColumn("differs_in", F.concat_ws(", ", *differing)).drop("_low", "_high")
 
 
-def yours(settings: Settings) -> Sequence[Rule]:
+def yours(owners: Owners) -> Sequence[Rule]:
     """A row's owner may declare its topic, where the settings say who may."""
-    if not restricts(settings):
+    if owners == Owners():
         return ()
 
-    def reasons(clusters: pa.Array, topics: pa.Array, owners: pa.Array) -> pa.Array:
-        rows = zip(clusters.to_pylist(), topics.to_pylist(), owners.to_pylist(), strict=True)
-        return pa.array(not_yours(settings, list(rows)), pa.string())
+    def reasons(clusters: pa.Array, topics: pa.Array, declared_by: pa.Array) -> pa.Array:
+        rows = zip(clusters.to_pylist(), topics.to_pylist(), declared_by.to_pylist(), strict=True)
+        return pa.array(not_yours(owners, list(rows)), pa.string())
 
     # The stubs ask for a third argument, which has a default.
     reason: Column = arrow_udf(reasons, "string")("cluster", "topic", "owner")  # type: ignore[call-overload]

@@ -36,7 +36,7 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     kinds = kinds_of(run)
     asked = narrowed(run.settings.changes, kinds)
     judged = run.manifests(run.manifest_version).transform(
-        manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings))
+        manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
     )
     return Wanted(
         judged=judged,
