@@ -89,12 +89,13 @@ def check(settings: Settings) -> None:
     """
     problems = list[str]()
     found = settings.policies
-    for action, spec in (
+    named: list[tuple[Action | AccessAction, PolicySpec]] = [
         *((Action.DELETE, spec) for spec in found.delete),
         *((Action.CREATE, spec) for spec in found.create),
         *((_of_change(spec)[0], spec) for spec in found.change),
         *((AccessAction.ACL_ADD, spec) for spec in found.acl),
-    ):
+    ]
+    for action, spec in named:
         if spec.use in BUILT_IN[action]:
             _check_built_in(spec, BUILT_IN[action][spec.use], problems)
         elif ":" not in spec.use:
