@@ -256,6 +256,10 @@ class ClusterAdmin(Connection):
         """Whether this principal may change ACLs: see `access.may_alter`."""
         return access.may_alter(self)
 
+    def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
+        """Which settings of its authorizer a broker has: see `access.authorizer_settings`."""
+        return access.authorizer_settings(self, broker_id)
+
     def create_acls(self, targets: Sequence[Target]) -> Response:
         """One CreateAcls request; adding what there is does no harm (A2)."""
         response = self._change(access.create_acls_request(targets))
