@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
 from tests.broker.test_provisioning import allow
-from tests.clusters import JARS
+from tests.clusters import KAFKA
 from tests.fault.another_client import AnotherClient
 from tests.harness import Estate, policy
 from tests.waiting import until
@@ -536,7 +536,7 @@ def test_an_estate_of_2000_topics_becomes_what_is_declared_and_stays_so(spark: S
     def any_configs() -> dict[str, str]:
         return {name: rng.choice(each) for name, each in values.items() if rng.random() < 0.5}
 
-    with EmbeddedKafka(JARS, KafkaOptions(heap="1g")) as kafka:
+    with EmbeddedKafka(KAFKA, KafkaOptions(heap="1g")) as kafka:
         before = {name: any_configs() for name in names}
         with admin_of(kafka) as admin:
             for start in range(0, len(names), 500):
