@@ -626,6 +626,7 @@ def another_client() -> SetRule:
     return while_it_is_judged
 
 
+@pytest.mark.thorough
 def test_bad_input_is_told_topic_by_topic_and_the_rest_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -313,6 +313,7 @@ def test_a_policy_of_the_users_own_judges_each_change_once(
     assert len(estate.rows(PLANS, "own")) == 4
 
 
+@pytest.mark.thorough
 def test_fewer_partitions_than_there_are_is_refused(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     make(kafka, "fewer.one", num_partitions=3)
     estate = changing(spark, tmp_path, kafka, partitions="grow")

@@ -23,7 +23,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.kafka import access, changes, groups, offsets, unseen
+from topicledger.kafka import access, changes, groups, log_dirs, offsets, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -209,6 +209,11 @@ class ClusterAdmin(Connection):
     def unseen_topics(self) -> int:
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self)
+
+    def broker_logs(self) -> list[log_dirs.BrokerLogs]:
+        """What each live broker has in its log directories: see `log_dirs.broker_logs`."""
+        brokers = sorted(int(broker.node_id) for broker in self.metadata([]).brokers)
+        return [log_dirs.broker_logs(self, broker_id) for broker_id in brokers]
 
     @property
     def alters_incrementally(self) -> bool:
