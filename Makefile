@@ -14,7 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
-KAFKA_VERSIONS ?= 3.3.2 3.9.1 4.0.1 4.3.1
+KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
@@ -82,7 +82,7 @@ test-airflow: setup-airflow  ## run the example DAG in Airflow against a real br
 test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS of them, at most 20)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
 
-test-versions: setup  ## run the tests of what is done to a broker against Kafka 3.3, 3.9, 4.0 and 4.3 (KAFKA_VERSIONS=3.9.1)
+test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
 	@scripts/test_versions.sh $(KAFKA_VERSIONS)
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)

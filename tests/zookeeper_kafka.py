@@ -54,7 +54,14 @@ class ZooKeeperKafka(EmbeddedKafka):
         cluster_id = json.dumps({"version": "1", "id": self.cluster_id})
         for path, content in (("/cluster", "x"), ("/cluster/id", cluster_id)):
             create = ["org.apache.zookeeper.ZooKeeperMain", "-server", f"{HOST}:{port}", "create", path, content]
-            subprocess.run(self._java_command(java, node, *create), check=True, capture_output=True, timeout=60)
+            command = self._java_command(java, node, *create)
+            # It doesn't wait for its connection, and fails where that takes a moment.
+            if not awaited(lambda command=command: _succeeds(command), time.monotonic() + START_SECONDS):  # type: ignore[misc]
+                raise EmbeddedKafkaError(f"ZooKeeper doesn't take {path}.{tail(log)}")
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, capture_output=True, timeout=60).returncode == 0
 
 
 def _listens(port: int) -> bool:
