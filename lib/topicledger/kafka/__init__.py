@@ -44,7 +44,7 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics, created_topics
-from topicledger.kafka.topics import creatable, created, entries, infos
+from topicledger.kafka.topics import creatable, create_result, entries, infos
 from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
 
@@ -284,7 +284,7 @@ class ClusterAdmin(Connection):
         response = created_topics(self._change(request))
         returns_configs = self.returns_configs
         return Response(
-            results={topic.name: created(topic, returns_configs, validate_only) for topic in response.topics},
+            results={topic.name: create_result(topic, returns_configs, validate_only) for topic in response.topics},
             throttle_time_ms=response.throttle_time_ms,
         )
 
