@@ -15,12 +15,15 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from topicledger import kafka
+from topicledger.config.settings import ReplicaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
+from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, ClusterLimits, OutcomeUnknown, QuotaWait, RetryPolicy, Sender
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
+    Broker,
     ConfigEntry,
     Note,
     Outcome,
@@ -34,6 +37,7 @@ from topicledger.model import (
     Violation,
 )
 from topicledger.model.access import Acl
+from topicledger.model.moves import ThrottleRecords
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +80,11 @@ class ClusterContext:
     """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
+
+    moves: ReplicaSettings = field(default_factory=ReplicaSettings)
+    """How much may be moved at once."""
+    throttles: ThrottleRecords | None = None
+    """Where throttles are written down before they are set; None: moves aren't throttled."""
 
     created_by: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
     """Of topics, those that this tool created and wasn't asked to delete since, by `audit`: the run that did."""
@@ -120,6 +129,10 @@ class ClusterContext:
         """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request."""
         return self._sender.send(targets, request, changes=changes)
 
+    def ask(self, ask: Callable[[], _T]) -> _T:
+        """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
+        return self._sender.ask(ask)
+
     def live_cluster_id(self) -> str:
         """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
@@ -142,9 +155,21 @@ class ClusterContext:
         asked = (topics,) if names is None else (topics, names)
         return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(*asked)})
 
+    def brokers(self) -> Sequence[Broker]:
+        """Those that are up; raises OutcomeUnknown where none answers."""
+        return self._sender.ask(lambda: self.admin.describe_cluster().brokers)
+
     def reassigned_now(self) -> frozenset[str] | None:
         """Topics whose replicas are being moved; None where this principal may not know."""
         return self._sender.ask(self.admin.topics_reassigned_now)
+
+    def reassignments(self) -> dict[Partition, Replicas] | None:
+        """Partitions whose replicas are being moved, with their targets; None where this principal may not know."""
+        return self._sender.ask(self.admin.list_reassignments)
+
+    def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
+        """By topic, its replicas, those in sync, and leaders, of those that brokers list."""
+        return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
 
     def acls(self, principals: Collection[str]) -> frozenset[Acl]:
         """The cluster's ACLs, of these principals at least. Raises AclsUnknown where they may not be listed, and

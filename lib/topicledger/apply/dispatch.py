@@ -25,6 +25,7 @@ from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
+from topicledger.ledger.throttles import RecordedThrottles
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
 from topicledger.observe.clusters import disowned
 from topicledger.plan.standing import only
@@ -251,6 +252,10 @@ def _one_cluster(
             may_send=held.require_for_request if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
             validated=partial(_validated, run, settings.name),
+            moves=run.settings.replicas,
+            throttles=RecordedThrottles(
+                ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id
+            ),
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
         live_id = executor.live_cluster_id()

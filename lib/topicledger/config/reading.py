@@ -22,6 +22,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ReplicaSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -54,7 +55,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -62,6 +63,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
@@ -152,6 +154,18 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
+    )
+
+
+def _replicas(table: TomlTable) -> ReplicaSettings:
+    default = ReplicaSettings
+    table.only("throttle", "max_partitions_per_broker", "max_bytes_per_broker")
+    return ReplicaSettings(
+        throttle=table.integer("throttle", default.throttle, 0, 2**62),
+        max_partitions_per_broker=table.integer(
+            "max_partitions_per_broker", default.max_partitions_per_broker, 1, 10_000
+        ),
+        max_bytes_per_broker=table.integer("max_bytes_per_broker", default.max_bytes_per_broker, 1, 2**62),
     )
 
 
