@@ -10,6 +10,7 @@ from kafka import KafkaProducer
 from tests.broker.direct import admin_of, executor_of, live, make
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
+from topicledger.kafka.moving import MoveLimits
 from topicledger.model import ReplicaAction, Target
 from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, Throttle
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -52,11 +53,10 @@ def move(topic: str, topic_id: str, before: Assignments, after: Assignments, **f
 
 
 @contextmanager
-def mover(kafka: EmbeddedKafka, limits: ReplicaSettings | None = None) -> Iterator[Executor]:
+def mover(kafka: EmbeddedKafka, limits: ReplicaSettings | None = None, kept: Kept | None = None) -> Iterator[Executor]:
     """What a run has for a cluster, with throttles written down in this process."""
     with executor_of(kafka) as executor:
-        executor.moves = limits or ReplicaSettings()
-        executor.throttles = Kept()
+        executor.limits.moving = MoveLimits(settings=limits or ReplicaSettings(), throttles=kept or Kept())
         yield executor
 
 

@@ -31,7 +31,8 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
     topic_id = with_data(kafka_three, "waves.one", before, 400_000)
     after = {0: (1, 2, 3), 1: (3, 2), 2: (2, 1)}
     target = move("waves.one", topic_id, before, after)
-    with mover(kafka_three, ReplicaSettings(max_partitions_per_broker=1, throttle=5_000_000)) as executor:
+    kept = Kept()
+    with mover(kafka_three, ReplicaSettings(max_partitions_per_broker=1, throttle=5_000_000), kept) as executor:
         assert [row.outcome for row in executor.validate([target])] == [Outcome.OK]
         (row,) = executor.apply([target])
         assert (row.outcome, row.error_message) == (Outcome.OK, None)
@@ -41,8 +42,7 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
         states = executor.topic_states(["waves.one"])["waves.one"].partitions
         assert {part: state.replicas for part, state in states.items()} == after
         assert all(state.isr == set(state.replicas) for state in states.values())
-        assert executor.throttles is not None
-        assert not executor.throttles.left()
+        assert not kept.left()
         (seen,) = executor.verify([(target, row.result)])
         assert seen.outcome is Outcome.OK
     assert throttles_on(kafka_three) == {}
@@ -71,7 +71,7 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
     """R2, R3: Kafka takes the second target without a word, and to cancel it doesn't bring back the origin."""
     topic_id = with_data(kafka_three, "hands.one", {0: (1,)})
     with mover(kafka_three, SLOW) as executor:
-        throttling = Throttling(executor, executor.throttles or Kept())
+        throttling = Throttling(executor, Kept())
         target = move("hands.one", topic_id, {0: (1,)}, {0: (1, 3)})
         throttling.begin(moves_of(move("hands.one", topic_id, {0: (1,)}, {0: (1, 2, 3)})), 1)
         assert executor.admin.reassign({("hands.one", 0): (1, 2)})[0]["hands.one", 0].error_code == 0
@@ -91,22 +91,19 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
 def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka_three: EmbeddedKafka) -> None:
     """R2, R4: nothing is sent twice with another target; the throttle stays written down until then."""
     topic_id = with_data(kafka_three, "stopped.one", {0: (1,)})
-    target, stop = move("stopped.one", topic_id, {0: (1,)}, {0: (2, 3)}), threading.Event()
-    with mover(kafka_three, SLOW) as executor:
+    target, stop, kept = move("stopped.one", topic_id, {0: (1,)}, {0: (2, 3)}), threading.Event(), Kept()
+    with mover(kafka_three, SLOW, kept) as executor:
         executor.stop = stop
-        kept = executor.throttles
         executor._sender.stop = stop
         timer = threading.Timer(4.0, stop.set)
         timer.start()
         with pytest.raises(OutcomeUnknown, match="asked to stop"):
             list(executor.apply([target]))
         assert executor.reassignments() == {("stopped.one", 0): (2, 3)}
-        assert kept is not None
         assert kept.left()
         assert throttles_on(kafka_three)
     again = replace(target, maybe_sent=True)
-    with mover(kafka_three, ReplicaSettings(throttle=50_000_000)) as executor:
-        executor.throttles = kept
+    with mover(kafka_three, ReplicaSettings(throttle=50_000_000), kept) as executor:
         assert list(executor.changed_since_plan([again])) == []
         assert list(executor.recover([again])) == []
         (row,) = executor.apply([again])
@@ -128,7 +125,7 @@ def test_what_another_hand_set_stays(kafka_three: EmbeddedKafka) -> None:
         config = Target(resource="others.one", action="alter_configs", after={lists: "1:1"})
         admin.alter_configs([config], validate_only=False)
         until(lambda: "others.one" in throttles_on(kafka_three, ["others.one"]), seconds=30)
-        throttling = Throttling(executor, executor.throttles or Kept())
+        throttling = Throttling(executor, Kept())
         throttling.begin(moves_of(target), 50_000)
         assert admin.broker_configs(2, (FOLLOWER_RATE,)) == {FOLLOWER_RATE: "77777"}
         assert throttles_on(kafka_three, ["others.one"])["others.one"][lists] == "0:1,1:1"

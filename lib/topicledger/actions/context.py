@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from topicledger import kafka
-from topicledger.config.settings import ReplicaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
@@ -37,7 +36,6 @@ from topicledger.model import (
     Violation,
 )
 from topicledger.model.access import Acl
-from topicledger.model.moves import ThrottleRecords
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +78,6 @@ class ClusterContext:
     """Called before each wait for the cluster's quota (C17), and with None when nothing is left to wait for."""
     validated: Callable[[Collection[str]], Mapping[str, TopicResult]] = lambda _: {}
     """Returns what validateOnly resolved of topics in this run, by topic; topics without such a row are left out."""
-
-    moves: ReplicaSettings = field(default_factory=ReplicaSettings)
-    """How much may be moved at once."""
-    throttles: ThrottleRecords | None = None
-    """Where throttles are written down before they are set; None: moves aren't throttled."""
 
     created_by: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
     """Of topics, those that this tool created and wasn't asked to delete since, by `audit`: the run that did."""

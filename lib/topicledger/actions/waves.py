@@ -54,7 +54,8 @@ class Waves:
         returns.
         """
         context = self._context
-        throttling = Throttling(context, context.throttles) if context.throttles is not None else None
+        limits = context.limits.moving
+        throttling = Throttling(context, limits.throttles) if limits.throttles is not None else None
         pause, begun = _LOOK_EVERY, False
         try:
             if self._targets:
@@ -66,7 +67,7 @@ class Waves:
                 wave = self._next_wave()
                 if throttling is not None and not begun:
                     todo = [move for moves in self._moves.values() for move in moves if not self._is_done(move)]
-                    throttling.begin(todo, context.moves.throttle)
+                    throttling.begin(todo, limits.settings.throttle)
                     begun = True
                 if wave:
                     self._start(wave)
@@ -190,7 +191,7 @@ class Waves:
         return Answer(result, 1, began, datetime.now(UTC))
 
     def _next_wave(self) -> Sequence[Move]:
-        limits = self._context.moves
+        limits = self._context.limits.moving.settings
         room = UnderWay(max_partitions=limits.max_partitions_per_broker, max_bytes=limits.max_bytes_per_broker)
         for move in self._under_way.values():
             room.add(move)

@@ -21,6 +21,7 @@ from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
@@ -246,16 +247,21 @@ def _one_cluster(
             cluster_id=cluster_id,
             admin=admin,
             limits=context.limits.setdefault(
-                settings.name, ClusterLimits(max_batch_records=run.settings.kafka.max_batch_records)
+                settings.name,
+                ClusterLimits(
+                    max_batch_records=run.settings.kafka.max_batch_records,
+                    moving=MoveLimits(
+                        settings=run.settings.replicas,
+                        throttles=RecordedThrottles(
+                            ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id
+                        ),
+                    ),
+                ),
             ),
             stop=context.stop,
             may_send=held.require_for_request if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
             validated=partial(_validated, run, settings.name),
-            moves=run.settings.replicas,
-            throttles=RecordedThrottles(
-                ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id
-            ),
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
         )
         live_id = executor.live_cluster_id()

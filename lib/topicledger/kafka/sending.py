@@ -16,6 +16,7 @@ from topicledger import kafka
 from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
+from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.pace import Pace
 from topicledger.model import Action, ReplicaAction, ResourceType, Target, TopicResult
 from topicledger.model.access import Acl
@@ -112,6 +113,8 @@ class ClusterLimits:
     """By topic, where the plan doesn't say: what validate or a describe returned."""
     acls_added: set[Acl] = field(default_factory=set)
     """What was acknowledged, and may not be visible yet (A6)."""
+    moving: MoveLimits = field(default_factory=MoveLimits)
+    """How much is moved at once."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
