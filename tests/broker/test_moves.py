@@ -68,7 +68,7 @@ def test_what_kafka_would_only_say_while_it_moves_is_refused_before(kafka_three:
 
 
 def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kafka_three: EmbeddedKafka) -> None:
-    """R2, R3: Kafka takes the second target without a word, and to cancel it doesn't bring back the origin."""
+    """R2: Kafka takes the second target without a word."""
     topic_id = with_data(kafka_three, "hands.one", {0: (1,)})
     with mover(kafka_three, SLOW) as executor:
         throttling = Throttling(executor, Kept())
@@ -83,7 +83,8 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
         assert executor.reassignments() == {("hands.one", 0): (1, 3)}
         executor.admin.reassign({("hands.one", 0): None})
         until(lambda: executor.reassignments() == {}, seconds=30)
-        assert replicas(kafka_three, "hands.one") == {0: (1,)} or len(replicas(kafka_three, "hands.one")[0]) == 2
+        # Whatever cancelling leaves, we never cancel: what was moved by whom can't be told from it.
+        assert 1 in replicas(kafka_three, "hands.one")[0]
         throttling.end()
     assert throttles_on(kafka_three) == {}
 
