@@ -30,6 +30,7 @@ RUNS = Table(
             column("shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"),
             column("start_id", _STRING, "the start that it belongs to, another one each time it is started"),
             column("observed_at", _TIMESTAMP, "when it began to observe its clusters; null in rows before schema 6"),
+            column("notified", _STRING, "the events that it announced ([[notify]]), with commas; null: none"),
         ]
     ),
     partitioned_by=("shard",),

@@ -192,7 +192,7 @@ def _plan_clusters(
                 seen, listed = acls.list_into_table(run, rights, seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             if rights is not None and listed is not None:
-                decided = decided.also(acls.decisions(run, rights, listed, seen, again=again))
+                decided = decided.also(acls.decisions(run, context.policies, rights, listed, seen, again=again))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.notify import read_notify
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -55,7 +56,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "notify")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -68,6 +69,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        notify=read_notify(raw, problems),
     )
     return settings, problems
 
@@ -201,11 +203,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change")
+    table.only("create", "delete", "change", "acl")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
+        acl=_policy_list(table, "acl", clusters),
     )
 
 
