@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from topicledger.actions.throttling import Throttling
 from topicledger.actions.waves import moves_of
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
-from topicledger.model import Note, Outcome, Refusal, ReplicaAction, Target
+from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
 from topicledger.model.moves import FOLLOWER_RATE, LEADER_RATE
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -155,6 +156,27 @@ def test_a_topic_that_is_deleted_while_it_moves_fails_alone(kafka_three: Embedde
         rows = {row.topic: row for row in executor.apply(targets)}
     assert (rows["deleted.one"].outcome, rows["deleted.one"].error) == (Outcome.FAILED, "CHANGED_SINCE_PLAN")
     assert rows["deleted.two"].outcome is Outcome.OK
+    assert throttles_on(kafka_three) == {}
+
+
+def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka) -> None:
+    """R4: the move goes on by itself when it is back; its throttle is taken away, too."""
+    before = {0: (1, 2), 1: (2, 1)}
+    topic_id, kept = with_data(kafka_three, "dying.one", before), Kept()
+    target = move("dying.one", topic_id, before, {0: (1, 3), 1: (3, 1)})
+    rows: list[PhaseResult] = []
+    with mover(kafka_three, SLOW, kept) as executor:
+        moving = threading.Thread(target=lambda: rows.extend(executor.apply([target])))
+        moving.start()
+        with admin_of(kafka_three) as admin:
+            until(lambda: len(admin.list_reassignments() or ()) == 2, seconds=60)
+        kafka_three.kill_broker(3)
+        time.sleep(3)
+        kafka_three.start_broker(3)
+        moving.join(timeout=240)
+    assert [(row.outcome, row.error_message) for row in rows] == [(Outcome.OK, None)]
+    assert replicas(kafka_three, "dying.one") == {0: (1, 3), 1: (3, 1)}
+    assert not kept.left()
     assert throttles_on(kafka_three) == {}
 
 

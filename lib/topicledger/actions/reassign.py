@@ -102,7 +102,8 @@ def _refusal(
                 f"{list(before.get(partition, ()))}; plan again",
             )
         down = sorted(set(brokers) - up)
-        if down and under_way is None and live.replicas != brokers:
+        # What was begun is waited for, with the broker.
+        if down and not target.maybe_sent and live.replicas != brokers:
             return Refusal.BROKERS_UNAVAILABLE, f"brokers {down} are not up: nothing is moved to them; plan again"
     return None
 

@@ -14,7 +14,7 @@ from topicledger import kafka
 from topicledger.actions.context import ClusterContext
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
-from topicledger.model import SET_ON_TOPIC, Action, Target, TopicResult
+from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Action, Target, TopicResult
 from topicledger.model.moves import (
     BROKER,
     FOLLOWER_RATE,
@@ -122,6 +122,12 @@ class Throttling:
 
     def _topic_configs(self, topics: Collection[str]) -> dict[str, Mapping[str, str]]:
         found = self.context.describe_configs(sorted(topics), dict.fromkeys(topics, _LISTS))
+        for topic, configs in found.items():
+            if configs.error_code in AUTHORIZATION_FAILED:
+                raise ThrottleRefused(
+                    f"cluster {self.context.cluster}: configs of topic {topic} can't be read: grant this principal "
+                    "DescribeConfigs on it, or set replicas.throttle = 0"
+                )
         return {
             topic: {each.name: str(each.value) for each in configs.configs or () if each.config_source == SET_ON_TOPIC}
             for topic, configs in found.items()

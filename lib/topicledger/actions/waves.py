@@ -24,6 +24,8 @@ _LONGEST_LOOK = 5.0
 _SAY_EVERY = 30.0
 _GONE_FOR = 120.0
 """Seconds that a broker which is to get replicas may be down before what is open stays open."""
+_UNLISTED_FOR = 15.0
+"""Seconds that a topic isn't listed before it counts as deleted."""
 _MOST_AT_ONCE = 4_000
 """Partitions in a request: about 10,000 are the limit (R5)."""
 
@@ -41,6 +43,8 @@ class Waves:
         """By topic of which nothing more is begun: our refusal, or the broker's answer."""
         self._sent: dict[Partition, float] = {}
         """When what was acknowledged was sent, or what an earlier start sent was first seen, by the context's clock."""
+        self._unlisted_since: dict[str, float] = {}
+        self._looked = False
         self._began = datetime.now(UTC)
         self._clock = context.clock()
         self._gone_since: float | None = None
@@ -81,7 +85,8 @@ class Waves:
                 log.warning(words, context.cluster, len(self._under_way))
             raise
         finally:
-            if throttling is not None and not self._under_way:
+            # What wasn't looked at may be under way.
+            if throttling is not None and not self._under_way and (self._looked or not self._targets):
                 throttling.end()
 
     def look(self) -> None:
@@ -98,17 +103,18 @@ class Waves:
         for topic in self._targets:
             for move in self._moves[topic]:
                 self._see(move, states.get(topic), listed)
+        self._looked = True
         self._require_brokers()
 
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]
-        # Only a topic that another request deleted is unlisted: these have lived since they were planned.
-        if state is None or state.topic_id != target.topic_id:
-            self._failed[move.topic] = (
-                (Refusal.CHANGED_SINCE_PLAN, _ours("the topic was deleted while it was moved"))
-                if state is None
-                else (Refusal.RECREATED, _ours(f"recreated since the plan, with id {state.topic_id}"))
-            )
+        if state is None:
+            self._see_unlisted(move, moved_now=key in listed)
+            return
+        self._unlisted_since.pop(move.topic, None)
+        if state.topic_id != target.topic_id:
+            words = f"recreated since the plan, with id {state.topic_id}"
+            self._failed[move.topic] = (Refusal.RECREATED, _ours(words))
             return
         live, under_way = state.partitions.get(move.partition), listed.get(key)
         if under_way is not None:
@@ -129,6 +135,17 @@ class Waves:
             # Acknowledged, and neither listed nor done: somebody cancelled it. It goes again.
             log.info("cluster %s: partition %d of %s goes again", self._context.cluster, move.partition, move.topic)
 
+    def _see_unlisted(self, move: Move, *, moved_now: bool) -> None:
+        """A topic that no broker lists for a while is deleted; one broker may lag behind the others."""
+        now = self._context.clock()
+        if not moved_now and now - self._unlisted_since.setdefault(move.topic, now) >= _UNLISTED_FOR:
+            self._failed[move.topic] = (
+                Refusal.CHANGED_SINCE_PLAN,
+                _ours("the topic was deleted while it was moved"),
+            )
+        else:
+            self._under_way[move.topic, move.partition] = move
+
     def _is_on_its_way(self, move: Move, live: PartitionState | None) -> bool:
         """Whether a partition that isn't listed has arrived and brokers don't show it yet (R4)."""
         key, now = (move.topic, move.partition), self._context.clock()
@@ -142,7 +159,7 @@ class Waves:
         return key in self._sent and now - self._sent[key] < self._context.retry_policy.visibility
 
     def _require_brokers(self) -> None:
-        wanted = {broker for move in self._under_way.values() for broker in move.adding}
+        wanted = {broker for move in self._under_way.values() for broker in move.after}
         gone = wanted - {broker.broker_id for broker in self._context.brokers()} if wanted else set()
         now = self._context.clock()
         if not gone:
@@ -150,11 +167,11 @@ class Waves:
         elif self._gone_since is None:
             self._gone_since = now
             log.warning(
-                "cluster %s: brokers %s, which are to get replicas, are down", self._context.cluster, sorted(gone)
+                "cluster %s: brokers %s, which are to have replicas, are down", self._context.cluster, sorted(gone)
             )
         elif now - self._gone_since > _GONE_FOR:
             raise OutcomeUnknown(
-                f"cluster {self._context.cluster}: brokers {sorted(gone)}, which are to get replicas, are down for "
+                f"cluster {self._context.cluster}: brokers {sorted(gone)}, which are to have replicas, are down for "
                 f"more than {_GONE_FOR:g} s; bring them back, and start the run again with its id"
             )
 

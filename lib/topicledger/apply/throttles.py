@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,9 +14,11 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.connection import request_timeout
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger import leases
-from topicledger.ledger.leases import Leases
+from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import RecordedThrottles, clusters_left
+
+log = logging.getLogger(__name__)
 
 
 def take_away(ledger: Ledger, settings: Settings, run_id: str, clusters: Mapping[str, str], held: Leases) -> None:
@@ -36,22 +39,35 @@ def take_away(ledger: Ledger, settings: Settings, run_id: str, clusters: Mapping
 def take_away_left(
     ledger: Ledger, settings: Settings, run_id: str, *, wait: bool = False, stop: threading.Event | None = None
 ) -> None:
-    """As `take_away`, of every cluster of the settings that has any; takes their leases for it.
+    """As `take_away`, of every cluster of the settings that has any, each under its lease.
 
-    Raises LeaseHeld where another run is changing one of them: it takes them away when it moves replicas there.
+    What another run is changing is left to that run, or to a later start.
     """
-    left = {name: its_id for name, its_id in clusters_left(ledger).items() if name in settings.clusters}
-    if not left:
-        return
-    timeout = max(request_timeout(settings.cluster(name), settings.kafka) for name in left)
-    by_id = {its_id: name for name, its_id in left.items()}
+    for name, its_id in clusters_left(ledger).items():
+        if name in settings.clusters:
+            try:
+                _take_away_one(ledger, settings, run_id, name, its_id, wait=wait, stop=stop)
+            except LeaseHeld as error:
+                log.warning("throttles of cluster %s stay for now: %s", name, error)
+
+
+def _take_away_one(
+    ledger: Ledger,
+    settings: Settings,
+    run_id: str,
+    name: str,
+    its_id: str,
+    *,
+    wait: bool,
+    stop: threading.Event | None,
+) -> None:
     with leases.take(
         ledger,
         run_id,
-        by_id,
+        {its_id: name},
         observed_since=datetime.now(UTC),
-        request_timeout=timeout,
+        request_timeout=request_timeout(settings.cluster(name), settings.kafka),
         wait=wait,
         stop=stop or threading.Event(),
     ) as held:
-        take_away(ledger, settings, run_id, left, held)
+        take_away(ledger, settings, run_id, {name: its_id}, held)

@@ -23,6 +23,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
+from topicledger.errors import ClusterError
 from topicledger.kafka import access, changes, groups, log_dirs, offsets, reassignments, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -279,6 +280,11 @@ class ClusterAdmin(Connection):
             resources=[(ConfigResourceType.BROKER, str(broker_id), sorted(names))], include_synonyms=False
         )
         (result,) = self.ask(request, broker_id).results
+        if result.error_code == CLUSTER_AUTHORIZATION_FAILED:
+            raise ClusterError(
+                f"cluster {self.name}: configs of broker {broker_id} can't be read: grant this principal "
+                "DescribeConfigs on the cluster, or set replicas.throttle = 0"
+            )
         if result.error_code != NONE:
             raise RequestLost(
                 f"cluster {self.name}: configs of broker {broker_id} can't be read: {error_name(result.error_code)}"
