@@ -111,6 +111,8 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
             if hint is settings.PolicySettings:
                 # Both lists take the same keys.
                 yield "policies.create", settings.PolicySpec
+            elif hint is settings.Owners:
+                yield f"{dotted}.NAME", settings.OwnerSettings
             else:
                 yield dotted, typing.cast(type, hint)
         elif inner == [settings.ChangeSettings]:

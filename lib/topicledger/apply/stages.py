@@ -182,7 +182,9 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.reverts is None and not run.of_earlier_manifests:
-        declared = now.transform(manifests.judge(list(run.settings.clusters), run.selected))
+        declared = now.transform(
+            manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))
+        )
         return no_longer_declared(declared, latest, of_files=run.of_files)
     # The plan differs from the manifests on purpose: what counts is whether they were changed since.
     then = run.latest_version_then

@@ -117,8 +117,9 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
         settings = open_settings(options)
+        clusters, request = settings.select(options.cluster), exporting.Request(to=to, **given)
+        exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
-        clusters = settings.select(options.cluster)
-        exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
+        exported = exporting.export(ledger, settings, clusters, request)
     print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
     return exported.exit_code

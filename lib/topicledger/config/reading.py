@@ -9,6 +9,7 @@ from typing import cast
 
 from topicledger.config.clusters import read_clusters
 from topicledger.config.notify import read_notify
+from topicledger.config.ownership import read_owners
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -56,7 +57,9 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "notify")
+    top.only(
+        "tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "owners", "notify"
+    )
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -69,6 +72,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        owners=read_owners(top.table("owners"), path, clusters.values),
         notify=read_notify(raw, problems),
     )
     return settings, problems

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from topicledger.config.notify import NotifySettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
@@ -183,6 +183,37 @@ class AclSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnerSettings:
+    """What an owner may declare. A topic that a pattern of an owner's matches is declared by its owners only."""
+
+    topics: tuple[str, ...]
+    """Patterns (RE2; anywhere unless anchored) of topics' names."""
+    clusters: tuple[str, ...] = ()
+    """On these clusters only. By default on all."""
+
+
+class OwnerLine(NamedTuple):
+    """A line of the file that [owners] names."""
+
+    pattern: str
+    """RE2, for `cluster/topic`."""
+    owners: tuple[str, ...]
+    """Empty: nobody's."""
+    place: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owners:
+    """Who may declare which topics; by default everybody all of them."""
+
+    names: Mapping[str, OwnerSettings] = field(default_factory=dict)
+    """[owners.NAME]"""
+    lines: tuple[OwnerLine, ...] = ()
+    """Of the file that [owners] names, in order: the last one that matches counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditSettings:
     """What an audit calls drift, and how much each kind matters."""
 
@@ -260,6 +291,8 @@ class Settings:
     """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
+    owners: Owners = Owners()
+    """[owners.NAME], or [owners] file"""
     notify: tuple[NotifySettings, ...] = ()
     """[[notify]]"""
 
@@ -323,8 +356,16 @@ class Settings:
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
                 **({"acls": acls} if acls else {}),
+                **self._ownership(),
             }
         )
+
+    def _ownership(self) -> dict[str, object]:
+        """What bears on decisions of who owns what; empty where nobody says."""
+        if self.owners == Owners():
+            return {}
+        names = {name: asdict(each) for name, each in self.owners.names.items()}
+        return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines]}
 
     def audit_digest(self) -> str:
         """As `digest`, of what bears on an audit."""
@@ -333,6 +374,7 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **self._ownership(),
             }
         )
 

@@ -45,7 +45,7 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics, created_topics
-from topicledger.kafka.topics import creatable, created, entries, infos
+from topicledger.kafka.topics import creatable, create_result, entries, infos
 from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
 
@@ -308,6 +308,10 @@ class ClusterAdmin(Connection):
         """Whether this principal may change ACLs: see `access.may_alter`."""
         return access.may_alter(self)
 
+    def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
+        """Which settings of its authorizer a broker has: see `access.authorizer_settings`."""
+        return access.authorizer_settings(self, broker_id)
+
     def create_acls(self, targets: Sequence[Target]) -> Response:
         """One CreateAcls request; adding what there is does no harm (A2)."""
         response = self._change(access.create_acls_request(targets))
@@ -332,7 +336,7 @@ class ClusterAdmin(Connection):
         response = created_topics(self._change(request))
         returns_configs = self.returns_configs
         return Response(
-            results={topic.name: created(topic, returns_configs, validate_only) for topic in response.topics},
+            results={topic.name: create_result(topic, returns_configs, validate_only) for topic in response.topics},
             throttle_time_ms=response.throttle_time_ms,
         )
 

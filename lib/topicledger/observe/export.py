@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
@@ -120,13 +120,24 @@ def render(exported: Exported, console: Console) -> None:
         console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
 
 
+def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
+    """Raises the UsageErrors of `export`, before there is a Spark session."""
+    _files(clusters, request)
+    for pattern in (request.pattern, request.exclude):
+        if pattern is not None:
+            try:
+                patterns.check(pattern)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+
+
 def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
     """Observe clusters and write their topics: to files, or into `manifests`, in one commit.
 
     Raises UsageError for a bad pattern, and for files that are in the way.
     """
-    files = _files(clusters, request)
-    selected = _selected(request)
+    check(clusters, request)
+    files, selected = _files(clusters, request), _selected(request)
     spark = ledger.spark
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)
@@ -196,12 +207,9 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
     return transform
 
 
-def _selected(request: Request) -> Any:
-    try:
-        taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
-        left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+def _selected(request: Request) -> Column:
+    taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
+    left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
     return taken & ~left
 
 

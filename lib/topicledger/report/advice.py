@@ -21,6 +21,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.INVALID_ASSIGNMENTS: _MANIFEST,
     Refusal.ASSIGNMENTS_AND_COUNTS: "Declare either assignments, or partitions and replication factor.",
     Refusal.INVALID_CONFIGS: _MANIFEST,
+    Refusal.NOT_YOURS: "Have the topic's owner declare it, or change who owns it in [owners].",
     Refusal.DUPLICATE_MANIFEST: "Keep one row of manifests for the topic.",
     Refusal.CLUSTER_UNREACHABLE: "Bring the cluster within reach, then start the run again with the same run id.",
     Refusal.NOT_PERMITTED: "Allow the principal to describe and change the topic, then run again.",
