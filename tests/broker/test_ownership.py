@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import live
+from tests.broker.direct import live, make
 from tests.harness import Estate
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
+from topicledger.manifests.read import read
+from topicledger.observe import export as exporting
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
@@ -56,3 +60,29 @@ def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     phase, outcome, error = estate.last("planned")["owned.later.a"]
     assert (phase, outcome, error) == ("apply", "refused", "CHANGED_SINCE_PLAN")
     assert "owned.later.a" not in live(kafka, "owned.")
+
+
+def test_topics_without_a_manifest_are_exported_with_the_owners_that_something_tells(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    make(kafka, "unowned.a.declared", "unowned.a.found", "unowned-read", "unowned-unknown")
+    estate.declare({"topic": "unowned.a.declared", "owner": "team-a"})
+    with KafkaConsumer(
+        bootstrap_servers=list(kafka.bootstrap_servers), group_id="team-a-reader", enable_auto_commit=False
+    ) as consumer:
+        consumer.commit({TopicPartition("unowned-read", 0): OffsetAndMetadata(0, "", -1)})
+    file = tmp_path / "found.yaml"
+    request = exporting.Request(to=file, pattern="^unowned", unmanaged=True)
+    exported = exporting.export(estate.ledger, estate.settings, estate.settings.select(), request)
+    parsed = read(estate.settings, [file], io.StringIO())
+    assert {row.topic: row.owner for row in parsed.rows} == {
+        "unowned.a.found": "team-a",
+        "unowned-read": "team-a",
+        "unowned-unknown": None,
+    }
+    assert {each.topic: each.message for each in exported.notes} == {
+        "unowned.a.found": "owner team-a is proposed: owns the 1 declared topic with prefix unowned.a.",
+        "unowned-read": "owner team-a is proposed: consumer group team-a-reader uses it",
+    }
+    assert "owner team-a is proposed: consumer group team-a-reader uses it" in file.read_text()

@@ -94,11 +94,23 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
     topic with owners is declared by these only. An owner that the settings name declares nothing else. Owners are
     compared without the blanks around them and without regard to case.
     """
+    owned = _owned(owners, [(cluster, topic) for cluster, topic, _ in rows])
+    named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
+    return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
+
+
+def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -> list[tuple[str, ...]]:
+    """Who owns each topic (cluster, topic); empty where nobody does."""
+    return [names for names, _ in _owned(owners, topics)]
+
+
+def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> list[tuple[tuple[str, ...], str]]:
+    """Of each topic its owners, and the place that says so."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    topics = [topic or "" for _, topic, _ in rows]
-    paths = pa.array([f"{cluster or ''}/{topic or ''}" for cluster, topic, _ in rows], pa.string())
+    topics = pa.array([topic or "" for _, topic in rows], pa.string())
+    paths = pa.array([f"{cluster or ''}/{topic or ''}" for cluster, topic in rows], pa.string())
     owned: list[tuple[tuple[str, ...], str]] = [((), "")] * len(rows)
     for line in owners.lines:
         for number, hit in enumerate(pc.match_substring_regex(paths, pattern=line.pattern).to_pylist()):
@@ -106,12 +118,11 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
                 owned[number] = (line.owners, line.place)
     for name, claim in owners.names.items():
         for pattern in claim.topics:
-            for number, hit in enumerate(pc.match_substring_regex(pa.array(topics), pattern=pattern).to_pylist()):
+            for number, hit in enumerate(pc.match_substring_regex(topics, pattern=pattern).to_pylist()):
                 names, _ = owned[number]
                 if hit and name not in names and (not claim.clusters or rows[number][0] in claim.clusters):
                     owned[number] = ((*names, name), "[owners]")
-    named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
-    return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
+    return owned
 
 
 def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[str]) -> str | None:
