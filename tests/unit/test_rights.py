@@ -122,6 +122,14 @@ def test_a_verdict_says_from_which_acl_it_comes() -> None:
     assert answer([], ("User:p", "*", "READ", "TOPIC", "a"), Brokers(allow_everyone=None)).allowed is None
 
 
+def test_a_literal_wildcard_is_not_about_names_that_begin_with_it(standard_authorizer: Ask) -> None:
+    everything = RIGHT._replace(resource_type="GROUP", resource_name="*")
+    questions: list[Question] = [("User:p", HOSTS[0], "READ", "GROUP", name) for name in ("*", "*x", "x")]
+    assert standard_authorizer([everything], questions, False) == [True, False, True]
+    assert [answer([everything], each, Brokers()).allowed for each in questions] == [True, False, True]
+    assert not covers_pattern(everything, "LITERAL", "*x")
+
+
 def test_a_pattern_is_covered_where_each_of_its_names_is() -> None:
     prefix, everything = RIGHT._replace(pattern_type="PREFIXED"), RIGHT._replace(resource_name="*")
     assert [covers_pattern(prefix, *each) for each in (("PREFIXED", "ab"), ("LITERAL", "ab"), ("LITERAL", "a"))] == [
