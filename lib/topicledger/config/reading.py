@@ -24,6 +24,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ReplicaSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -56,7 +57,9 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "owners", "notify")
+    top.only(
+        "tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "owners", "notify"
+    )
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -64,6 +67,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
@@ -156,6 +160,18 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
+    )
+
+
+def _replicas(table: TomlTable) -> ReplicaSettings:
+    default = ReplicaSettings
+    table.only("throttle", "max_partitions_per_broker", "max_bytes_per_broker")
+    return ReplicaSettings(
+        throttle=table.integer("throttle", default.throttle, 0, 2**62),
+        max_partitions_per_broker=table.integer(
+            "max_partitions_per_broker", default.max_partitions_per_broker, 1, 10_000
+        ),
+        max_bytes_per_broker=table.integer("max_bytes_per_broker", default.max_bytes_per_broker, 1, 2**62),
     )
 
 

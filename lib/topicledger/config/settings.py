@@ -158,6 +158,19 @@ class ChangeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplicaSettings:
+    """How replicas are moved."""
+
+    throttle: int = 50_000_000
+    """Bytes a second that each broker sends, and that it receives, for moves; 0: no limit. A rate that is set on a
+    broker already is kept. It doesn't slow down replicas that are in sync."""
+    max_partitions_per_broker: int = 10
+    """Partitions that are moved from or to a broker at once."""
+    max_bytes_per_broker: int = 50_000_000_000
+    """Bytes that are moved from or to a broker at once; a larger partition goes alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AclSettings:
     """Whose rights may be taken away; by default nobody's."""
 
@@ -268,6 +281,8 @@ class Settings:
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
     """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
+    replicas: ReplicaSettings = ReplicaSettings()
+    """[replicas]"""
     acls: AclSettings = AclSettings()
     """[acls]"""
     guards: GuardSettings = GuardSettings()

@@ -44,6 +44,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.OWN_RIGHTS: "Nothing to do: a run takes no right from its own principal. Remove it by hand if it is meant.",
     Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name that the brokers know this client by.",
     Refusal.REPLACEMENT_MISSING: "See why the ACL that replaces it was not added, then run again.",
+    Refusal.BROKERS_UNAVAILABLE: "Bring the brokers back that the message names, then run again.",
     Refusal.MAX_ACL_DELETES_EXCEEDED: "If all these removals are meant, raise guards.max_acl_deletes; none was sent.",
     Refusal.NOT_REVERTIBLE: "Change the topic by hand if that must be undone: the tables don't have what it takes.",
     Refusal.RECREATED: "Another client recreated the topic: check that it may be deleted, then plan again.",
