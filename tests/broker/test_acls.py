@@ -276,3 +276,31 @@ def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_p
     assert {each["error"] for each in refused.values()} == {"POLICY_VIOLATION"}
     assert [row["policy"] for row in refused["User:rights-b"]["violations"]] == ["acl_forbidden", "acl_owner"]
     assert [row["policy"] for row in refused["User:rights-c"]["violations"]] == ["acl_owner"]
+
+
+@pytest.mark.thorough
+def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_declared(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = estate_of(spark, fresh, tmp_path)
+    wanted = [
+        right("User:rights-a", "READ", "rights.none"),
+        right("User:rights-a", "READ", "rights.none", pattern_type="PREFIXED"),
+    ]
+    declare(estate, *wanted)
+    assert estate.run().exit_code == 0
+    declare(estate, *wanted, right("User:rights-a", "WRITE", "rights.none"))
+    found = estate.run_audit()
+    assert {kind: count for kind, count in found.kinds.items() if kind.startswith("acl_")} == {
+        "acl_missing": 1,
+        "acl_on_missing_topic": 2,
+        "acl_principal_without_topics": 1,
+    }
+    without = estate_of(spark, fresh, tmp_path / "without")
+    assert not [kind for kind in without.run_audit().kinds if kind.startswith("acl_")]
+    assert without.rows(OBSERVED_ACLS) == []
+    few = estate_of(spark, fresh, tmp_path, "nobody")
+    told = few.run_audit()
+    (row,) = [each for each in told.drift if each.what == "acls"]
+    assert (row.kind, row.topic) == ("not_permitted", None)
+    assert "needs the ACL Describe on the cluster" in row.message

@@ -310,7 +310,8 @@ def _finding(row: Drift, report: Report) -> Line:
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
-            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
+            # Of a right that names no topic: the right.
+            Cell(text=_name(row.topic) or _name(row.what) or "(no name)", under=cluster, wide=True),
             Cell(text=row.kind, under=_name(row.what)),
             Cell(text=", ".join(pair), under=_message(row.message), wide=True),
             Cell(text=_name(row.owner) or "–"),
