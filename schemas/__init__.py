@@ -9,7 +9,7 @@ from topicledger.schemas.access import (
     RESOURCES,
 )
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -51,6 +51,7 @@ __all__ = [
     "SCHEMA_VERSION_PROPERTY",
     "SENT_BATCHES",
     "TABLES",
+    "THROTTLES",
     "USAGES",
     "VIOLATIONS",
     "Table",

@@ -189,7 +189,7 @@ def _plan_clusters(
             seen, listed = resources.list_into_tables(run, resources.wanted(run, clusters, selected), seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             for each in listed:
-                decided = decided.also(resources.decisions(run, each, seen, again=again))
+                decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

@@ -116,7 +116,7 @@ def decided(
         clusters={},
         guards=GuardSettings(max_quota_changes=most),
     )
-    transform = decide(listed, clusters, settings)
+    transform = decide(listed, clusters, settings, lambda rows: rows)
     found = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).transform(transform)
     return {row["resource"]: row for row in dicts(found)}
 

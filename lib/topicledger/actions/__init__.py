@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import acls, add_partitions, alter_configs, create, delete, quotas
+from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.model import ResourceType, Target, resource_type_of
 
@@ -18,6 +18,8 @@ KINDS: dict[str, ActionKind] = {
         create.KIND,
         add_partitions.KIND,
         alter_configs.KIND,
+        reassign.KIND,
+        elect_leaders.KIND,
         acls.ADD,
         acls.DELETE,
         quotas.KIND,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.notify import read_notify
+from topicledger.config.ownership import read_owners
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -22,6 +24,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ReplicaSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -54,7 +57,9 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only(
+        "tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "owners", "notify"
+    )
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -62,10 +67,13 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        owners=read_owners(top.table("owners"), path, clusters.values),
+        notify=read_notify(raw, problems),
     )
     return settings, problems
 
@@ -159,6 +167,18 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
     )
 
 
+def _replicas(table: TomlTable) -> ReplicaSettings:
+    default = ReplicaSettings
+    table.only("throttle", "max_partitions_per_broker", "max_bytes_per_broker")
+    return ReplicaSettings(
+        throttle=table.integer("throttle", default.throttle, 0, 2**62),
+        max_partitions_per_broker=table.integer(
+            "max_partitions_per_broker", default.max_partitions_per_broker, 1, 10_000
+        ),
+        max_bytes_per_broker=table.integer("max_bytes_per_broker", default.max_bytes_per_broker, 1, 2**62),
+    )
+
+
 def _acls(table: TomlTable) -> AclSettings:
     table.only("manage", "super_users")
     manage = table.texts("manage")
@@ -191,11 +211,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change")
+    table.only("create", "delete", "change", "acl")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
+        acl=_policy_list(table, "acl", clusters),
     )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.acls import OWN_RIGHTS, REPLACED_BY, principal_unknown
 from topicledger.config.patterns import matches
-from topicledger.config.settings import Settings
+from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests import acls as manifests
 from topicledger.manifests.acls import text_of, values_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
@@ -26,17 +26,33 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES, lookup
 from topicledger.plan.guards import stopped
 from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
 ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
 _GUARD = "planned removals of ACLs on this cluster: {}, guards.max_acl_deletes"
 
 
-def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
-    """Phases decide and guard for rights: see `ResourceKind.decide`. `clusters`: how observing the topics of each went.
+def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
+    """Phases decide, guard and policy for rights: see `ResourceKind.decide`.
 
     The decision is acl_add, acl_delete, unchanged or unmanaged; `acl` is a struct of `ACL_KEY`.
     """
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return (
+            judged.transform(guarded(seen, clusters, settings))
+            .transform(judged_by)
+            .transform(_replaced)
+            .select("acl", *COLUMNS)
+        )
+
+    return transform
+
+
+def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
+    """Decide and guard: removals first, so that only those that will be sent make room. In: as `decide`. Out: what
+    policies of rights see."""
     live = seen.rows.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("live_acl"))
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -46,22 +62,23 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
             judged.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
             .transform(beside_live(ResourceType.ACL, live, seen, clusters))
-            .withColumn("acl", F.coalesce("acl", "live_acl"))
+            # A policy needs no answer of a broker's to judge a right.
+            .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings))
             .transform(_protected(own, settings, seen.rows))
             .transform(at_most(DELETE, most, Refusal.MAX_ACL_DELETES_EXCEEDED, _GUARD))
-            .transform(_replaced)
-            .select("acl", *COLUMNS)
         )
 
     return transform
 
 
+def managed(settings: AclSettings) -> Column:
+    """Whether `[acls] manage` names the principal of the struct `acl`."""
+    return reduce(lambda found, pattern: found | matches("acl.principal", pattern), settings.manage, F.lit(False))
+
+
 def _decided(settings: Settings) -> Transform:
     def transform(rows: DataFrame) -> DataFrame:
-        managed = reduce(
-            lambda found, pattern: found | matches("_principal", pattern), settings.acls.manage, F.lit(False)
-        )
         protected = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
         declared = F.col("state").isNotNull()
         decision = (
@@ -72,8 +89,7 @@ def _decided(settings: Settings) -> Transform:
             .otherwise(F.lit(Decision.UNCHANGED.value))
         )
         return (
-            rows.withColumn("_principal", F.col("acl.principal"))
-            .withColumn("_managed", managed)
+            rows.withColumn("_managed", managed(settings.acls))
             .withColumn("decision", F.when(F.col("phase").isNull(), decision))
             .transform(stopped(decided(DELETE) & ~F.col("_managed"), Refusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
             .transform(stopped(decided(DELETE) & protected, Refusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
@@ -149,10 +165,11 @@ def covers(wide: str, narrow: str) -> Column:
     """Whether a grant, the struct `wide`, holds wherever the struct `narrow` does; hosts and principals aside."""
     same_type = F.col(f"{wide}.resource_type") == F.col(f"{narrow}.resource_type")
     operation = F.col(f"{wide}.operation").isin("ALL") | (F.col(f"{wide}.operation") == F.col(f"{narrow}.operation"))
-    return same_type & operation & _name_covers(wide, narrow)
+    return same_type & operation & name_covers(wide, narrow)
 
 
-def _name_covers(wide: str, narrow: str) -> Column:
+def name_covers(wide: str, narrow: str) -> Column:
+    """Whether the struct `wide` is about every resource that the struct `narrow` is about; types aside."""
     name, pattern = F.col(f"{wide}.resource_name"), F.col(f"{wide}.pattern_type")
     other, other_pattern = F.col(f"{narrow}.resource_name"), F.col(f"{narrow}.pattern_type")
     return (
@@ -173,7 +190,7 @@ def _replaced(rows: DataFrame) -> DataFrame:
         & (F.col("_new.resource_type") == F.col("_old.resource_type"))
     )
     operation = (F.col("_new.operation") == F.col("_old.operation")) | (F.col("_new.operation") == "ALL")
-    overlap = _name_covers("_new", "_old") | _name_covers("_old", "_new")
+    overlap = name_covers("_new", "_old") | name_covers("_old", "_new")
     same_cluster = F.col("adds.cluster") == F.col("deletes.cluster")
     replacements = (
         deletes.alias("deletes")
@@ -204,4 +221,5 @@ RIGHTS = ResourceKind(
     # A removal is still asked for where the right isn't declared.
     undeclared=lambda: F.when(F.col("action") == ADD, F.lit("don't declare it")),
     manages=lambda settings: bool(settings.acls.manage),
+    subject=OF_RIGHTS,
 )

@@ -28,7 +28,7 @@ ALTER = AccessAction.ALTER_QUOTA.value
 _GUARD = "entities of this cluster whose quotas are to be changed: {}, guards.max_quota_changes"
 
 
-def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
+def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
     """Phases decide and guard for quotas: see `ResourceKind.decide`.
 
     The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ.
@@ -42,6 +42,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
             .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
             .transform(_decided)
             .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
+            .transform(judged_by)
             .select(*COLUMNS)
         )
 

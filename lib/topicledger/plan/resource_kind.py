@@ -17,6 +17,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.changes import with_ended
 from topicledger.plan.decide import ENDED, ended, lookup
 from topicledger.plan.guards import stopped
+from topicledger.policies.contract import Subject
 from topicledger.schemas import Table
 from topicledger.schemas.tables import VIOLATIONS
 
@@ -27,7 +28,7 @@ COLUMNS = (
 """Of a decision about a resource beside topics; `resource` is its text."""
 
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
-Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
+Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform], Transform]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,10 @@ class ResourceKind:
     observe: Observe
     """Lists it of clusters, with Kafka's id of each."""
     decide: Decide
-    """Phases decide and guard. In: what `judge` returns, materialised. Out: `COLUMNS`, and more."""
+    """Phases decide, guard and policy; the last argument is what policies do. In: what `judge` returns, materialised.
+    Out: `COLUMNS`, and more."""
+    subject: Subject | None = None
+    """What policies judge of it; None where there are none of it."""
     counted: Mapping[str, Decision]
     """Names of counts of a run, by decision, of what needs nothing."""
     now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from topicledger import actions
+from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -21,8 +21,10 @@ from topicledger.observe.topics import Observation
 from topicledger.plan import acls, quotas
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import resources_no_longer_declared
+from topicledger.plan.reevaluate import facts
 from topicledger.plan.resource_kind import ResourceKind
 from topicledger.plan.wanted import kinds_of
+from topicledger.policies import Policy
 
 KINDS: Sequence[ResourceKind] = (acls.RIGHTS, quotas.QUOTAS)
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
@@ -97,11 +99,25 @@ def list_into_tables(
     return seen, found
 
 
-def decisions(run: Run, resources: ListedResources, seen: Observation, *, again: bool) -> Decided:
+def decisions(
+    run: Run, rules: Sequence[Policy], resources: ListedResources, seen: Observation, *, again: bool
+) -> Decided:
     """Decide on what was listed; `again`: an earlier start's plan said that clusters can't be reached."""
     kind = resources.wanted.kind
-    rows = resources.wanted.judged.transform(kind.decide(resources.listed, seen.statuses, run.settings))
+    judged_by = _judged_by(run, rules, resources.wanted, seen)
+    rows = resources.wanted.judged.transform(kind.decide(resources.listed, seen.statuses, run.settings, judged_by))
     return decided_on(run, actions.found(rows, kinds_of(run), kind.resource_type), kind.counted, again=again)
+
+
+def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:
+    subject = wanted.kind.subject
+    of_kind = [rule for rule in rules if subject is not None and rule.action in subject.actions]
+    if subject is None or not of_kind:
+        return lambda rows: rows
+    known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
+    # The manifests that the run is about, be they in files.
+    known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
+    return policies.judge(of_kind, known, subject)
 
 
 def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
