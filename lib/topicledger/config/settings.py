@@ -374,6 +374,7 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **({"manage": self.acls.manage} if self.acls.manage else {}),
                 **self._ownership(),
             }
         )

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions.acls import OWN_RIGHTS, REPLACED_BY, principal_unknown
 from topicledger.config.patterns import matches
-from topicledger.config.settings import Settings
+from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests.acls import text_of, values_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, Outcome, Phase, Refusal, ResourceType
@@ -117,11 +117,13 @@ def _unknown(seen: AclObservation, clusters: Mapping[str, ClusterStatus]) -> Col
     return rows
 
 
+def managed(settings: AclSettings) -> Column:
+    """Whether `[acls] manage` names the principal of the struct `acl`."""
+    return reduce(lambda found, pattern: found | matches("acl.principal", pattern), settings.manage, F.lit(False))
+
+
 def _decided(settings: Settings) -> Transform:
     def transform(rows: DataFrame) -> DataFrame:
-        managed = reduce(
-            lambda found, pattern: found | matches("_principal", pattern), settings.acls.manage, F.lit(False)
-        )
         protected = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
         declared = F.col("state").isNotNull()
         decision = (
@@ -132,8 +134,7 @@ def _decided(settings: Settings) -> Transform:
             .otherwise(F.lit(Decision.UNCHANGED.value))
         )
         return (
-            rows.withColumn("_principal", F.col("acl.principal"))
-            .withColumn("_managed", managed)
+            rows.withColumn("_managed", managed(settings.acls))
             .withColumn("decision", F.when(F.col("phase").isNull(), decision))
             .transform(stopped(_is(DELETE) & ~F.col("_managed"), Refusal.NOT_MANAGED, F.lit(_NOT_MANAGED)))
             .transform(stopped(_is(DELETE) & protected, Refusal.OWN_RIGHTS, F.lit(_SUPER_USER)))
@@ -213,10 +214,11 @@ def covers(wide: str, narrow: str) -> Column:
     """Whether a grant, the struct `wide`, holds wherever the struct `narrow` does; hosts and principals aside."""
     same_type = F.col(f"{wide}.resource_type") == F.col(f"{narrow}.resource_type")
     operation = F.col(f"{wide}.operation").isin("ALL") | (F.col(f"{wide}.operation") == F.col(f"{narrow}.operation"))
-    return same_type & operation & _name_covers(wide, narrow)
+    return same_type & operation & name_covers(wide, narrow)
 
 
-def _name_covers(wide: str, narrow: str) -> Column:
+def name_covers(wide: str, narrow: str) -> Column:
+    """Whether the struct `wide` is about every resource that the struct `narrow` is about; types aside."""
     name, pattern = F.col(f"{wide}.resource_name"), F.col(f"{wide}.pattern_type")
     other, other_pattern = F.col(f"{narrow}.resource_name"), F.col(f"{narrow}.pattern_type")
     return (
@@ -253,7 +255,7 @@ def _replaced(rows: DataFrame) -> DataFrame:
         & (F.col("_new.resource_type") == F.col("_old.resource_type"))
     )
     operation = (F.col("_new.operation") == F.col("_old.operation")) | (F.col("_new.operation") == "ALL")
-    overlap = _name_covers("_new", "_old") | _name_covers("_old", "_new")
+    overlap = name_covers("_new", "_old") | name_covers("_old", "_new")
     same_cluster = F.col("adds.cluster") == F.col("deletes.cluster")
     replacements = (
         deletes.alias("deletes")
