@@ -62,7 +62,7 @@ def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[st
     """The kinds that `--only` names."""
     if given is None:
         return ()
-    known = [kind.option for kind in actions.in_order()]
+    known = [kind.option for kind in actions.in_order() if kind.option is not None]
     words = [word.strip() for word in given.split(",")]
     for word in words:
         if word not in known:
