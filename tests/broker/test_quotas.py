@@ -110,6 +110,7 @@ def text(entity: Entity) -> str:
     return " ".join(f"{kind}={name}" for kind, name in escaped)
 
 
+@pytest.mark.thorough
 def test_quotas_that_are_declared_are_set_changed_and_removed_and_recorded(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -172,7 +173,6 @@ def test_a_run_changes_no_quotas_unless_its_guard_allows_all_of_them(
     assert set(live(fresh)) == {Entity(user="stranger")}
 
 
-@pytest.mark.thorough
 def test_what_changed_between_plan_and_apply_is_refused(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:
