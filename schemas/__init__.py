@@ -2,7 +2,7 @@
 
 from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -25,6 +25,7 @@ __all__ = [
     "ACL_KEY",
     "ACTIONS",
     "ACTION_KEY",
+    "APPROVALS",
     "AUDIT",
     "BROKERS",
     "CLUSTERS",

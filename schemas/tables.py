@@ -24,7 +24,7 @@ from topicledger.schemas.access import ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -302,5 +302,6 @@ TABLES: Mapping[str, Table] = {
         CLUSTERS,
         ACLS,
         OBSERVED_ACLS,
+        APPROVALS,
     )
 }

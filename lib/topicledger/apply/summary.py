@@ -86,6 +86,8 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
+    waits_for: str | None = None
+    """What approval the plan still needs, in words."""
 
     @property
     def pending_changes(self) -> int:

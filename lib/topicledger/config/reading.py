@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 from topicledger.config.clusters import read_clusters
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
     AclSettings,
+    ApprovedClass,
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
@@ -22,6 +24,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ProofSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -31,6 +34,9 @@ from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severit
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.text import nearest, show
+
+MAX_APPROVALS = 20
+"""More people than approve anything: a larger number is a mistake."""
 
 
 def load_settings(path: Path) -> Settings:
@@ -54,7 +60,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "proof")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -66,6 +72,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        proof=_proof(top.table("proof")),
     )
     return settings, problems
 
@@ -116,7 +123,9 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_removed_rows")
+    table.only(*(each.name for each in fields(GuardSettings)))
+    of_classes = table.table("approvals_for")
+    of_classes.only(*get_args(ApprovedClass))
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
@@ -124,7 +133,22 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
+        approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
+        approvals_for={
+            name: of_classes.integer(name, 0, 0, MAX_APPROVALS)
+            for name in get_args(ApprovedClass)
+            if name in of_classes.values
+        },
     )
+
+
+def _proof(table: TomlTable) -> ProofSettings:
+    table.only("key")
+    key = table.text("key")
+    if key is not None and not key.startswith(("env:", "file:")):
+        table.problem("key", "must be a reference, env:NAME or file:PATH: no key stands in the settings")
+        key = None
+    return ProofSettings(key=key)
 
 
 def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettings]:

@@ -23,6 +23,7 @@ Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
+ApprovedClass: TypeAlias = Literal["deletes", "losses", "rights"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
@@ -133,6 +134,16 @@ class GuardSettings:
     """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
+    approvals: int = 0
+    """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
+    approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
+    """The same of plans that hold such actions, where it is more: `deletes` of topics, `losses` (changes that can lose
+    something, see max_losses) and `rights` (ACLs and quotas)."""
+
+    @property
+    def any_approvals(self) -> bool:
+        """Whether any plan needs approval."""
+        return self.approvals > 0 or any(self.approvals_for.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +189,15 @@ class AuditSettings:
     """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofSettings:
+    """How runs are proven: docs/proof.md."""
+
+    key: str | None = None
+    """`env:NAME` or `file:PATH` of a key that the digests of runs are signed with (HMAC-SHA256): who can write to the
+    tables and hasn't got the key can't forge them. By default digests are SHA-256, without a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +262,8 @@ class Settings:
     """[[policies.create]], [[policies.delete]] and [[policies.change]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
+    proof: ProofSettings = ProofSettings()
+    """[proof]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
@@ -294,6 +316,8 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
+        if self.guards.any_approvals:
+            guards |= {"approvals": self.guards.approvals, "approvals_for": self.guards.approvals_for}
         return _digest(
             {
                 "tables": {"root": self.tables.root},
