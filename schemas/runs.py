@@ -37,7 +37,8 @@ RUNS = Table(
                 "table's version; null where it planned nothing, and in rows before schema 7",
             ),
             column("previous_digest", _STRING, "digests of the runs before it that none before it names, with commas"),
-            column("digest", _STRING, "of this row, all other columns of it: see docs/proof.md"),
+            column("digest", _STRING, "of this row, but for `notified`: see docs/proof.md"),
+            column("notified", _STRING, "the events that it announced ([[notify]]), with commas; null: none"),
         ]
     ),
     partitioned_by=("shard",),

@@ -74,14 +74,18 @@ def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool
         problems = [*planned.problems.values(), *ready.problems.values()]
         waits = _approvals(run, ready)
         if waits is not None and not planning_only:
-            summary = close(run, planned, problems, planning_only=True)
+            summary = close(run, planned, problems, planning_only=True, detailed=detailed)
             code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
-            return replace(summary, waits_for=waits, exit_code=int(code))
+            return replace(_waiting(summary, waits), exit_code=int(code))
         if not planning_only:
             done = stages.apply(run, context, ready, closing)
             problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
         summary = close(run, planned, problems, planning_only=planning_only, detailed=detailed)
-        return replace(summary, waits_for=waits)
+        return _waiting(summary, waits)
+
+
+def _waiting(summary: Summary, waits_for: str | None) -> Summary:
+    return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
 
 
 def _approvals(run: Run, ready: Validated) -> str | None:
@@ -222,7 +226,7 @@ def _plan_clusters(
                 seen, listed = acls.list_into_table(run, rights, seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             if rights is not None and listed is not None:
-                decided = decided.also(acls.decisions(run, rights, listed, seen, again=again))
+                decided = decided.also(acls.decisions(run, context.policies, rights, listed, seen, again=again))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

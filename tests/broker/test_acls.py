@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
-from topicledger.config.settings import AclSettings, GuardSettings
+from topicledger.config.settings import AclSettings, GuardSettings, PolicySettings, PolicySpec
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, PLANS
@@ -254,3 +254,25 @@ def test_without_the_right_to_list_or_change_acls_every_row_says_so(
         declare(giver, {**lists, "state": "absent"})
         assert giver.run().exit_code == 0
     assert live(fresh, "User:rights") == set()
+
+
+def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+    """P3: of three rights that are planned, one is forbidden and one is granted by who doesn't own the topic."""
+    estate = estate_of(spark, fresh, tmp_path)
+    specs = (
+        PolicySpec(use="acl_forbidden", options={"principals": [r"^User:rights-b"]}),
+        PolicySpec(use="acl_owner", options={"undeclared": "allow"}),
+    )
+    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    estate.declare({"topic": "rights.owned", "owner": "a", "num_partitions": 1, "replication_factor": 1})
+    good = right("User:rights-a", "READ", "rights.owned", owner="a")
+    declare(estate, good, right("User:rights-b", "READ", "rights.x"), right("User:rights-c", "READ", "rights.owned"))
+    summary = estate.run()
+    assert summary.exit_code == 4
+    assert live(fresh, "User:rights") == {acl(good)}
+    refused = {
+        row["resource"].split()[0]: row for row in estate.rows(AUDIT, summary.run_id) if row["phase"] == "policy"
+    }
+    assert {each["error"] for each in refused.values()} == {"POLICY_VIOLATION"}
+    assert [row["policy"] for row in refused["User:rights-b"]["violations"]] == ["acl_forbidden", "acl_owner"]
+    assert [row["policy"] for row in refused["User:rights-c"]["violations"]] == ["acl_owner"]

@@ -32,6 +32,8 @@ class ClusterCounts:
     cluster: str | None
     outcomes: Mapping[str, int]
     """Outcome -> topics; `open` counts planned actions whose outcome isn't known yet."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Why topics were skipped -> topics: the 20 most common reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +88,16 @@ class Summary:
     warnings: Sequence[Warned] = field(default_factory=list)
     """Of policies that only warn: the first 20."""
     warning_count: int = 0
-    waits_for: str | None = None
-    """What approval the plan still needs, in words."""
 
     @property
     def pending_changes(self) -> int:
         """Planned and validated actions that apply has not sent."""
         return self.pending.count
+
+    @property
+    def waits_for(self) -> str | None:
+        """What approval the plan still needs, in words."""
+        return self.pending.waits_for
 
     @property
     def failure_count(self) -> int:
@@ -112,7 +117,11 @@ class Summary:
         counts = {"failure_count": self.failure_count, "outcomes": self.outcomes()}
         found = asdict(self)
         pending = found.pop("pending")
-        planned = {"pending_changes": pending["count"], "planned": pending["first"]}
+        planned = {
+            "pending_changes": pending["count"],
+            "planned": pending["first"],
+            "waits_for": pending["waits_for"],
+        }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
 
@@ -185,6 +194,8 @@ def summarise(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
     failures = _failures(results) if results is not None and failure_count else []
+    any_skipped = any(Outcome.SKIPPED in counts for counts in outcomes.values())
+    skipped = _skipped(results) if results is not None and any_skipped else {}
     warnings, warning_count = _warnings(run) if results is not None else ([], 0)
     unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     code = exit_code(
@@ -201,7 +212,7 @@ def summarise(
         exit_code=int(code),
         manifest_version=run.manifest_version,
         clusters=[
-            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster])
+            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster], skipped=skipped.get(cluster, {}))
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
         decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
@@ -260,6 +271,16 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
         .collect()
     )
     return sorted((_Tally(**row.asDict()) for row in rows), key=lambda each: (each.cluster or "", each.outcome or ""))
+
+
+def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
+    """By cluster, why topics were skipped: the most common reasons."""
+    skipped = results.where((F.col("outcome") == Outcome.SKIPPED.value) & F.col("error_message").isNotNull())
+    counted = skipped.groupBy("cluster", "error_message").agg(F.count(F.lit(1)).alias("topics"))
+    found: dict[str | None, dict[str, int]] = {}
+    for row in counted.orderBy(F.desc("topics"), "cluster", "error_message").limit(SHOWN_FAILURES).collect():
+        found.setdefault(row["cluster"], {})[row["error_message"]] = row["topics"]
+    return found
 
 
 def _failures(results: DataFrame) -> Sequence[Failure]:

@@ -37,6 +37,8 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
+from topicledger.notify import announce
+from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
 from topicledger.text import nearest, show
 
@@ -277,7 +279,9 @@ def _provisioned(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )
     with with_resume_hint(run):
-        return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
+        summary = pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
+        announce(run, run.settings.notify, of_run(summary, run.row["requested_by"], datetime.now(UTC)))
+        return summary
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.notify import read_notify
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -60,7 +61,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "proof")
+    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "proof", "notify")
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -73,6 +74,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
         proof=_proof(top.table("proof")),
+        notify=read_notify(raw, problems),
     )
     return settings, problems
 
@@ -211,11 +213,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change")
+    table.only("create", "delete", "change", "acl")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
+        acl=_policy_list(table, "acl", clusters),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from topicledger.config.notify import NotifySettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -202,7 +203,7 @@ class ProofSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySpec:
-    """A rule that every create, or every delete, must keep.
+    """A rule that every action of a kind must keep.
 
     Whether it exists and takes these options is checked where it is made.
     """
@@ -238,6 +239,8 @@ class PolicySettings:
     """Asked about every delete."""
     change: tuple[PolicySpec, ...] = ()
     """Asked about every change of configs or partitions, as are the policies of `create` about these."""
+    acl: tuple[PolicySpec, ...] = ()
+    """Asked about every ACL that is added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,11 +262,13 @@ class Settings:
     guards: GuardSettings = GuardSettings()
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]] and [[policies.change]]"""
+    """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     proof: ProofSettings = ProofSettings()
     """[proof]"""
+    notify: tuple[NotifySettings, ...] = ()
+    """[[notify]]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
@@ -305,6 +310,7 @@ class Settings:
                 ("create", self.policies.create),
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
+                *((("acl", self.policies.acl),) if self.policies.acl else ()),
             )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.

@@ -1,9 +1,9 @@
 """Digests of rows, the same whoever computes them: docs/proof.md describes them, examples/proof has them in Python.
 
 A value as text: `-` for null; `[...]` for an array, `(...)` for a struct, `{...}` for a map's keys and values,
-sorted by key; anything else as its length in UTF-8 bytes, a colon and itself: integers in decimal, `true` and `false`, moments as
-microseconds since 1970 UTC. A row: the name and the value of each column by name, without nulls and empty maps. So a
-column that a later version adds changes no digest.
+sorted by key; anything else as its length in UTF-8 bytes, a colon and itself: integers in decimal, `true` and `false`,
+moments as microseconds since 1970 UTC. A row: the name and the value of each column, by name, without nulls and empty
+maps. So a column that a later version adds changes no digest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructField, StructType, TimestampType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -86,6 +86,8 @@ def _text(value: Column, data_type: DataType) -> Column:
             return F.concat(_text(each["key"], key_type), _text(each["value"], value_type))
 
         text = _in("{", F.array_join(F.transform(F.array_sort(F.map_entries(value)), pair), ""), "}")
+    elif isinstance(data_type, BooleanType):
+        text = F.when(value, "4:true").when(~value, "5:false")
     else:
         plain = F.unix_micros(value) if isinstance(data_type, TimestampType) else value
         text = F.concat(F.octet_length(plain.cast("string")).cast("string"), F.lit(":"), plain.cast("string"))

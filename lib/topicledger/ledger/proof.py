@@ -24,7 +24,9 @@ ALGORITHM, KEY_ID = "algorithm", "key_id"
 """Of `runs.proof`: how the digest was made, and which key signed it."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
 DIGEST = "digest"
-"""The column of `runs` that the digest is in, which it isn't over."""
+"""The column of `runs` that the digest is in."""
+NOT_PROVEN = (DIGEST, "notified")
+"""Columns of `runs` that the digest isn't of: itself, and what is written after a run's end."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def ending(run: Run) -> Ending:
         tables = [table for table in PROVEN if table is not APPROVALS or ledger.exists(APPROVALS)]
         versions = beside.submit(lambda: {table.name: ledger.latest_version(table) for table in tables})
         found = of_runs({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in tables})
-        proof = {}
+        proof: dict[str, str] = {}
         for table in tables:
             digest = found.get((table.name, run.run_id), RowsDigest())
             proof |= recorded(table, digest, versions.result()[table.name])
@@ -109,4 +111,4 @@ def sealed(run: Run, end: Ending, columns: Mapping[str, object]) -> Mapping[str,
     signs = signer(run.settings)
     more = {**columns, "proof": {**end.proof, **signs.about}, "previous_digest": ",".join(end.heads) or None}
     row = {**run.row, **more, "state": RunState.FINISHED.value}
-    return {**more, DIGEST: signs.digest(text_of_row(RUNS.schema, row, less=[DIGEST]))}
+    return {**more, DIGEST: signs.digest(text_of_row(RUNS.schema, row, less=NOT_PROVEN))}

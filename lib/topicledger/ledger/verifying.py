@@ -19,7 +19,7 @@ from topicledger.errors import ExitCode, UsageError, exit_code
 from topicledger.ledger.digests import RowsDigest, of_runs, row_text
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
-from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, PROVEN, Signer, read_recorded, signer
+from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, NOT_PROVEN, PROVEN, Signer, read_recorded, signer
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.schemas import RUNS, Table
@@ -156,7 +156,7 @@ def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expe
 
 def _rows(ledger: Ledger) -> Sequence[Mapping[str, Any]]:
     rows = ledger.stored(RUNS)
-    text = F.when(F.col(DIGEST).isNotNull(), row_text(RUNS.schema, less=[DIGEST])).alias("text")
+    text = F.when(F.col(DIGEST).isNotNull(), row_text(RUNS.schema, less=NOT_PROVEN)).alias("text")
     named = ("run_id", "state", "started_at", "finished_at", "proof", "previous_digest", DIGEST, "arguments", text)
     return [row.asDict() for row in rows.select(*named).collect()]
 

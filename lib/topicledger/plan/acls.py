@@ -35,12 +35,29 @@ COLUMNS = (
 """Of a decision about a right: `acl` is a struct of `ACL_KEY`, `resource` its text."""
 
 
-def decide(seen: AclObservation, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
-    """Phases decide and guard for rights.
+def decide(
+    seen: AclObservation, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform
+) -> Transform:
+    """Phases decide, guard and policy for rights; `judged_by` is the last of them.
 
     In: what `manifests.acls.judge` returns, materialised. `clusters`: how observing the topics of each went. Out:
     `COLUMNS`, a row per (cluster, right) of either side; the decision is acl_add, acl_delete, unchanged or unmanaged.
     """
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return (
+            judged.transform(guarded(seen, clusters, settings))
+            .transform(judged_by)
+            .transform(_replaced)
+            .select(*COLUMNS)
+        )
+
+    return transform
+
+
+def guarded(seen: AclObservation, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
+    """Decide and guard: removals first, so that only those that will be sent make room. In: as `decide`. Out: what
+    policies of rights see."""
 
     def transform(judged: DataFrame) -> DataFrame:
         own = {name: status.own_principal for name, status in seen.statuses.items()}
@@ -49,8 +66,6 @@ def decide(seen: AclObservation, clusters: Mapping[str, ClusterStatus], settings
             .transform(_decided(settings))
             .transform(_protected(own, settings, seen.acls))
             .transform(_max_deletes(settings.guards.max_acl_deletes))
-            .transform(_replaced)
-            .select(*COLUMNS)
         )
 
     return transform
@@ -74,6 +89,8 @@ def _beside_live(seen: AclObservation, clusters: Mapping[str, ClusterStatus]) ->
                     "resource_type": F.lit(ResourceType.ACL.value),
                     "violations": F.lit(None).cast(VIOLATIONS),
                     "waits": F.lit(False),
+                    # A policy needs no answer of a broker's to judge it.
+                    "validated": F.lit(True),
                     "_unknown": F.when(F.col("phase").isNull(), _unknown(seen, clusters)),
                 }
             )

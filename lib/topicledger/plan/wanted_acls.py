@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from topicledger import actions
+from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import Run
 from topicledger.manifests import acls as manifests
@@ -22,7 +22,10 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.acls import ADD, decide
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import rights_no_longer_declared
+from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import kinds_of
+from topicledger.policies import Policy
+from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 COUNTED = {"acls_unchanged": Decision.UNCHANGED, "acls_unmanaged": Decision.UNMANAGED}
@@ -75,10 +78,23 @@ def list_into_table(run: Run, rights: WantedAcls, seen: Observation) -> tuple[Ob
     return replace(seen, statuses=statuses), found
 
 
-def decisions(run: Run, rights: WantedAcls, listed: AclObservation, seen: Observation, *, again: bool) -> Decided:
+def decisions(
+    run: Run, rules: Sequence[Policy], rights: WantedAcls, listed: AclObservation, seen: Observation, *, again: bool
+) -> Decided:
     """Decide on the rights of what was listed; `again`: an earlier start's plan said that clusters can't be reached."""
-    rows = rights.judged.transform(decide(listed, seen.statuses, run.settings))
+    judged_by = _judged_by(run, rules, rights.clusters, seen)
+    rows = rights.judged.transform(decide(listed, seen.statuses, run.settings, judged_by))
     return decided_on(run, actions.found(rows, kinds_of(run), ResourceType.ACL), COUNTED, again=again)
+
+
+def _judged_by(run: Run, rules: Sequence[Policy], clusters: Sequence[ClusterSettings], seen: Observation) -> Transform:
+    of_rights = [rule for rule in rules if rule.action in OF_RIGHTS.actions]
+    if not of_rights:
+        return lambda rows: rows
+    known = facts(run.ledger, run.settings, clusters, seen.brokers)
+    # The manifests that the run is about, be they in files.
+    known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
+    return policies.judge(of_rights, known, OF_RIGHTS)
 
 
 def declared_otherwise(run: Run, work: Work) -> Transform | None:

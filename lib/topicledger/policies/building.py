@@ -15,7 +15,7 @@ from pyspark.sql import Column
 
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.model import Action
+from topicledger.model import AccessAction, Action, resource_type_of
 from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, Factory
 from topicledger.policies.contract import CHANGES, Policy, RowRule
 from topicledger.text import nearest, show
@@ -74,6 +74,8 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
+    for access, specs in ((AccessAction.ACL_ADD, found.acl),):
+        policies += [made for spec in specs if (made := _policy(spec, access, problems)) is not None]
     if problems:
         raise problems_of(settings.path, problems)
     return policies
@@ -90,6 +92,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
         (Action.DELETE, named.delete),
         (Action.CREATE, named.create),
         (Action.ADD_PARTITIONS, named.change),
+        (AccessAction.ACL_ADD, named.acl),
     ):
         for spec in specs:
             if any(spec.use in each for each in BUILT_IN.values()):
@@ -128,7 +131,7 @@ def options(factory: Factory) -> Sequence[Option]:
     ]
 
 
-def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | None:
+def _policy(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Policy | None:
     where = f"{spec.where}: {show(spec.use)}"
     before = len(problems)
     factory = _factory(spec, action, problems)
@@ -149,6 +152,9 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     if not (isinstance(rule, Column | RowRule) or callable(rule)):
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
         return None
+    if spec.needs is not None and isinstance(action, AccessAction):
+        problems.append(f"{where}: `needs` is for rules about topics: it says which of them must be seen")
+        return None
     if spec.needs is not None and isinstance(rule, Column | RowRule):
         problems.append(f"{where}: `needs` is for rules about topics together, and this one judges each by itself")
         return None
@@ -166,7 +172,7 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     )
 
 
-def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory | None:
+def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Factory | None:
     if spec.use in BUILT_IN[action]:
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
@@ -193,9 +199,12 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
     return _callable(spec, found, problems)
 
 
-def _section(action: Action) -> str:
+def _section(action: Action | AccessAction) -> str:
     """Which list of the settings has the policies of an action."""
-    return "change" if action in CHANGES else action.value
+    return resource_type_of(action) if isinstance(action, AccessAction) else _SECTIONS.get(action, action.value)
+
+
+_SECTIONS = dict.fromkeys(CHANGES, "change")
 
 
 def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:
