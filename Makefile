@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 bench docs check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 test-versions bench docs check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -14,6 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
+KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
@@ -80,6 +81,9 @@ test-airflow: setup-airflow  ## run the example DAG in Airflow against a real br
 
 test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS of them, at most 20)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
+
+test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
+	@scripts/test_versions.sh $(KAFKA_VERSIONS)
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)

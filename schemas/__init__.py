@@ -2,7 +2,7 @@
 
 from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
-from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -42,6 +42,7 @@ __all__ = [
     "SCHEMA_VERSION_PROPERTY",
     "SENT_BATCHES",
     "TABLES",
+    "THROTTLES",
     "USAGES",
     "VIOLATIONS",
     "Table",

@@ -96,3 +96,22 @@ CLUSTERS = Table(
     ),
     properties={"delta.isolationLevel": "Serializable"},
 )
+
+THROTTLES = Table(
+    name="throttles",
+    comment="Configs that are set while replicas are moved: a row is committed before its config is set",
+    schema=StructType(
+        [
+            column("run_id", _STRING, "the run that set it"),
+            column("cluster", _STRING, "a name from the run settings"),
+            column("cluster_id", _STRING, "the Kafka cluster's own id"),
+            column("resource_type", _STRING, "broker or topic"),
+            column("resource", _STRING, "the broker's id, or the topic"),
+            column("config", _STRING, "the config's name"),
+            column("before", _STRING, "what was set before; null: nothing"),
+            column("value", _STRING, "what was set by the run"),
+            column("set_at", _TIMESTAMP, "when the row was written"),
+            column("removed_at", _TIMESTAMP, "when it was taken away; null: it may be set"),
+        ]
+    ),
+)

@@ -24,7 +24,7 @@ from topicledger.schemas.access import ACLS, OBSERVED_ACLS
 from topicledger.schemas.definition import Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
-from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -300,6 +300,7 @@ TABLES: Mapping[str, Table] = {
         RUNS,
         LEASES,
         CLUSTERS,
+        THROTTLES,
         ACLS,
         OBSERVED_ACLS,
         APPROVALS,

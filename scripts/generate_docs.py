@@ -111,6 +111,8 @@ def _dataclasses(of: type, name: str) -> Iterator[tuple[str, type]]:
             if hint is settings.PolicySettings:
                 # Both lists take the same keys.
                 yield "policies.create", settings.PolicySpec
+            elif hint is settings.Owners:
+                yield f"{dotted}.NAME", settings.OwnerSettings
             else:
                 yield dotted, typing.cast(type, hint)
         elif inner == [settings.ChangeSettings]:
@@ -168,7 +170,9 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return f'`"{field.default}"`'
     if isinstance(field.default, tuple):
         return ", ".join(f'`"{each}"`' for each in field.default)
-    return f"`{str(field.default).lower() if isinstance(field.default, bool) else format(field.default, 'g')}`"
+    if isinstance(field.default, float):
+        return f"`{field.default:g}`"
+    return f"`{str(field.default).lower()}`"
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {"tables.md": tables, "settings.md": keys}

@@ -91,7 +91,7 @@ def _waiting(summary: Summary, waits_for: str | None) -> Summary:
 def _approvals(run: Run, ready: Validated) -> str | None:
     """What approval the plan still needs, in words; None where it has what it needs, or nothing to send."""
     guards = run.settings.guards
-    if not guards.any_approvals or not ready.actions:
+    if not (guards.approvals or guards.approvals_for) or not ready.actions:
         return None
     run.commits.settle()
     found = approvals.of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]))

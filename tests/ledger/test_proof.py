@@ -15,7 +15,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from topicledger.config.settings import ProofSettings, Settings, TablesSettings
+from topicledger.config.proof import ProofSettings
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import SecretError, UsageError
 from topicledger.ledger import maintain, proof, runs
 from topicledger.ledger.run import Run

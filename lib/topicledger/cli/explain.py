@@ -149,7 +149,9 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     """
     ledger.ensure(MANIFESTS, USAGES)
     made = policies.from_settings(settings)
-    judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
+    judged = ledger.read(MANIFESTS).transform(
+        manifests.judge(list(settings.clusters), [cluster.name], manifests.yours(settings.owners))
+    )
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
     refused = seen.statuses[cluster.name].refused
     if refused is not None:

@@ -107,6 +107,9 @@ def load_manifests(
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @click.option("--owner", help="The owner of all exported topics; default: none.")
+@click.option(
+    "--unmanaged", is_flag=True, help="Only topics that no manifest names, with owners proposed where something tells."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
@@ -117,8 +120,9 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
         settings = open_settings(options)
+        clusters, request = settings.select(options.cluster), exporting.Request(to=to, **given)
+        exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
-        clusters = settings.select(options.cluster)
-        exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
+        exported = exporting.export(ledger, settings, clusters, request)
     print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
     return exported.exit_code

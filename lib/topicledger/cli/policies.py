@@ -12,6 +12,7 @@ from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
+from topicledger.policies import building
 
 
 @click.group("policies")
@@ -52,6 +53,7 @@ def policies_explain(options: Options, topic: str) -> int:
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)
+    building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
     return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")
@@ -69,6 +71,7 @@ def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: 
     Asks the clusters; changes nothing.
     """
     settings = open_settings(options)
+    building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     clusters = settings.select(options.cluster)
     return live_policies.audit_policies(ledger, settings, clusters, named, options, detailed=detailed_exitcode)

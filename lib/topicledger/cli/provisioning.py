@@ -240,6 +240,7 @@ def run_request(
     with _stoppable(deadline) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
+        policies.check(settings)
         parsed = read(settings, files, sys.stdin) if files else None
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:

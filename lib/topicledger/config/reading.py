@@ -6,15 +6,16 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import cast, get_args
+from typing import cast
 
 from topicledger.config.clusters import read_clusters
 from topicledger.config.notify import read_notify
+from topicledger.config.ownership import read_owners
+from topicledger.config.proof import MAX_APPROVALS, read_approvals, read_proof
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
     AclSettings,
-    ApprovedClass,
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
@@ -25,7 +26,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
-    ProofSettings,
+    ReplicaSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -35,9 +36,6 @@ from topicledger.config.severities import IGNORE, SEVERITIES, DriftKind, Severit
 from topicledger.config.toml_table import TomlTable
 from topicledger.errors import SettingsError
 from topicledger.text import nearest, show
-
-MAX_APPROVALS = 20
-"""More people than approve anything: a larger number is a mistake."""
 
 
 def load_settings(path: Path) -> Settings:
@@ -61,7 +59,20 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit", "proof", "notify")
+    top.only(
+        "tables",
+        "clusters",
+        "kafka",
+        "changes",
+        "replicas",
+        "acls",
+        "guards",
+        "policies",
+        "audit",
+        "owners",
+        "proof",
+        "notify",
+    )
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -69,11 +80,13 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
-        proof=_proof(top.table("proof")),
+        proof=read_proof(top.table("proof")),
+        owners=read_owners(top.table("owners"), path, clusters.values),
         notify=read_notify(raw, problems),
     )
     return settings, problems
@@ -126,8 +139,6 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 def _guards(table: TomlTable) -> GuardSettings:
     table.only(*(each.name for each in fields(GuardSettings)))
-    of_classes = table.table("approvals_for")
-    of_classes.only(*get_args(ApprovedClass))
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
@@ -136,21 +147,8 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
         approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
-        approvals_for={
-            name: of_classes.integer(name, 0, 0, MAX_APPROVALS)
-            for name in get_args(ApprovedClass)
-            if name in of_classes.values
-        },
+        approvals_for=read_approvals(table.table("approvals_for")),
     )
-
-
-def _proof(table: TomlTable) -> ProofSettings:
-    table.only("key")
-    key = table.text("key")
-    if key is not None and not key.startswith(("env:", "file:")):
-        table.problem("key", "must be a reference, env:NAME or file:PATH: no key stands in the settings")
-        key = None
-    return ProofSettings(key=key)
 
 
 def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettings]:
@@ -178,6 +176,18 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
+    )
+
+
+def _replicas(table: TomlTable) -> ReplicaSettings:
+    default = ReplicaSettings
+    table.only("throttle", "max_partitions_per_broker", "max_bytes_per_broker")
+    return ReplicaSettings(
+        throttle=table.integer("throttle", default.throttle, 0, 2**62),
+        max_partitions_per_broker=table.integer(
+            "max_partitions_per_broker", default.max_partitions_per_broker, 1, 10_000
+        ),
+        max_bytes_per_broker=table.integer("max_bytes_per_broker", default.max_bytes_per_broker, 1, 2**62),
     )
 
 

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from topicledger.config.notify import NotifySettings
+from topicledger.config.proof import ApprovedClass, Proven
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -24,16 +25,13 @@ Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
-ApprovedClass: TypeAlias = Literal["deletes", "losses", "rights"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
 
-
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
-
 OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
 
@@ -138,13 +136,7 @@ class GuardSettings:
     approvals: int = 0
     """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
     approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """The same of plans that hold such actions, where it is more: `deletes` of topics, `losses` (changes that can lose
-    something, see max_losses) and `rights` (ACLs and quotas)."""
-
-    @property
-    def any_approvals(self) -> bool:
-        """Whether any plan needs approval."""
-        return self.approvals > 0 or any(self.approvals_for.values())
+    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `rights` (also quotas)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +161,19 @@ class ChangeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplicaSettings:
+    """How replicas are moved."""
+
+    throttle: int = 50_000_000
+    """Bytes a second that each broker sends, and that it receives, for moves; 0: no limit. A rate that is set on a
+    broker already is kept. It doesn't slow down replicas that are in sync."""
+    max_partitions_per_broker: int = 10
+    """Partitions that are moved from or to a broker at once."""
+    max_bytes_per_broker: int = 50_000_000_000
+    """Bytes that are moved from or to a broker at once; a larger partition goes alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AclSettings:
     """Whose rights may be taken away; by default nobody's."""
 
@@ -181,6 +186,37 @@ class AclSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnerSettings:
+    """What an owner may declare. A topic that a pattern of an owner's matches is declared by its owners only."""
+
+    topics: tuple[str, ...]
+    """Patterns (RE2; anywhere unless anchored) of topics' names."""
+    clusters: tuple[str, ...] = ()
+    """On these clusters only. By default on all."""
+
+
+class OwnerLine(NamedTuple):
+    """A line of the file that [owners] names."""
+
+    pattern: str
+    """RE2, for `cluster/topic`."""
+    owners: tuple[str, ...]
+    """Empty: nobody's."""
+    place: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owners:
+    """Who may declare which topics; by default everybody all of them."""
+
+    names: Mapping[str, OwnerSettings] = field(default_factory=dict)
+    """[owners.NAME]"""
+    lines: tuple[OwnerLine, ...] = ()
+    """Of the file that [owners] names, in order: the last one that matches counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditSettings:
     """What an audit calls drift, and how much each kind matters."""
 
@@ -190,15 +226,6 @@ class AuditSettings:
     """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProofSettings:
-    """How runs are proven: docs/proof.md."""
-
-    key: str | None = None
-    """`env:NAME` or `file:PATH` of a key that the digests of runs are signed with (HMAC-SHA256): who can write to the
-    tables and hasn't got the key can't forge them. By default digests are SHA-256, without a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,7 +271,7 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Proven):
     """A checked settings file."""
 
     path: Path
@@ -257,6 +284,8 @@ class Settings:
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
     """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
+    replicas: ReplicaSettings = ReplicaSettings()
+    """[replicas]"""
     acls: AclSettings = AclSettings()
     """[acls]"""
     guards: GuardSettings = GuardSettings()
@@ -265,8 +294,8 @@ class Settings:
     """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
-    proof: ProofSettings = ProofSettings()
-    """[proof]"""
+    owners: Owners = Owners()
+    """[owners.NAME], or [owners] file"""
     notify: tuple[NotifySettings, ...] = ()
     """[[notify]]"""
 
@@ -322,8 +351,8 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
-        if self.guards.any_approvals:
-            guards |= {"approvals": self.guards.approvals, "approvals_for": self.guards.approvals_for}
+        if any(asked := (self.guards.approvals, self.guards.approvals_for)):
+            guards["approvals"] = asked
         return _digest(
             {
                 "tables": {"root": self.tables.root},
@@ -332,8 +361,16 @@ class Settings:
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
                 **({"acls": acls} if acls else {}),
+                **self._ownership(),
             }
         )
+
+    def _ownership(self) -> dict[str, object]:
+        """What bears on decisions of who owns what; empty where nobody says."""
+        if self.owners == Owners():
+            return {}
+        names = {name: asdict(each) for name, each in self.owners.names.items()}
+        return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines]}
 
     def audit_digest(self) -> str:
         """As `digest`, of what bears on an audit."""
@@ -342,6 +379,7 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **self._ownership(),
             }
         )
 

@@ -47,7 +47,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
         return summarise(run, run.counts.get(REFUSED, 0))
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
-        .transform(manifests.judge(list(run.settings.clusters), run.selected))
+        .transform(manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners)))
         .localCheckpoint()
     )
     refused = _refused(judged)

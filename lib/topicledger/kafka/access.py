@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
 )
 
 from topicledger.errors import ClusterError
@@ -97,6 +99,21 @@ def may_alter(connection: Connection) -> bool | None:
     if response.error_code != NONE:
         return None
     return bool({_OPERATIONS["ALTER"], _OPERATIONS["ALL"]} & set(response.authorized_operations))
+
+
+ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+SUPER_USERS = "super.users"
+
+
+def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str] | None:
+    """Which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has; None where this principal may not describe its configs.
+
+    Brokers take both for secrets: they show that one is set, and never to what.
+    """
+    resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+    (result,) = connection.ask(request, broker_id).results
+    return frozenset(each.name for each in result.configs) if result.error_code == NONE else None
 
 
 def create_acls_request(targets: Sequence[Target]) -> Any:

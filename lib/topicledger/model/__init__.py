@@ -29,6 +29,7 @@ __all__ = [
     "Phase",
     "PhaseResult",
     "Refusal",
+    "ReplicaAction",
     "ResourceType",
     "Results",
     "RunState",
@@ -58,6 +59,13 @@ class AccessAction(StrEnum):
     ACL_ADD = "acl_add"
     ACL_DELETE = "acl_delete"
     ALTER_QUOTA = "alter_quota"
+
+
+class ReplicaAction(StrEnum):
+    """The kinds of actions on where topics' replicas and leaders are."""
+
+    REASSIGN = "reassign"
+    ELECT_LEADERS = "elect_leaders"
 
 
 class ResourceType(StrEnum):

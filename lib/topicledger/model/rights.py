@@ -54,13 +54,15 @@ def covers_name(acl: Acl, name: str) -> bool:
     """Whether an ACL is about the resource of this name; types aside."""
     if acl.pattern_type == PREFIXED:
         return name.startswith(acl.resource_name)
-    return acl.resource_name in (name, WILDCARD)
+    # StandardAuthorizer takes a literal `*` for a prefix of such a name, and skips it as it does others (4.3.1).
+    everything = acl.resource_name == WILDCARD and not name.startswith(WILDCARD)
+    return everything or acl.resource_name == name
 
 
 def covers_pattern(acl: Acl, pattern_type: str, name: str) -> bool:
     """Whether an ACL is about every resource that a pattern is about; types aside."""
     if acl.pattern_type != PREFIXED and acl.resource_name == WILDCARD:
-        return True
+        return name == WILDCARD or not name.startswith(WILDCARD)
     if pattern_type == PREFIXED or name == WILDCARD:
         return acl.pattern_type == PREFIXED and pattern_type == PREFIXED and name.startswith(acl.resource_name)
     return covers_name(acl, name)

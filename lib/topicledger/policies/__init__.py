@@ -4,8 +4,20 @@
 from the run settings, `judging` asks them.
 """
 
-from topicledger.policies.building import always, from_settings
+from topicledger.policies.building import always, check, from_settings
 from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.judging import judge, verdicts
 
-__all__ = ["Facts", "FullSight", "Policy", "RowRule", "Rule", "SetRule", "always", "from_settings", "judge", "verdicts"]
+__all__ = [
+    "Facts",
+    "FullSight",
+    "Policy",
+    "RowRule",
+    "Rule",
+    "SetRule",
+    "always",
+    "check",
+    "from_settings",
+    "judge",
+    "verdicts",
+]

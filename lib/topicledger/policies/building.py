@@ -8,9 +8,10 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
 from topicledger.config.reading import problems_of
@@ -69,8 +70,7 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
             if policy is not None:
                 policies += [policy, *(_of_changes(policy, spec) if changes else ())]
     for spec in found.change:
-        # One of the user's own judges both.
-        kinds = [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
+        kinds = _of_change(spec)
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
@@ -79,6 +79,43 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
     if problems:
         raise problems_of(settings.path, problems)
     return policies
+
+
+def check(settings: Settings) -> None:
+    """What can be said of the settings' policies before there is a Spark session, as `from_settings` says it.
+
+    Raises one SettingsError that lists policies that don't exist, and of the built-in ones settings that are unknown,
+    missing, of another type, or that their factory refuses. The user's own are not imported: they may need a session.
+    """
+    problems = list[str]()
+    found = settings.policies
+    named: list[tuple[Action | AccessAction, PolicySpec]] = [
+        *((Action.DELETE, spec) for spec in found.delete),
+        *((Action.CREATE, spec) for spec in found.create),
+        *((_of_change(spec)[0], spec) for spec in found.change),
+        *((AccessAction.ACL_ADD, spec) for spec in found.acl),
+    ]
+    for action, spec in named:
+        if spec.use in BUILT_IN[action]:
+            _check_built_in(spec, BUILT_IN[action][spec.use], problems)
+        elif ":" not in spec.use:
+            _offered(spec, action, problems)
+    if problems:
+        raise problems_of(settings.path, problems)
+
+
+def _check_built_in(spec: PolicySpec, factory: Factory, problems: list[str]) -> None:
+    where, before = f"{spec.where}: {show(spec.use)}", len(problems)
+    _check_options(where, factory, spec.options, problems)
+    if len(problems) > before:
+        return
+    try:
+        factory(**spec.options)
+    except ValueError as error:
+        problems.append(f"{where}: {show(str(error), _SHOWN_CHARACTERS)}")
+    except PySparkException:
+        # Its settings are fine: it came as far as its first Column, which needs a session.
+        return
 
 
 def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
@@ -103,6 +140,11 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     if problems:
         raise problems_of(settings.path, problems)
     return list(dict.fromkeys(found))
+
+
+def _of_change(spec: PolicySpec) -> Sequence[Action]:
+    """What a policy of [[policies.change]] judges: one of the user's own both."""
+    return [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
 
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
@@ -177,6 +219,19 @@ def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
         return _imported(spec, problems)
+    offered = _offered(spec, action, problems)
+    if offered is None:
+        return None
+    try:
+        found = offered.load()
+    except (Exception, SystemExit) as error:
+        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
+        return None
+    return _callable(spec, found, problems)
+
+
+def _offered(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> EntryPoint | None:
+    """What an installed package offers by a name that is no built-in of this action's."""
     if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
         return None
@@ -190,13 +245,7 @@ def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str
         section = _section(action)
         known = [*(name for each in BUILT_IN if _section(each) == section for name in BUILT_IN[each]), *offered]
         problems.append(f"{spec.where}: there is no {section} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
-        return None
-    try:
-        found = offered[spec.use].load()
-    except (Exception, SystemExit) as error:
-        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
-        return None
-    return _callable(spec, found, problems)
+    return offered.get(spec.use)
 
 
 def _section(action: Action | AccessAction) -> str:

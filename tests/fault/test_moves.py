@@ -1,0 +1,130 @@
+"""Runs that move replicas: killed, stopped, and what is left of their throttles."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests import commands
+from tests.broker.moving import replicas, text, throttles_on, with_data
+from tests.fault.processes import kill_all
+from tests.harness import Estate
+from tests.waiting import until
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import ChangeSettings
+from topicledger.ledger.sql import sql_value
+from topicledger.model import RunState
+from topicledger.schemas import AUDIT, PLANS, RUNS, THROTTLES
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.thorough
+
+BEFORE = {0: (1,), 1: (1,), 2: (2,)}
+AFTER = {0: (1, 3), 1: (3,), 2: (2, 1)}
+
+
+def planned_moves(
+    spark: SparkSession, root: Path, kafka: EmbeddedKafka, topic: str, run_id: str, more: str
+) -> tuple[Estate, Path]:
+    """A saved plan that moves a topic's replicas, made by hand of one that alters a config; and its settings file."""
+    config = commands.settings_file(root, {"main": kafka.bootstrap_servers}, more=more)
+    estate = Estate(spark, root / "ledger", {"main": kafka})
+    estate.settings = load_settings(config)
+    assert estate.settings.changes == {"main": ChangeSettings(configs="declared")}
+    with_data(kafka, topic, BEFORE, 1_500_000)
+    estate.declare({"topic": topic, "configs": {"retention.ms": "1209600000"}})
+    assert estate.run("plan", run_id=run_id).pending_changes == 1
+    change = {
+        "action": sql_value("reassign"),
+        "before": sql_value({"assignments": text(BEFORE)}),
+        "after": sql_value({"assignments": text(AFTER), "bytes": "4500000"}),
+    }
+    assert estate.ledger.update(PLANS, f"run_id = {sql_value(run_id)}", change) == 1
+    validated = estate.ledger.read(AUDIT).where(F.col("run_id") == run_id).withColumn("action", F.lit("reassign"))
+    estate.ledger.append(AUDIT, validated, app_id=f"by hand {datetime.now(UTC)}", version=1)
+    return estate, config
+
+
+SETTINGS = '[changes]\nconfigs = "declared"\n[replicas]\nthrottle = {}\n'
+
+
+def state_of(estate: Estate, run_id: str) -> str:
+    return str(estate.rows(RUNS, run_id)[0]["state"])
+
+
+def test_a_driver_killed_amid_a_wave_is_taken_up_and_no_throttle_stays(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """R2, R4, R6: a producer and a consumer work all the while and lose nothing."""
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "killed.moves", "killed", SETTINGS.format(100_000))
+    producer = KafkaProducer(bootstrap_servers=kafka_three.bootstrap_servers, acks="all", retries=20)
+    driver = subprocess.Popen(
+        commands.command("apply", "--config", str(config), "--run-id", "killed"),
+        cwd=commands.REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    sent = 0
+    try:
+        until(lambda: bool(throttles_on(kafka_three, ["killed.moves"])), seconds=180, every=0.5)
+        for _ in range(20):
+            producer.send("killed.moves", str(sent).encode(), partition=sent % 3)
+            sent += 1
+            time.sleep(0.1)
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    assert {row["removed_at"] for row in estate.rows(THROTTLES)} == {None}
+    assert state_of(estate, "killed") == RunState.APPLYING
+    config.write_text(config.read_text().replace("throttle = 100000", "throttle = 20_000_000"))
+    ended = commands.run(commands.command("apply", "--config", str(config), "--run-id", "killed", "--format", "json"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    for _ in range(20):
+        producer.send("killed.moves", str(sent).encode(), partition=sent % 3)
+        sent += 1
+    producer.flush()
+    producer.close()
+    assert json.loads(ended.stdout)["exit_code"] == 0
+    assert replicas(kafka_three, "killed.moves") == AFTER
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    rows = [row for row in estate.rows(AUDIT, "killed") if row["action"] == "reassign"]
+    (applied,) = [row for row in rows if row["phase"] == "apply"]
+    assert (applied["outcome"], applied["before"]["assignments"]) == ("ok", text(BEFORE))
+    assert (applied["after"]["partitions"], applied["after"]["assignments"]) == ("3", text(AFTER))
+    assert [row["outcome"] for row in rows if row["phase"] == "verify"] == ["ok"]
+    consumer = KafkaConsumer(
+        "killed.moves",
+        bootstrap_servers=kafka_three.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=10_000,
+    )
+    found = {record.value for record in consumer if len(record.value) < 20}
+    consumer.close()
+    assert found == {str(each).encode() for each in range(sent)}
+
+
+def test_a_run_that_is_abandoned_leaves_no_throttle(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.up", "given", SETTINGS.format(100_000))
+    stopped = commands.run(
+        commands.command("apply", "--config", str(config), "--run-id", "given", "--deadline", "25"), timeout=300
+    )
+    assert stopped.returncode == 1, stopped.stderr[-3000:]
+    if not throttles_on(kafka_three, ["given.up"]):
+        pytest.skip("the deadline came before the first wave on this machine")
+    ended = commands.run(commands.command("runs", "abandon", "--config", str(config), "--run-id", "given"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    until(lambda: replicas(kafka_three, "given.up") == AFTER, seconds=60)
