@@ -1,6 +1,13 @@
 """Every table of the ledger: its schema, key, partitioning and properties, in one place (DESIGN, Tables)."""
 
-from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
+from topicledger.schemas.access import (
+    ACL_KEY,
+    ACLS,
+    OBSERVED_ACLS,
+    OBSERVED_QUOTAS,
+    QUOTAS,
+    RESOURCES,
+)
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
@@ -36,7 +43,10 @@ __all__ = [
     "OBSERVED",
     "OBSERVED_ACLS",
     "OBSERVED_CONFIGS",
+    "OBSERVED_QUOTAS",
     "PLANS",
+    "QUOTAS",
+    "RESOURCES",
     "RUNS",
     "SCHEMA_VERSION",
     "SCHEMA_VERSION_PROPERTY",

@@ -21,6 +21,8 @@ class Table:
     """One line, kept in the table itself."""
     schema: StructType
     """Columns in order; a field's metadata holds its comment."""
+    key: tuple[str, ...] = ()
+    """Of tables that declare resources beside topics: the columns that name one."""
     partitioned_by: tuple[str, ...] = ()
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)

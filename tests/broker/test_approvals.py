@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.broker.direct import live
 from tests.harness import Estate
-from topicledger.config.settings import GuardSettings
+from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.verifying import verify

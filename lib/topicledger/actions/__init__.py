@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, reassign
+from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.model import ResourceType, Target, resource_type_of
 
@@ -22,6 +22,7 @@ KINDS: dict[str, ActionKind] = {
         elect_leaders.KIND,
         acls.ADD,
         acls.DELETE,
+        quotas.KIND,
     )
 }
 """Every kind, by name."""

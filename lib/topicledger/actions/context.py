@@ -36,6 +36,7 @@ from topicledger.model import (
     Violation,
 )
 from topicledger.model.access import Acl
+from topicledger.model.quotas import Entity
 
 log = logging.getLogger(__name__)
 
@@ -165,9 +166,14 @@ class ClusterContext:
         return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
 
     def acls(self, principals: Collection[str]) -> frozenset[Acl]:
-        """The cluster's ACLs, of these principals at least. Raises AclsUnknown where they may not be listed, and
+        """The cluster's ACLs, of these principals at least. Raises NotListed where they may not be listed, and
         OutcomeUnknown without an answer."""
         return self._sender.ask(lambda: frozenset(self.admin.describe_acls(principals)))
+
+    def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
+        """The cluster's client quotas, by entity. Raises NotListed where they may not be described, and OutcomeUnknown
+        without an answer."""
+        return self._sender.ask(self.admin.describe_quotas)
 
     def may_alter_acls(self) -> bool | None:
         """Whether this principal may change ACLs; None where brokers don't say."""

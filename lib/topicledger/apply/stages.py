@@ -44,7 +44,7 @@ from topicledger.model import (
 )
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import wanted_acls
+from topicledger.plan import resources
 from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
@@ -134,8 +134,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     its clusters say now. What can't be judged isn't sent.
     """
     afresh = run.resumed or held.contended
-    others_declared = wanted_acls.declared_otherwise(run, ready.actions)
-    if not afresh and latest == run.latest_version_then and others_declared is None:
+    others_declared = resources.declared_otherwise(run, ready.actions)
+    if not afresh and latest == run.latest_version_then and not others_declared:
         return ready
     problems: dict[str, str] = {}
     if run.may_have_sent:
@@ -145,8 +145,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
         _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
-    if others_declared is not None:
-        _refuse(run, sendable(run, less=[*problems]).transform(others_declared), held)
+    for transform in others_declared:
+        _refuse(run, sendable(run, less=[*problems]).transform(transform), held)
     if run.of_files or latest != run.latest_version_then:
         _refuse(run, _of_topics(sendable(run, less=[*problems])).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting

@@ -14,7 +14,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
-from topicledger.plan.wanted_acls import COUNTED
+from topicledger.plan.resources import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES
@@ -42,9 +42,9 @@ class Failure:
 
     cluster: str | None
     topic: str | None
-    """None for all topics of a cluster, and of an action on an ACL, too."""
+    """None for all topics of a cluster, and of an action on no topic, too."""
     resource: str | None
-    """The topic, or the text of the ACL; None as for `topic`."""
+    """The topic, or the text of an ACL or a quota's entity; None as for `topic`."""
     action: str | None
     phase: str
     outcome: str

@@ -22,7 +22,7 @@ from topicledger.cli.options import (
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.load import Replace, compare, leftovers, load, removals
-from topicledger.manifests.load_acls import expansions
+from topicledger.manifests.load_resources import expansions
 from topicledger.manifests.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
@@ -90,8 +90,8 @@ def load_manifests(
     found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}
     removed = f", {loaded.removed} removed" if replace or replace_owner else ""
     counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
-    if loaded.acls is not None:
-        counts += f"; acls: {', '.join(f'{count} {name}' for name, count in loaded.acls.items())}"
+    for table, of_table in loaded.resources.items():
+        counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
     if dry_run:
         counts = f"dry run, nothing was written: {counts}"
     print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)

@@ -62,7 +62,7 @@ def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[st
     """The kinds that `--only` names."""
     if given is None:
         return ()
-    known = [kind.option for kind in actions.in_order()]
+    known = [kind.option for kind in actions.in_order() if kind.option is not None]
     words = [word.strip() for word in given.split(",")]
     for word in words:
         if word not in known:
@@ -74,7 +74,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
+    "quotas.",
 )
 
 
@@ -245,8 +246,8 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows, acls = checked(ledger.spark, parsed)
-            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, acls=acls))
+            rows, resources = checked(ledger.spark, parsed)
+            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.

@@ -1,15 +1,10 @@
-"""How plans are approved, and runs proven."""
+"""How runs are proven."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 from topicledger.config.toml_table import TomlTable
-
-ApprovedClass: TypeAlias = Literal["deletes", "losses", "rights"]
-MAX_APPROVALS = 20
-"""More people than approve anything: a larger number is a mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +32,3 @@ def read_proof(table: TomlTable) -> ProofSettings:
         table.problem("key", "must be a reference, env:NAME or file:PATH: no key stands in the settings")
         key = None
     return ProofSettings(key=key)
-
-
-def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:
-    """[guards.approvals_for]"""
-    classes: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
-    table.only(*classes)
-    return {name: table.integer(name, 0, 0, MAX_APPROVALS) for name in classes if name in table.values}

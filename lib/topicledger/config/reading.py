@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.guards import MAX_APPROVALS, GuardSettings, read_approvals
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
-from topicledger.config.proof import MAX_APPROVALS, read_approvals, read_proof
+from topicledger.config.proof import read_proof
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -19,7 +20,6 @@ from topicledger.config.settings import (
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
-    GuardSettings,
     KafkaSettings,
     Mode,
     Needs,
@@ -145,6 +145,7 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
+        max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
         approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
         approvals_for=read_approvals(table.table("approvals_for")),

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
-from topicledger.config.proof import ApprovedClass, Proven
+from topicledger.config.proof import Proven
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -112,31 +113,6 @@ class KafkaSettings:
     """Who lists and describes topics. `driver`: the driver itself, for executors that don't reach the brokers.
     `executors`: they do. `auto`: the driver lists the topics of up to four clusters, executors those of more, and
     executors describe configs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuardSettings:
-    """Limits on a run or a load as a whole."""
-
-    max_deletes: int = 0
-    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
-    max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
-    a run is open."""
-    max_changes: int | None = None
-    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
-    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
-    max_losses: int = 0
-    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
-    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
-    max_acl_deletes: int = 0
-    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
-    max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
-    approvals: int = 0
-    """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
-    approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `rights` (also quotas)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +264,7 @@ class Settings(Proven):
     """[replicas]"""
     acls: AclSettings = AclSettings()
     """[acls]"""
-    guards: GuardSettings = GuardSettings()
+    guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
     """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
@@ -353,6 +329,8 @@ class Settings(Proven):
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
         if any(asked := (self.guards.approvals, self.guards.approvals_for)):
             guards["approvals"] = asked
+        if self.guards.max_quota_changes:
+            guards["max_quota_changes"] = self.guards.max_quota_changes
         return _digest(
             {
                 "tables": {"root": self.tables.root},
@@ -379,6 +357,7 @@ class Settings(Proven):
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **({"manage": self.acls.manage} if self.acls.manage else {}),
                 **self._ownership(),
             }
         )

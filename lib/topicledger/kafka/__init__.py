@@ -24,7 +24,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import MetadataRequest
 
 from topicledger.errors import ClusterError
-from topicledger.kafka import access, changes, groups, log_dirs, offsets, reassignments, unseen
+from topicledger.kafka import access, changes, groups, log_dirs, offsets, quotas, reassignments, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -48,6 +48,7 @@ from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopic
 from topicledger.kafka.topics import creatable, create_result, entries, infos
 from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
+from topicledger.model.quotas import Entity
 
 __all__ = [
     "INVALID_PARTITIONS",
@@ -128,8 +129,8 @@ class ClusterAdmin(Connection):
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
-        results = (getattr(response, name, ()) for name in ("topics", "responses", "results", "filter_results"))
-        codes = {getattr(each, "error_code", NONE) for found in results for each in found}
+        names = ("topics", "responses", "results", "filter_results", "entries")
+        codes = {getattr(each, "error_code", NONE) for name in names for each in getattr(response, name, ())}
         if NOT_CONTROLLER in codes | {getattr(response, "error_code", NONE)}:
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
@@ -321,6 +322,15 @@ class ClusterAdmin(Connection):
         """One DeleteAcls request; deleting what there isn't does no harm (A2)."""
         response = self._change(access.delete_acls_request(targets))
         return Response(results=access.deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+    def describe_quotas(self) -> dict[Entity, Mapping[str, float]]:
+        """The cluster's client quotas: see `quotas.describe_quotas`."""
+        return quotas.describe_quotas(self)
+
+    def alter_quotas(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        """One AlterClientQuotas request; with `validate_only` nothing is changed (Q1)."""
+        response = self._change(quotas.alter_quotas_request(targets, validate_only=validate_only))
+        return Response(results=quotas.altered(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).

@@ -18,8 +18,14 @@ from kafka.protocol.admin import (
     DescribeConfigsRequest,
 )
 
-from topicledger.errors import ClusterError
-from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, RequestLost, error_name
+from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    NONE,
+    Connection,
+    NotListed,
+    RequestLost,
+    error_name,
+)
 from topicledger.model import Target, TopicResult
 from topicledger.model.access import DENY, Acl
 
@@ -42,12 +48,8 @@ _UNKNOWN = "UNKNOWN_"
 """Before the number of what a newer broker has and this module doesn't name."""
 
 
-class AclsUnknown(ClusterError):
-    """A cluster's ACLs can't be listed: they are not known, which is not the same as none."""
-
-
 def describe_acls(connection: Connection, principals: Collection[str] | None = None) -> list[Acl]:
-    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises AclsUnknown."""
+    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises NotListed."""
     few = principals is not None and len(principals) == 1
     response = connection.ask(
         DescribeAclsRequest(
@@ -63,12 +65,12 @@ def describe_acls(connection: Connection, principals: Collection[str] | None = N
     if response.error_code == NONE:
         return [*_acls(response.resources)]
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
-        raise AclsUnknown(
+        raise NotListed(
             f"cluster {connection.name}: its ACLs are not known: the principal in clusters.{connection.name}.client "
             "needs the ACL Describe on the cluster"
         )
     if response.error_code == SECURITY_DISABLED:
-        raise AclsUnknown(
+        raise NotListed(
             f"cluster {connection.name} has no ACLs: its brokers have no authorizer (authorizer.class.name); take "
             "its rows out of `acls`"
         )

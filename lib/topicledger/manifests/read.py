@@ -17,14 +17,14 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.manifests import load_acls
+from topicledger.manifests import load_resources
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
-    AclRow,
     FileError,
     Format,
     ManifestRow,
     ParsedManifests,
+    ResourceRow,
     read_foreign_files,
     read_manifest_files,
 )
@@ -66,26 +66,26 @@ def read(
     _require_none(
         [
             *parsed.errors,
-            *_unknown_clusters([*parsed.rows, *parsed.acls], settings, hint),
+            *_unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
             *_repeated(parsed.rows),
             *_row_errors(parsed.rows),
             *_not_yours(parsed.rows, settings.owners),
         ],
-        "; rights are checked once that is corrected" if parsed.acls else "",
+        "; rights and quotas are checked once that is corrected" if parsed.resource_rows else "",
     )
     return parsed
 
 
-def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, DataFrame | None]:
-    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and those of `acls`, None where
-    the files declare no rights.
+def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
+    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and by name those of each other
+    table that the files declare anything of.
 
     Raises ManifestFileError listing every right that a run would refuse by itself, with its file and line.
     """
     frame = _frame(spark, parsed.rows)
-    acls, errors = load_acls.checked(spark, parsed.acls) if parsed.acls else (None, ())
+    resources, errors = load_resources.checked(spark, parsed.resources)
     _require_none(errors)
-    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), acls
+    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), resources
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
@@ -136,7 +136,7 @@ def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
 
-def _unknown_clusters(rows: Sequence[ManifestRow | AclRow], settings: Settings, hint: str) -> list[FileError]:
+def _unknown_clusters(rows: Sequence[ManifestRow | ResourceRow], settings: Settings, hint: str) -> list[FileError]:
     return [
         FileError(
             file=row.file,

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import functions as F
 
-from topicledger.config.settings import GuardSettings, Settings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.run import find_run
