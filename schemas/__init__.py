@@ -9,7 +9,7 @@ from topicledger.schemas.access import (
     RESOURCES,
 )
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS, THROTTLES
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -32,6 +32,7 @@ __all__ = [
     "ACL_KEY",
     "ACTIONS",
     "ACTION_KEY",
+    "APPROVALS",
     "AUDIT",
     "BROKERS",
     "CLUSTERS",

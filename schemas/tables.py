@@ -24,7 +24,7 @@ from topicledger.schemas.access import ACLS, OBSERVED_ACLS, OBSERVED_QUOTAS, QUO
 from topicledger.schemas.definition import Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS, THROTTLES
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -305,6 +305,7 @@ TABLES: Mapping[str, Table] = {
         THROTTLES,
         ACLS,
         OBSERVED_ACLS,
+        APPROVALS,
         QUOTAS,
         OBSERVED_QUOTAS,
     )

@@ -15,7 +15,8 @@ from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
 from topicledger.cli import explain_acls
-from topicledger.config.settings import AclSettings, GuardSettings, PolicySettings, PolicySpec
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
 from topicledger.errors import UsageError
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl

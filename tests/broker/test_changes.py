@@ -28,7 +28,8 @@ from tests.fault.another_client import AnotherClient
 from tests.harness import Estate, policy
 from tests.kafka_versions import BAD_CONFIG
 from tests.waiting import until
-from topicledger.config.settings import ChangeSettings, GuardSettings, PolicySettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import ChangeSettings, PolicySettings
 from topicledger.model import SET_ON_TOPIC, Action, Target
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, DRIFT, PLANS

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
-from topicledger.config.settings import GuardSettings
+from topicledger.config.guards import GuardSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import AccessAction, Target
 from topicledger.model.quotas import KAFKA_TYPES, Entity

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
-from topicledger.config.settings import ClusterSettings, GuardSettings, Settings, TablesSettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import NotCarriedOver

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame
-from topicledger.config.settings import GuardSettings, Settings, TablesSettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.manifests import quotas
 from topicledger.model import Refusal
 from topicledger.model.quotas import Entity, kafka_name, written

@@ -44,6 +44,8 @@ class Pending:
     """Of a plan, the first 20, by owner."""
     of_files: bool = False
     """Whether it was planned from files, which have to be loaded first."""
+    waits_for: str | None = None
+    """What approval the plan still needs, in words."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:

@@ -55,6 +55,9 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = "load_manifests the files, then " if summary.pending.of_files else ""
+        if summary.waits_for is not None:
+            console.print(f"not approved: {escape(summary.waits_for)}", highlight=False, soft_wrap=True)
+            first = f"once it is approved, {first}"
         console.print(
             f"{summary.pending_changes} {are} planned: {first}apply --run-id {summary.run_id} makes {them}",
             highlight=False,

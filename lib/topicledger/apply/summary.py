@@ -95,6 +95,11 @@ class Summary:
         return self.pending.count
 
     @property
+    def waits_for(self) -> str | None:
+        """What approval the plan still needs, in words."""
+        return self.pending.waits_for
+
+    @property
     def failure_count(self) -> int:
         """Topics that failed or were refused."""
         return sum(self.outcomes().get(outcome, 0) for outcome in _NOT_OK)
@@ -112,7 +117,11 @@ class Summary:
         counts = {"failure_count": self.failure_count, "outcomes": self.outcomes()}
         found = asdict(self)
         pending = found.pop("pending")
-        planned = {"pending_changes": pending["count"], "planned": pending["first"]}
+        planned = {
+            "pending_changes": pending["count"],
+            "planned": pending["first"],
+            "waits_for": pending["waits_for"],
+        }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
 

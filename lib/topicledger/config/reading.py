@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.guards import MAX_APPROVALS, GuardSettings, read_approvals
 from topicledger.config.notify import read_notify
 from topicledger.config.ownership import read_owners
+from topicledger.config.proof import read_proof
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -17,7 +20,6 @@ from topicledger.config.settings import (
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
-    GuardSettings,
     KafkaSettings,
     Mode,
     Needs,
@@ -58,7 +60,18 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     problems: list[str] = []
     top = TomlTable("", raw, problems)
     top.only(
-        "tables", "clusters", "kafka", "changes", "replicas", "acls", "guards", "policies", "audit", "owners", "notify"
+        "tables",
+        "clusters",
+        "kafka",
+        "changes",
+        "replicas",
+        "acls",
+        "guards",
+        "policies",
+        "audit",
+        "owners",
+        "proof",
+        "notify",
     )
     clusters = top.table("clusters")
     settings = Settings(
@@ -72,6 +85,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        proof=read_proof(top.table("proof")),
         owners=read_owners(top.table("owners"), path, clusters.values),
         notify=read_notify(raw, problems),
     )
@@ -124,10 +138,7 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only(
-        "max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_quota_changes",
-        "max_removed_rows",
-    )  # fmt: skip
+    table.only(*(each.name for each in fields(GuardSettings)))
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
@@ -136,6 +147,8 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
         max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
+        approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
+        approvals_for=read_approvals(table.table("approvals_for")),
     )
 
 

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
+from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
+from topicledger.config.proof import Proven
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -29,10 +31,8 @@ WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
 
-
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
-
 OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
 
@@ -113,30 +113,6 @@ class KafkaSettings:
     """Who lists and describes topics. `driver`: the driver itself, for executors that don't reach the brokers.
     `executors`: they do. `auto`: the driver lists the topics of up to four clusters, executors those of more, and
     executors describe configs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuardSettings:
-    """Limits on a run or a load as a whole."""
-
-    max_deletes: int = 0
-    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
-    max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
-    a run is open."""
-    max_changes: int | None = None
-    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
-    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
-    max_losses: int = 0
-    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
-    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
-    max_acl_deletes: int = 0
-    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
-    max_quota_changes: int = 0
-    """Entities whose client quotas one run may change, per cluster. Where a run would change more, it changes none
-    (exit code 5)."""
-    max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +247,7 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Proven):
     """A checked settings file."""
 
     path: Path
@@ -288,7 +264,7 @@ class Settings:
     """[replicas]"""
     acls: AclSettings = AclSettings()
     """[acls]"""
-    guards: GuardSettings = GuardSettings()
+    guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
     """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
@@ -351,6 +327,8 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
+        if any(asked := (self.guards.approvals, self.guards.approvals_for)):
+            guards["approvals"] = asked
         if self.guards.max_quota_changes:
             guards["max_quota_changes"] = self.guards.max_quota_changes
         return _digest(

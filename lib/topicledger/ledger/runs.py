@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger import __version__
-from topicledger.config.secrets import check_references
+from topicledger.config.secrets import check_references, resolve
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import (
@@ -135,6 +135,8 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
+    if settings.proof.key is not None:
+        resolve("proof.key", settings.proof.key)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())
     return _resume(ledger, settings, request, row)
@@ -195,7 +197,7 @@ def _begin(
         "spark_app_id": app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": _principal(selected),
-        "requested_by": request.requested_by or _os_user(),
+        "requested_by": request.requested_by or os_user(),
         "arguments": arguments,
         "settings_digest": _digest(settings, request.command),
         "epoch": 1,
@@ -244,7 +246,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if request.command == "plan" and state is RunState.APPLYING:
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
     if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
-        _require_fresh(run_id, row["started_at"], settings)
+        require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(
@@ -265,7 +267,7 @@ def _digest(settings: Settings, command: str) -> str:
     return settings.audit_digest() if command == AUDIT_COMMAND else settings.digest()
 
 
-def _require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
+def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
     """A plan older than `guards.max_plan_age` is refused as a whole; of one that is being applied, what is open is."""
     most = settings.guards.max_plan_age
     # PySpark gives the moment in this process's own time zone, without saying so.
@@ -324,7 +326,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Seq
     return sorted(row["run_id"] for row in done.collect())
 
 
-def _os_user() -> str:
+def os_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have a number only
