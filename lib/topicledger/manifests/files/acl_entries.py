@@ -20,6 +20,10 @@ _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 _SHARED = ("cluster", "state", "owner", "labels")
 """Fields of every entry, rights and shorthands alike."""
 
+NOTHING: Mapping[str, object] = {}
+COLUMNS = ("cluster", *_KEY, "state", "owner", "labels")
+"""The fields of a right as the table has them."""
+
 Right = tuple[str, str, str]
 """Operation, resource type, name or `prefix*`."""
 
@@ -87,6 +91,12 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
 }
 
 
+def is_acl(item: Object) -> bool:
+    """Whether an entry that may be a topic or a right is a right."""
+    names = {key.text for key, _, _ in item.pairs}
+    return "topic" not in names and not names.isdisjoint({"principal", "operation", *SHORTHANDS})
+
+
 @dataclass(slots=True)
 class _Entry:
     """What an entry says beside its rights."""
@@ -109,12 +119,16 @@ def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defa
     for item in value:
         reader.visit(1)
         if isinstance(item, Object):
-            _entry(item, reader, cluster, defaults)
+            read_acl(item, item.line, reader, cluster, defaults)
         else:
             reader.report.error(line, f"each of `acls` must be a mapping, not {describe(item)}")
 
 
-def _entry(item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
+def read_acl(
+    item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
+) -> None:
+    """Report the rows of one entry, which begins at `line`."""
+    item.line = line
     reader.visit(len(item.pairs))
     given = {key.text: (value, at or item.line) for key, value, at in item.pairs}
     kinds = [name for name in SHORTHANDS if name in given]
