@@ -30,7 +30,7 @@ from topicledger.ledger.run import Run
 from topicledger.model import OURS, Outcome, Phase, Refusal, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import wanted_acls as acls
+from topicledger.plan import resources
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -186,13 +186,10 @@ def _plan_clusters(
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
-            rights = acls.wanted(run, clusters, selected)
-            listed = None
-            if rights is not None:
-                seen, listed = acls.list_into_table(run, rights, seen)
+            seen, listed = resources.list_into_tables(run, resources.wanted(run, clusters, selected), seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
-            if rights is not None and listed is not None:
-                decided = decided.also(acls.decisions(run, rights, listed, seen, again=again))
+            for each in listed:
+                decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

@@ -27,9 +27,9 @@ class PlannedAction:
     """As the manifests have it that were planned from."""
     cluster: str
     topic: str | None
-    """None of an action on an ACL."""
+    """None of an action on no topic."""
     resource: str
-    """What it is about: the topic, or the text of the ACL."""
+    """What it is about: the topic, or the text of an ACL or a quota's entity."""
     action: str
     what: str | None
     """What it creates, changes or deletes, in words."""
@@ -83,7 +83,7 @@ def action_in_words() -> Column:
     return (
         F.when(is_action == Action.CREATE.value, F.when(declared == "", "the broker's defaults").otherwise(declared))
         .when(is_action == Action.DELETE.value, lost)
-        .when(F.col("resource_type") == ResourceType.TOPIC.value, change_in_words())
+        .when(F.col("resource_type") != ResourceType.ACL.value, change_in_words())
     )
 
 

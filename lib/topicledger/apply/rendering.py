@@ -40,6 +40,11 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
             cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
+        for counts in summary.clusters:
+            for reason, topics in counts.skipped.items():
+                console.print(
+                    f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", highlight=False, soft_wrap=True
+                )
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
         console.print(message, highlight=False, soft_wrap=True)

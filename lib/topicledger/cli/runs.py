@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.cli.provisioning import revert
@@ -41,10 +42,12 @@ runs_group.add_command(revert)
 @runs_group.command("abandon")
 @common
 def runs_abandon(options: Options) -> int:
-    """Give up an open run: --run-id names it."""
+    """Give up an open run: --run-id names it. Throttles that runs left on clusters are taken away."""
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
-    ledger = open_ledger(options, open_settings(options), "runs")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
     runs.abandon(ledger, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
+    take_away_left(ledger, settings, options.run_id)
     return ExitCode.DONE

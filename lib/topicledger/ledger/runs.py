@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 
@@ -19,7 +19,6 @@ from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import (
-    ACLS_ARGUMENT,
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
     EPOCH_STEP,
@@ -33,11 +32,12 @@ from topicledger.ledger.run import (
     find_run,
     row_of,
     shard_of,
+    version_argument,
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
@@ -55,8 +55,8 @@ class Files:
     """What `runs.arguments` keeps of them."""
     rows: DataFrame
     """See `Run.unloaded`."""
-    acls: DataFrame | None = None
-    """See `Run.unloaded_acls`."""
+    resources: Mapping[str, DataFrame] = field(default_factory=dict)
+    """See `Run.unloaded_resources`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,9 @@ class Request:
         return self.manifests.rows if isinstance(self.manifests, Files) else None
 
     @property
-    def unloaded_acls(self) -> DataFrame | None:
-        """See `Run.unloaded_acls`."""
-        return self.manifests.acls if isinstance(self.manifests, Files) else None
+    def unloaded_resources(self) -> Mapping[str, DataFrame]:
+        """See `Run.unloaded_resources`."""
+        return self.manifests.resources if isinstance(self.manifests, Files) else {}
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
@@ -176,8 +176,9 @@ def _begin(
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
-    if request.command in _PROVISIONING and ledger.exists(ACLS):
-        arguments[ACLS_ARGUMENT] = str(ledger.latest_version(ACLS))
+    for table in RESOURCES if request.command in _PROVISIONING else ():
+        if ledger.exists(table):
+            arguments[version_argument(table)] = str(ledger.latest_version(table))
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
@@ -210,7 +211,7 @@ def _begin(
         id_given=given,
         in_runs=False,
         unloaded=request.unloaded,
-        unloaded_acls=request.unloaded_acls,
+        unloaded_resources=request.unloaded_resources,
     )
     if given:
         run.keep_row()
@@ -253,7 +254,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         row=row.asDict(),
         found=state,
         unloaded=request.unloaded,
-        unloaded_acls=request.unloaded_acls,
+        unloaded_resources=request.unloaded_resources,
     )
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
