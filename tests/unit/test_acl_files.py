@@ -128,7 +128,7 @@ def test_json_has_rights_and_shorthands_among_its_topics(tmp_path: Path) -> None
     parsed = read_as(tmp_path, "m.json", text)
     assert parsed.errors == []
     assert [row.topic for row in parsed.rows] == ["t"]
-    assert [(row.line, row.owner, row.acl["operation"], row.acl["resource_name"]) for row in parsed.acls] == [
+    assert [(row.line, row.owner, row.values["operation"], row.values["resource_name"]) for row in parsed.acls] == [
         (3, None, "READ", "t"),
         (5, "o", "READ", "t"),
         (5, "o", "DESCRIBE", "t"),
@@ -144,7 +144,7 @@ def test_a_csv_file_whose_header_names_a_principal_has_rights(tmp_path: Path) ->
     assert parsed.errors == []
     (row,) = parsed.acls
     assert (row.cluster, row.owner, row.labels, row.line) == ("orders", "payments", {"a": "b"}, 2)
-    assert (row.acl["pattern_type"], row.acl["resource_name"], row.acl["host"]) == ("PREFIXED", "t.", "*")
+    assert (row.values["pattern_type"], row.values["resource_name"], row.values["host"]) == ("PREFIXED", "t.", "*")
     wrong = read_as(tmp_path, "w.csv", "cluster,principal,operation,resource_name,topics\n")
     assert [error.message.partition(";")[0] for error in wrong.errors] == [
         "unknown column `topics`",

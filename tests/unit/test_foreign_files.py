@@ -860,7 +860,9 @@ def test_configs_come_back_as_they_were_printed(configs: dict[str, str]) -> None
 def rights(parsed: ParsedManifests) -> list[str]:
     """Each right as its cluster, owner, state, line and values."""
     assert errors(parsed) == []
-    return [" ".join(map(str, (row.cluster, row.owner, row.state, row.line, *row.acl.values()))) for row in parsed.acls]
+    return [
+        " ".join(map(str, (row.cluster, row.owner, row.state, row.line, *row.values.values()))) for row in parsed.acls
+    ]
 
 
 ACL_LIST = """\
@@ -913,7 +915,7 @@ def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
     ]
     assert leftovers(parsed) == {"spec.quotas": 6}
     by_password = read("strimzi", STRIMZI_USER.replace("type: tls", "type: scram-sha-512"), cluster="other")
-    assert {(row.cluster, row.acl["principal"]) for row in by_password.acls} == {("other", "User:shop")}
+    assert {(row.cluster, row.values["principal"]) for row in by_password.acls} == {("other", "User:shop")}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.foreign.fields import Fields
-from topicledger.manifests.files.results import AclRow
+from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
 from topicledger.text import show
@@ -56,13 +56,12 @@ def add_right(
     """Report a row of `acls`, where its cluster is known (else that was reported)."""
     if cluster:
         report.acl(
-            AclRow(
+            ResourceRow(
                 cluster=cluster,
-                acl=acl._asdict(),
+                values=acl._asdict(),
                 state=state,
                 owner=owner,
                 labels=None,
-                shorthand=None,
                 file=report.file,
                 line=line,
             )
