@@ -8,9 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.waiting import until
+from topicledger.model.access import Acl
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 _SECONDS = 30.0
@@ -25,11 +34,24 @@ class Live:
     topic_id: str
 
 
+def options_of(kafka: EmbeddedKafka, user: str | None = None) -> dict[str, str]:
+    """librdkafka's options for a client of this cluster, with SASL as `user`, else as the super user."""
+    options = kafka.client_options(user)
+    words = {
+        "security_protocol": "security.protocol",
+        "sasl_mechanism": "sasl.mechanism",
+        "sasl_plain_username": "sasl.username",
+        "sasl_plain_password": "sasl.password",
+    }
+    own = {words[name]: value for name, value in options.items() if name in words}
+    return {"bootstrap.servers": ",".join(kafka.bootstrap_servers), **own}
+
+
 class AnotherClient:
     """Asks a cluster's brokers, none of them through a proxy."""
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
-        self._client = AdminClient({"bootstrap.servers": ",".join(kafka.bootstrap_servers)})
+        self._client = AdminClient(options_of(kafka))
 
     def names(self, prefix: str) -> set[str]:
         """The topics that are listed under a prefix."""
@@ -50,6 +72,33 @@ class AnotherClient:
         """The value that each topic has for a config."""
         asked = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
         return {resource.name: future.result(_SECONDS)[name].value for resource, future in asked.items()}
+
+    def acls(self, principal: str | None = None) -> set[Acl]:
+        """The ACLs of a principal, of all where none is named."""
+        every = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, principal, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        return {
+            Acl(
+                each.principal,
+                each.permission_type.name,
+                each.operation.name,
+                # librdkafka calls the cluster, of type 4, by the word for brokers.
+                "CLUSTER" if each.restype is ResourceType.BROKER else each.restype.name,
+                each.resource_pattern_type.name,
+                each.name,
+                each.host,
+            )
+            for each in self._client.describe_acls(every).result(timeout=_SECONDS)
+        }
+
+    def await_acls(self, principal: str, expected: set[Acl]) -> None:
+        """Wait until a principal has exactly these: acknowledged is not listed yet (A6)."""
+
+        def as_expected() -> bool:
+            return self.acls(principal) == expected
+
+        until(as_expected, seconds=60)
 
     def await_names(self, prefix: str, expected: set[str], seconds: float = _SECONDS) -> None:
         """Wait until exactly these are listed: acknowledged is not listed yet (C21)."""

@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafka.protocol.admin import (
+    CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DeleteAclsRequest,
     DeleteTopicsRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
@@ -34,6 +36,8 @@ DELETE_TOPICS: int = DeleteTopicsRequest.API_KEY
 DESCRIBE_CONFIGS: int = DescribeConfigsRequest.API_KEY
 ALTER_CONFIGS: int = IncrementalAlterConfigsRequest.API_KEY
 CREATE_PARTITIONS: int = CreatePartitionsRequest.API_KEY
+CREATE_ACLS: int = CreateAclsRequest.API_KEY
+DELETE_ACLS: int = DeleteAclsRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
 
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}

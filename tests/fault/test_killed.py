@@ -23,7 +23,16 @@ from tests.fault import told
 from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
-from tests.fault.proxy import ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FaultProxy, Frame
+from tests.fault.proxy import (
+    ALTER_CONFIGS,
+    CREATE_ACLS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_ACLS,
+    DELETE_TOPICS,
+    FaultProxy,
+    Frame,
+)
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
@@ -33,7 +42,14 @@ from topicledger.model import Action, Target
 from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-CHANGES = {CREATE_TOPICS: "create", DELETE_TOPICS: "delete", CREATE_PARTITIONS: "grow", ALTER_CONFIGS: "alter"}
+CHANGES = {
+    CREATE_TOPICS: "create",
+    DELETE_TOPICS: "delete",
+    CREATE_PARTITIONS: "grow",
+    ALTER_CONFIGS: "alter",
+    CREATE_ACLS: "add ACLs",
+    DELETE_ACLS: "delete ACLs",
+}
 """The requests that change something."""
 WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
 

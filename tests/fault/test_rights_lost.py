@@ -7,17 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from tests.broker.direct import admin_of
-from tests.fault.proxy import CUT, DROP, Direction, Fault, FaultProxy, refuse
+from tests.fault.another_client import AnotherClient
+from tests.fault.proxy import CREATE_ACLS, CUT, DELETE_ACLS, DROP, Direction, Fault, FaultProxy, refuse
 from tests.harness import cluster_settings
 from tests.waiting import until
 from topicledger.apply.executor import Executor
@@ -28,7 +21,6 @@ from topicledger.model import AccessAction, Note, Outcome, Target, TopicResult
 from topicledger.model.access import Acl
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-CREATE_ACLS, DELETE_ACLS = 30, 31
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
 FAULTS = pytest.mark.parametrize(
     ("direction", "fault"),
@@ -66,31 +58,7 @@ def deletes(rights: Sequence[Acl]) -> list[Target]:
 
 def live(kafka: EmbeddedKafka, user: str) -> set[Acl]:
     """By Kafka's other client: librdkafka."""
-    options = kafka.client_options()
-    client = AdminClient(
-        {
-            "bootstrap.servers": ",".join(kafka.bootstrap_servers),
-            "security.protocol": options["security_protocol"],
-            "sasl.mechanism": options["sasl_mechanism"],
-            "sasl.username": options["sasl_plain_username"],
-            "sasl.password": options["sasl_plain_password"],
-        }
-    )
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    return {
-        Acl(
-            each.principal,
-            each.permission_type.name,
-            each.operation.name,
-            each.restype.name,
-            each.resource_pattern_type.name,
-            each.name,
-            each.host,
-        )
-        for each in client.describe_acls(every).result(timeout=30)
-    }
+    return AnotherClient(kafka).acls(f"User:{user}")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from tests.fault.another_client import AnotherClient, Live
 from tests.waiting import until
+from topicledger.model.access import Acl
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
@@ -60,7 +61,7 @@ def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
 def doubled(root: Path, run_id: str) -> int:
     """Rows of `audit` beyond the one of each action and phase, and beyond the one that ends each action; so far."""
     audit = rows(root, "audit", run_id)
-    each = Counter((row["cluster"], row["topic"], row["action"], row["phase"]) for row in audit)
+    each = Counter((*_action(row), row["phase"]) for row in audit)
     ends = Counter(_action(row) for row in audit if _ends(row))
     plans = Counter(_action(row) for row in rows(root, "plans", run_id) if row["action"] is not None)
     return sum(count - 1 for counts in (each, ends, plans) for count in counts.values())
@@ -103,6 +104,24 @@ def check(
     assert (line.lost, line.doubled, topics) == (0, 0, set())
 
 
+def check_acls(line: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, principal: str, declared: set[Acl]) -> None:
+    """The same of rights: a principal is to have those `declared` and no other."""
+    line.lost += lost(root, run_id)
+    line.doubled += doubled(root, run_id)
+    client = AnotherClient(kafka)
+    client.await_acls(principal, declared)
+    live = client.acls(principal)
+    applied = [row for row in rows(root, "audit", run_id) if (row["phase"], row["outcome"]) == ("apply", "ok")]
+    wrong = {row["resource"] for row in applied if not _true_of_acl(row, live)}
+    line.wrong += len(wrong)
+    assert (line.lost, line.doubled, wrong) == (0, 0, set())
+
+
+def _true_of_acl(row: Mapping[str, Any], live: set[Acl]) -> bool:
+    adds = row["action"] == "acl_add"
+    return (Acl.of(dict(row["after"] if adds else row["before"])) in live) == adds
+
+
 def _true(row: Mapping[str, Any], live: Live | None) -> bool:
     if row["action"] == "delete":
         return live is None or live.topic_id != row["topic_id"]
@@ -118,7 +137,7 @@ def _true(row: Mapping[str, Any], live: Live | None) -> bool:
 
 
 def _action(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["cluster"], row["topic"], row["action"]
+    return row["cluster"], row["resource_type"], row["resource"], row["action"]
 
 
 def _ends(row: Mapping[str, Any]) -> bool:

@@ -110,3 +110,43 @@ def test_what_is_wrong_is_an_error_with_its_line(tmp_path: Path, text: str) -> N
     messages = [str(error).partition("m.yaml:")[2] for error in parsed.errors]
     assert any(message.startswith(WRONG[text]) for message in messages), messages
     assert parsed.acls == []
+
+
+def read_as(folder: Path, name: str, text: str) -> ParsedManifests:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return read_manifest_files([path], io.StringIO(""))
+
+
+def test_json_has_rights_and_shorthands_among_its_topics(tmp_path: Path) -> None:
+    text = """[
+  {"cluster": "orders", "topic": "t"},
+  {"cluster": "orders", "principal": "User:a", "operation": "READ", "resource_type": "TOPIC",
+   "resource_name": "t", "labels": {"a": "b"}},
+  {"cluster": "orders", "owner": "o", "consumer": {"principal": "User:b", "topics": ["t"], "groups": "g*"}}
+]"""
+    parsed = read_as(tmp_path, "m.json", text)
+    assert parsed.errors == []
+    assert [row.topic for row in parsed.rows] == ["t"]
+    assert [(row.line, row.owner, row.values["operation"], row.values["resource_name"]) for row in parsed.acls] == [
+        (3, None, "READ", "t"),
+        (5, "o", "READ", "t"),
+        (5, "o", "DESCRIBE", "t"),
+        (5, "o", "READ", "g"),
+    ]
+    wrong = read_as(tmp_path, "w.jsonl", '{"cluster": "orders", "principal": "User:a", "operatoin": "READ"}')
+    assert str(wrong.errors[0]).endswith("w.jsonl:1: unknown field `operatoin`; did you mean `operation`?")
+
+
+def test_a_csv_file_whose_header_names_a_principal_has_rights(tmp_path: Path) -> None:
+    head = "cluster,principal,operation,resource_type,pattern_type,resource_name,host,owner,labels\n"
+    parsed = read_as(tmp_path, "m.csv", head + 'orders,User:a,READ,TOPIC,PREFIXED,t.,,payments,"{""a"": ""b""}"\n')
+    assert parsed.errors == []
+    (row,) = parsed.acls
+    assert (row.cluster, row.owner, row.labels, row.line) == ("orders", "payments", {"a": "b"}, 2)
+    assert (row.values["pattern_type"], row.values["resource_name"], row.values["host"]) == ("PREFIXED", "t.", "*")
+    wrong = read_as(tmp_path, "w.csv", "cluster,principal,operation,resource_name,topics\n")
+    assert [error.message.partition(";")[0] for error in wrong.errors] == [
+        "unknown column `topics`",
+        "column `resource_type` is missing",
+    ]

@@ -66,8 +66,9 @@ SMALLEST = {
     "julie": "context: a\nprojects:\n- name: b\n  topics:\n  - {name: t, config: {num.partitions: '2'}}\n",
     "kafka-topics": "Topic: t\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: \n",
 }
-EVERY = pytest.mark.parametrize("form", list(FOREIGN_FORMATS))
-EVERY_YAML = pytest.mark.parametrize("form", [form for form in FOREIGN_FORMATS if form != "kafka-topics"])
+OF_TOPICS = [form for form in FOREIGN_FORMATS if form != "kafka-acls"]
+EVERY = pytest.mark.parametrize("form", OF_TOPICS)
+EVERY_YAML = pytest.mark.parametrize("form", [form for form in OF_TOPICS if form != "kafka-topics"])
 
 
 @EVERY
@@ -323,7 +324,7 @@ def test_strimzi_topics_are_read_and_other_kinds_counted(read: Read) -> None:
     }
     assert (first.line, second.line) == (1, 17)
     assert said(second) == {"cluster": "orders", "topic": "plain", "labels": {"strimzi.io/cluster": "orders"}}
-    assert parsed.skipped == {"KafkaUser": 1}
+    assert parsed.skipped == {"KafkaUser without ACLs": 1}
     assert leftovers(parsed) == {"metadata.namespace": 5, "metadata.annotations.argocd.argoproj.io/sync-wave": 7}
 
 
@@ -555,7 +556,7 @@ def test_jikkou_topics_lists_and_config_maps_of_any_file_are_read(read: Read) ->
     assert (old.topic, old.state, old.line) == ("billing.old", "absent", 17)
     assert parsed.skipped == {
         "KafkaTopic with jikkou.io/ignore: true": 1,
-        "KafkaPrincipalAuthorization": 1,
+        "KafkaPrincipalAuthorization without ACLs": 1,
         "ConfigMap": 1,
     }
     assert leftovers(parsed) == {"metadata": 15, "metadata.annotations.team": 6}
@@ -854,3 +855,110 @@ def test_configs_come_back_as_they_were_printed(configs: dict[str, str]) -> None
     line = f"Topic: t\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: {text}\n"
     parsed = read_foreign_files(["-"], io.StringIO(line), FOREIGN_FORMATS["kafka-topics"], cluster="main")
     assert (only(parsed).configs or {}) == configs
+
+
+def rights(parsed: ParsedManifests) -> list[str]:
+    """Each right as its cluster, owner, state, line and values."""
+    assert errors(parsed) == []
+    return [
+        " ".join(map(str, (row.cluster, row.owner, row.state, row.line, *row.values.values()))) for row in parsed.acls
+    ]
+
+
+ACL_LIST = """\
+Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=pay., patternType=PREFIXED)`:
+\t(principal=User:CN=a,OU=b, host=*, operation=DESCRIBE_CONFIGS, permissionType=ALLOW)
+\t(principal=Group:g, host=*, operation=READ, permissionType=ALLOW)
+
+ACLs for principal `User:c`
+Current ACLs for resource `ResourcePattern(resourceType=CLUSTER, name=kafka-cluster, patternType=LITERAL)`:
+\t(principal=User:c, host=10.0.0.1, operation=ALTER, permissionType=DENY)
+"""
+
+
+def test_what_kafka_acls_lists_becomes_rights(read: Read) -> None:
+    parsed = read("kafka-acls", ACL_LIST)
+    assert rights(parsed) == [
+        "main None present 2 User:CN=a,OU=b ALLOW DESCRIBE_CONFIGS TOPIC PREFIXED pay. *",
+        "main None present 7 User:c DENY ALTER CLUSTER LITERAL kafka-cluster 10.0.0.1",
+    ]
+    assert leftovers(parsed) == {"Group:g ALLOW READ TOPIC PREFIXED pay. *": 3}
+    (error,) = errors(read("kafka-acls", ACL_LIST + "Picked up JAVA_TOOL_OPTIONS\n"))
+    assert error.startswith("f.yaml:8: `Picked up JAVA_TOOL_OPTIONS` is no line of `kafka-acls.sh --list`")
+    (error,) = errors(read("kafka-acls", ACL_LIST.partition("\n")[2]))
+    assert error.startswith("f.yaml:1: ")
+
+
+STRIMZI_USER = """\
+apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaUser
+metadata: {name: shop, labels: {strimzi.io/cluster: orders, owner: checkout}}
+spec:
+  authentication: {type: tls}
+  quotas: {producerByteRate: 1024}
+  authorization:
+    type: simple
+    acls:
+      - {resource: {type: topic, name: shop., patternType: prefix}, operations: [Read, DescribeConfigs], host: 10.0.0.1}
+      - {type: deny, resource: {type: transactionalId, name: t}, operation: Write}
+      - {resource: {type: cluster}, operations: [IdempotentWrite]}
+"""
+
+
+def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
+    parsed = read("strimzi", STRIMZI_USER, cluster=None)
+    assert rights(parsed) == [
+        "orders checkout present 10 User:CN=shop ALLOW READ TOPIC PREFIXED shop. 10.0.0.1",
+        "orders checkout present 10 User:CN=shop ALLOW DESCRIBE_CONFIGS TOPIC PREFIXED shop. 10.0.0.1",
+        "orders checkout present 11 User:CN=shop DENY WRITE TRANSACTIONAL_ID LITERAL t *",
+        "orders checkout present 12 User:CN=shop ALLOW IDEMPOTENT_WRITE CLUSTER LITERAL kafka-cluster *",
+    ]
+    assert leftovers(parsed) == {"spec.quotas": 6}
+    by_password = read("strimzi", STRIMZI_USER.replace("type: tls", "type: scram-sha-512"), cluster="other")
+    assert {(row.cluster, row.values["principal"]) for row in by_password.acls} == {("other", "User:shop")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("type: simple", "type: opa", "`spec.authorization.type` is opa; only simple has ACLs"),
+        ("name: shop., ", "", "`spec.authorization.acls.resource.name` is missing"),
+        ("operation: Write", "host: x", "`spec.authorization.acls.operations` is missing"),
+        ("strimzi.io/cluster: orders, ", "", "the label `strimzi.io/cluster` names the user's cluster"),
+    ],
+)
+def test_what_is_wrong_with_a_strimzi_user_is_told(read: Read, old: str, new: str, message: str) -> None:
+    parsed = read("strimzi", STRIMZI_USER.replace(old, new), cluster=None)
+    assert any(message in error for error in errors(parsed))
+    assert parsed.acls == []
+
+
+JIKKOU_RIGHTS = """\
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaPrincipalAuthorization
+metadata: {name: "User:shop", labels: {owner: checkout}}
+spec:
+  roles: [reads]
+  acls:
+    - {resource: {type: topic, pattern: shop-, patternType: PREFIXED}, type: ALLOW, operations: [WRITE], host: "*"}
+---
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaPrincipalRole
+metadata: {name: reads}
+spec:
+  acls:
+    - {resource: {type: group, pattern: g, patternType: LITERAL}, type: DENY, operations: [READ], host: 10.0.0.1}
+"""
+
+
+def test_the_authorizations_of_jikkou_become_rights_with_those_of_their_roles(read: Read) -> None:
+    assert rights(read("jikkou", JIKKOU_RIGHTS)) == [
+        "main checkout present 7 User:shop ALLOW WRITE TOPIC PREFIXED shop- *",
+        "main checkout present 14 User:shop DENY READ GROUP LITERAL g 10.0.0.1",
+    ]
+    gone = JIKKOU_RIGHTS.replace("owner: checkout}", "owner: checkout}, annotations: {jikkou.io/delete: true}", 1)
+    assert {row.state for row in read("jikkou", gone).acls} == {"absent"}
+    (error,) = errors(read("jikkou", JIKKOU_RIGHTS.replace("roles: [reads]", "roles: [read]")))
+    assert "f.yaml:5: `spec.roles` names the role read, which no file here has; did you mean `reads`?" in error
+    other = read("jikkou", JIKKOU_RIGHTS.replace("User:shop", "Group:shop"))
+    assert (other.acls, leftovers(other)) == ([], {"metadata.name": 1})

@@ -18,6 +18,10 @@ from topicledger.text import nearest, show
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 
+NOTHING: Mapping[str, object] = {}
+COLUMNS = (*_KEY, *SHARED)
+"""The fields of a right as the table has them."""
+
 Right = tuple[str, str, str]
 """Operation, resource type, name or `prefix*`."""
 
@@ -85,13 +89,23 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
 }
 
 
+def is_acl(item: Object) -> bool:
+    """Whether an entry that may be a topic or a right is a right."""
+    names = {key.text for key, _, _ in item.pairs}
+    return "topic" not in names and not names.isdisjoint({"principal", "operation", *SHORTHANDS})
+
+
 def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
     """Report the rows of a document's `acls`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
     for item in entries("acls", value, line, reader):
-        _entry(item, reader, cluster, defaults)
+        read_acl(item, item.line, reader, cluster, defaults)
 
 
-def _entry(item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
+def read_acl(
+    item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
+) -> None:
+    """Report the rows of one entry, which begins at `line`."""
+    item.line = line
     given = given_in(item)
     kinds = [name for name in SHORTHANDS if name in given]
     entry = shared(given, item, reader, cluster, defaults)

@@ -1,4 +1,4 @@
-"""CSV manifests: one topic a record under a header of field names; maps are cells of JSON text.
+"""CSV manifests: one topic a record under a header of field names, or one right; maps are cells of JSON text.
 
 A record's line is where it begins, since a quoted cell can go over several.
 """
@@ -10,6 +10,8 @@ import io
 import json
 from collections.abc import Iterator
 
+from topicledger.manifests.files.acl_entries import COLUMNS as ACL_COLUMNS
+from topicledger.manifests.files.acl_entries import read_acl
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.json_files import JSON, json_reason
 from topicledger.manifests.files.results import FIELDS, meant
@@ -42,6 +44,10 @@ def _read_csv_records(text: str, report: Report) -> None:
             report.error(line, f"has {len(cells)} cells, the header {len(columns)}")
         else:
             value, wrong = _csv_object(columns, cells, line, report)
+            if "principal" in columns:
+                if not wrong:
+                    read_acl(value, line, reader)
+                continue
             entry = reader.entry(value, line)
             entry.wrong = entry.wrong or wrong
             reader.row(entry, line)
@@ -60,9 +66,12 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(columns: list[str], line: int, report: Report) -> bool:
-    problems = [f"unknown column `{show(name)}`; {meant(name)}" for name in columns if name not in FIELDS]
-    problems += [f"column `{name}` is there twice" for name in FIELDS if columns.count(name) > 1]
-    problems += [f"column `{name}` is missing" for name in ("cluster", "topic") if name not in columns]
+    rights = "principal" in columns and "topic" not in columns
+    known = ACL_COLUMNS if rights else FIELDS
+    needed = ("cluster", "operation", "resource_type", "resource_name") if rights else ("cluster", "topic")
+    problems = [f"unknown column `{show(name)}`; {meant(name, known)}" for name in columns if name not in known]
+    problems += [f"column `{name}` is there twice" for name in known if columns.count(name) > 1]
+    problems += [f"column `{name}` is missing" for name in needed if name not in columns]
     for problem in problems:
         report.error(line, problem)
     return not problems

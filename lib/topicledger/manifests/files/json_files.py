@@ -1,6 +1,6 @@
-"""JSON manifests: a list of topics, or one topic a line.
+"""JSON manifests: a list of topics and rights, or one of them a line.
 
-The list is decoded element by element, since the decoder itself doesn't say on which line a topic begins.
+The list is decoded element by element, since the decoder itself doesn't say on which line an entry begins.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from topicledger.manifests.files.acl_entries import is_acl, read_acl
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number, text_key
 from topicledger.text import show
@@ -49,10 +50,12 @@ def read_json(text: str, report: Report) -> None:
     reader = Reader(report)
     entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
     for value, line in entries:
-        if isinstance(value, Object):
+        if isinstance(value, Object) and is_acl(value):
+            read_acl(value, line, reader)
+        elif isinstance(value, Object):
             reader.row(reader.entry(value, line), line)
         else:
-            report.error(line, f"must be an object with the fields of a topic, not {describe(value)}")
+            report.error(line, f"must be an object with the fields of a topic or a right, not {describe(value)}")
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:

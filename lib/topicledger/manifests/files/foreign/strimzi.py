@@ -1,20 +1,29 @@
-"""Strimzi's KafkaTopic resources.
+"""Strimzi's KafkaTopic and KafkaUser resources.
 
-After Strimzi's KafkaTopicSpec schema reference and its guide to the Topic Operator
+After Strimzi's KafkaTopicSpec and KafkaUserSpec schema reference and its guide to the Topic Operator
 (https://strimzi.io/docs/operators/latest/configuring.html, https://strimzi.io/docs/operators/latest/deploying.html):
 the topic is `spec.topicName`, else `metadata.name`; `partitions` and `replicas` default to the broker's; the label
 `strimzi.io/cluster` names the cluster; a topic that is annotated `strimzi.io/managed: "false"` is nobody's to change.
+A user's principal is `User:NAME`, or `User:CN=NAME` where it signs in with a certificate; its ACLs are those of
+`spec.authorization` of type `simple`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.manifests.files.foreign.fields import TopicRow, YamlFile, yaml_reader
+from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
 from topicledger.manifests.files.foreign.resources import Api, Resource, Resources, annotations_of
+from topicledger.manifests.files.foreign.rights import acls_of, add_right
+from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.model.access import Acl
+from topicledger.text import show
 
 _API = Api(group="kafka.strimzi.io", versions=("v1alpha1", "v1beta1", "v1beta2", "v1"))
+_USER = "KafkaUser"
+_USERS = {_USER: _API}
 _CLUSTER, _MANAGED, _PAUSED = "strimzi.io/cluster", "strimzi.io/managed", "strimzi.io/pause-reconciliation"
 _KEPT_BY_KUBERNETES = (
     *("creationTimestamp", "deletionGracePeriodSeconds", "finalizers", "generation", "managedFields"),
@@ -24,7 +33,63 @@ _KEPT_BY_KUBERNETES = (
 
 def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
     for file in files:
-        file.each(Resources(api=_API, handle=lambda resource: _topic(resource, cluster)).document)
+        file.each(Resources(api=_API, handle=lambda resource: _resource(resource, cluster), others=_USERS).document)
+
+
+def _resource(resource: Resource, cluster: str | None) -> None:
+    if resource.kind == _USER:
+        _user(resource, cluster)
+    else:
+        _topic(resource, cluster)
+
+
+def _user(resource: Resource, cluster: str | None) -> None:
+    metadata, report = resource.metadata, resource.reader.report
+    errors = report.errors
+    name = metadata.text("name", required=True)
+    labels = metadata.texts("labels") or {}
+    if metadata.take("deletionTimestamp") is not None:
+        report.skip("KafkaUser that is being deleted")
+        return
+    metadata.leave_out([key for key, _ in metadata.others()], "a user's own metadata")
+    spec = resource.fields.mapping("spec")
+    resource.fields.leave_out(("status",), "kept by Kubernetes itself")
+    resource.fields.rest()
+    if spec is None:
+        report.skip("KafkaUser without ACLs")
+        return
+    authentication = spec.mapping("authentication")
+    kind = None if authentication is None else authentication.text("type")
+    if authentication is not None:
+        authentication.leave_out([key for key, _ in authentication.others()], "how the user signs in")
+    principal = f"User:CN={name}" if kind in ("tls", "tls-external") else f"User:{name}"
+    spec.leave_out(("quotas", "template"), "no rights")
+    authorization = spec.mapping("authorization")
+    spec.rest()
+    if authorization is None:
+        report.skip("KafkaUser without ACLs")
+        return
+    where = cluster or labels.get(_CLUSTER)
+    if not where:
+        reason = f"is missing: the label `{_CLUSTER}` names the user's cluster; write it, or give --cluster"
+        metadata.error("labels", resource.line, reason)
+    found = authorization.text("type", required=True)
+    if found not in (None, "simple"):
+        authorization.error("type", authorization.line, f"is {show(found)}; only simple has ACLs")
+        return
+    rights = [right for each in authorization.items("acls") for right in _rights(*each, principal, resource.reader)]
+    authorization.rest()
+    if report.errors == errors:
+        for acl, line in rights:
+            add_right(report, where, acl, line, labels.get("owner"))
+
+
+def _rights(value: Value, line: int, principal: str, reader: Reader) -> Iterator[tuple[Acl, int]]:
+    if not isinstance(value, Object):
+        reader.report.error(line, f"each of `acls` must be a mapping, not {describe(value)}")
+        return
+    rule = Fields(value, "spec.authorization.acls", reader, line)
+    yield from acls_of(rule, principal, name="name", operations=("operations", "operation"))
 
 
 def _topic(resource: Resource, cluster: str | None) -> None:

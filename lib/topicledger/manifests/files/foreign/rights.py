@@ -1,0 +1,95 @@
+"""Rights of another tool's files on their way to rows of `acls`: other tools' words become Kafka's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.foreign.fields import Fields
+from topicledger.manifests.files.results import ResourceRow
+from topicledger.manifests.files.values import describe
+from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.text import show
+
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def kafka_name(word: str) -> str:
+    """Kafka's name of an operation, type, pattern type or permission: `DescribeConfigs` is DESCRIBE_CONFIGS."""
+    return _CAPITAL.sub("_", word.strip()).replace("-", "_").upper()
+
+
+def pattern_type_of(word: str | None) -> str:
+    """`prefix` and `prefixed` are PREFIXED; nothing is LITERAL."""
+    name = kafka_name(word or "literal")
+    return "PREFIXED" if name == "PREFIX" else name
+
+
+def operations_of(fields: Fields, line: int, *keys: str) -> Sequence[str]:
+    """Kafka's names of what a list, or a text of its own, says; reported where there is none."""
+    found = []
+    for key in keys:
+        taken = fields.take(key)
+        if taken is None:
+            continue
+        value, at = taken
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str):
+                found.append(kafka_name(each))
+            else:
+                fields.error(key, at, f"must hold names of operations, not {describe(each)}")
+    if not found:
+        fields.error(keys[0], line, "is missing")
+    return found
+
+
+def add_right(
+    report: Report,
+    cluster: str | None,
+    acl: Acl,
+    line: int,
+    owner: str | None = None,
+    *,
+    state: str = "present",
+) -> None:
+    """Report a row of `acls`, where its cluster is known (else that was reported)."""
+    if cluster:
+        report.acl(
+            ResourceRow(
+                cluster=cluster,
+                values=acl._asdict(),
+                state=state,
+                owner=owner,
+                labels=None,
+                file=report.file,
+                line=line,
+            )
+        )
+
+
+def unknown_principal(principal: str) -> str:
+    """Why a right can't be carried over."""
+    return f"of {show(principal)}: Kafka's authorizer knows User:name only"
+
+
+def acls_of(
+    rule: Fields, principal: str, *, name: str, operations: Sequence[str] = ("operations",), host: str = WILDCARD
+) -> Iterator[tuple[Acl, int]]:
+    """ACLs of a rule with `resource`, `type` (of permission), `operations` and `host`, each with its line.
+
+    `name`: the key of the resource's name.
+    """
+    resource = rule.mapping("resource", required=True)
+    names = operations_of(rule, rule.line, *operations)
+    permission, host = kafka_name(rule.text("type") or ALLOW), rule.text("host") or host
+    rule.rest()
+    if resource is None:
+        return
+    kind = kafka_name(resource.text("type", required=True) or "")
+    found, pattern = resource.text(name), pattern_type_of(resource.text("patternType"))
+    resource.rest()
+    if found is None and kind != "CLUSTER":
+        resource.error(name, resource.line, "is missing")
+    for operation in names:
+        yield Acl(principal, permission, operation, kind, pattern, found or CLUSTER_NAME, host), rule.line
