@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 bench docs check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 test-versions bench docs check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -14,6 +14,7 @@ BROKERS ?= 1
 SIZE ?= full
 KILLS ?= 50
 WORKERS ?= 2
+KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 
 help:  ## list the targets
@@ -50,6 +51,9 @@ setup-s3: setup  ## fetch Hadoop's S3A (700 MB), and install a server that speak
 	@.venv/bin/python scripts/fetch_jars.py s3
 	@scripts/setup_environment.sh s3 build/s3
 
+setup-ci: $(VENV)  ## install what checks examples/ci against its schemas into build/ci, for the tests of the examples
+	@scripts/setup_environment.sh ci build/ci
+
 setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make docs`
 	@scripts/setup_environment.sh docs build/docs-venv
 
@@ -62,8 +66,9 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
-	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_S3=required \
+test-all: setup-browser setup-airflow setup-ci setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
+	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
+	  TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
@@ -80,6 +85,9 @@ test-airflow: setup-airflow  ## run the example DAG in Airflow against a real br
 
 test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS of them, at most 20)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
+
+test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
+	@scripts/test_versions.sh $(KAFKA_VERSIONS)
 
 bench: setup  ## measure, side by side, into build/bench (many minutes; SIZE=small only shows that it runs)
 	@.venv/bin/python -m benchmarks --size $(SIZE)

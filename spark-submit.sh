@@ -113,6 +113,8 @@ command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$h
     --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${log_store[@]+"${log_store[@]}"}
     ${extra[@]+"${extra[@]}"})
 if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
+    # Spark would say so with exit code 1, which means: start it again.
+    [[ $master != spark://* ]] || fail 2 "Spark's standalone clusters run no Python in deploy mode cluster: leave --deploy-mode out"
     # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
     console=INFO
 else

@@ -159,6 +159,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
         consumer_groups=_nobody,
         last_records=_nobody,
         unseen_topics=lambda named: named.select("cluster", F.lit(0).alias("unseen"), F.lit(None).alias("error")),
+        manifests=lambda: ledger.read(MANIFESTS, version),
     )
     judged = ledger.read(MANIFESTS, version).transform(
         manifests.judge(list(settings.clusters), list(settings.clusters))

@@ -1,8 +1,15 @@
 """Every table of the ledger: its schema, key, partitioning and properties, in one place (DESIGN, Tables)."""
 
-from topicledger.schemas.access import ACL_KEY, ACLS, OBSERVED_ACLS
+from topicledger.schemas.access import (
+    ACL_KEY,
+    ACLS,
+    OBSERVED_ACLS,
+    OBSERVED_QUOTAS,
+    QUOTAS,
+    RESOURCES,
+)
 from topicledger.schemas.definition import SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 from topicledger.schemas.tables import (
     ACTION_KEY,
     ACTIONS,
@@ -25,6 +32,7 @@ __all__ = [
     "ACL_KEY",
     "ACTIONS",
     "ACTION_KEY",
+    "APPROVALS",
     "AUDIT",
     "BROKERS",
     "CLUSTERS",
@@ -35,12 +43,16 @@ __all__ = [
     "OBSERVED",
     "OBSERVED_ACLS",
     "OBSERVED_CONFIGS",
+    "OBSERVED_QUOTAS",
     "PLANS",
+    "QUOTAS",
+    "RESOURCES",
     "RUNS",
     "SCHEMA_VERSION",
     "SCHEMA_VERSION_PROPERTY",
     "SENT_BATCHES",
     "TABLES",
+    "THROTTLES",
     "USAGES",
     "VIOLATIONS",
     "Table",

@@ -1,9 +1,10 @@
-"""Who may: the tables of ACLs."""
+"""Who may, and how much: the tables of ACLs and client quotas."""
 
 from __future__ import annotations
 
-from pyspark.sql.types import MapType, StringType, StructType, TimestampType
+from pyspark.sql.types import DoubleType, MapType, StringType, StructType, TimestampType
 
+from topicledger.model.quotas import ENTITY
 from topicledger.schemas.definition import Table, column, skipping_by
 
 _STRING = StringType()
@@ -29,6 +30,7 @@ ACLS = Table(
             column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
         ]
     ),
+    key=("cluster", *ACL_KEY),
     properties={"delta.enableChangeDataFeed": "true"},
     shared=True,
 )
@@ -54,3 +56,54 @@ OBSERVED_ACLS = Table(
     partitioned_by=("cluster",),
     properties=skipping_by("run_id", "principal", "resource_name"),
 )
+
+_ENTITY = (
+    column("user", _STRING, "a user's name; `<default>`: every user without quotas of their own; null: not by user"),
+    column("client_id", _STRING, "a client id, as user"),
+    column("ip", _STRING, "an address that connections come from, as user; alone"),
+)
+_LIMITS = (
+    column("producer_byte_rate", DoubleType(), "bytes per second and broker, a whole number; null: no such limit"),
+    column("consumer_byte_rate", DoubleType(), "as producer_byte_rate"),
+    column("request_percentage", DoubleType(), "of a thread's time per broker, in percent; null: no such limit"),
+    column("controller_mutation_rate", DoubleType(), "partitions per second; null: no such limit"),
+    column("connection_creation_rate", DoubleType(), "of an ip: connections per second, a whole number; null: none"),
+)
+
+QUOTAS = Table(
+    name="quotas",
+    comment="The desired client quotas, one row per entity",
+    schema=StructType(
+        [
+            column("cluster", _STRING, "a name from the run settings"),
+            *_ENTITY,
+            *_LIMITS,
+            column("state", _STRING, "present, or absent for no limits at all; null: present"),
+            column("owner", _STRING, "team or service"),
+            column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
+        ]
+    ),
+    key=("cluster", *ENTITY),
+    properties={"delta.enableChangeDataFeed": "true"},
+    shared=True,
+)
+
+OBSERVED_QUOTAS = Table(
+    name="observed_quotas",
+    comment="The client quotas of each cluster when they were last observed; history by time travel",
+    schema=StructType(
+        [
+            column("cluster", _STRING, "a name from the run settings"),
+            column("cluster_id", _STRING, "the Kafka cluster's own id"),
+            *_ENTITY,
+            *_LIMITS,
+            column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
+            column("observed_at", TimestampType(), "when the cluster answered so first"),
+        ]
+    ),
+    partitioned_by=("cluster",),
+    properties=skipping_by("run_id", *ENTITY),
+)
+
+RESOURCES = (ACLS, QUOTAS)
+"""What is declared beside topics."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
 
 
@@ -21,6 +21,8 @@ class Table:
     """One line, kept in the table itself."""
     schema: StructType
     """Columns in order; a field's metadata holds its comment."""
+    key: tuple[str, ...] = ()
+    """Of tables that declare resources beside topics: the columns that name one."""
     partitioned_by: tuple[str, ...] = ()
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)

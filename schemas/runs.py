@@ -30,9 +30,33 @@ RUNS = Table(
             column("shard", _INT, "of the run id: runs of other shards are updated at the same time; null in old rows"),
             column("start_id", _STRING, "the start that it belongs to, another one each time it is started"),
             column("observed_at", _TIMESTAMP, "when it began to observe its clusters; null in rows before schema 6"),
+            column(
+                "proof",
+                MapType(_STRING, _STRING),
+                "what it ended with: of plans, audit and approvals the number of its rows, their SHA-256 and the "
+                "table's version; null where it planned nothing, and in rows before schema 7",
+            ),
+            column("previous_digest", _STRING, "digests of the runs before it that none before it names, with commas"),
+            column("digest", _STRING, "of this row, but for `notified`: see docs/proof.md"),
+            column("notified", _STRING, "the events that it announced ([[notify]]), with commas; null: none"),
         ]
     ),
     partitioned_by=("shard",),
+)
+
+APPROVALS = Table(
+    name="approvals",
+    comment="Who approved which plan, append-only",
+    schema=StructType(
+        [
+            column("run_id", _STRING, "the run whose plan it is"),
+            column("plan_digest", _STRING, "SHA-256 of the plan's rows: see docs/proof.md"),
+            column("by", _STRING, "who approved it, as they said: `--by`, else the OS user"),
+            column("at", _TIMESTAMP, "when"),
+            column("note", _STRING, "free text"),
+        ]
+    ),
+    properties={"delta.appendOnly": "true"},
 )
 
 LEASES = Table(
@@ -71,4 +95,23 @@ CLUSTERS = Table(
         ]
     ),
     properties={"delta.isolationLevel": "Serializable"},
+)
+
+THROTTLES = Table(
+    name="throttles",
+    comment="Configs that are set while replicas are moved: a row is committed before its config is set",
+    schema=StructType(
+        [
+            column("run_id", _STRING, "the run that set it"),
+            column("cluster", _STRING, "a name from the run settings"),
+            column("cluster_id", _STRING, "the Kafka cluster's own id"),
+            column("resource_type", _STRING, "broker or topic"),
+            column("resource", _STRING, "the broker's id, or the topic"),
+            column("config", _STRING, "the config's name"),
+            column("before", _STRING, "what was set before; null: nothing"),
+            column("value", _STRING, "what was set by the run"),
+            column("set_at", _TIMESTAMP, "when the row was written"),
+            column("removed_at", _TIMESTAMP, "when it was taken away; null: it may be set"),
+        ]
+    ),
 )

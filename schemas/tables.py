@@ -20,11 +20,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from topicledger.schemas.access import ACLS, OBSERVED_ACLS
+from topicledger.schemas.access import ACLS, OBSERVED_ACLS, OBSERVED_QUOTAS, QUOTAS
 from topicledger.schemas.definition import Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
-from topicledger.schemas.runs import CLUSTERS, LEASES, RUNS
+from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
 
@@ -51,11 +51,13 @@ CONFIGS = ArrayType(
 ACTION_KEY = ("cluster", "resource_type", "resource", "action")
 """An action of a run, in `plans` and `audit`."""
 _RESOURCE = (
-    _column("resource_type", _STRING, "what it is about: topic or acl; null in rows before schema version 3: topic"),
+    _column(
+        "resource_type", _STRING, "what it is about: topic, acl or quota; null in rows before schema version 3: topic"
+    ),
     _column(
         "resource",
         _STRING,
-        "the topic, or the text of an ACL; null in rows before schema version 3: as topic",
+        "the topic, or the text of an ACL or a quota's entity; null in rows before schema version 3: as topic",
     ),
 )
 _RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
@@ -300,7 +302,11 @@ TABLES: Mapping[str, Table] = {
         RUNS,
         LEASES,
         CLUSTERS,
+        THROTTLES,
         ACLS,
         OBSERVED_ACLS,
+        APPROVALS,
+        QUOTAS,
+        OBSERVED_QUOTAS,
     )
 }

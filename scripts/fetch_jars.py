@@ -1,4 +1,6 @@
-"""Fetch Kafka's and Delta's jars into build/jars, or those for S3 (`fetch_jars.py s3`), by the Ivy inside pyspark.
+"""Fetch Kafka's and Delta's jars into build/jars, by the Ivy inside pyspark.
+
+`fetch_jars.py s3` fetches those for S3 instead, `fetch_jars.py kafka-VERSION...` brokers of other versions.
 
 Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone.
 TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
@@ -22,6 +24,7 @@ BUILD = Path(__file__).resolve().parent.parent / "build"
 IVY_CACHE = BUILD / "ivy"
 DELTA = "4.4.0"
 KAFKA = "4.3.1"
+OTHER_KAFKA = re.compile(r"kafka-\d+\.\d+\.\d+")
 DOWNLOADED = re.compile(r"\[SUCCESSFUL \] [^#]+#([^;]+);([^!]+)!")
 UNREACHABLE = re.compile(r"UnknownHost|ConnectException|SocketTimeout|Connection (refused|reset)|NoRouteToHost|SSLHand")
 
@@ -50,13 +53,18 @@ class Jars:
         return "\n".join([*lines, *(f"{digest}  {name}" for name, digest in self.sha256.items()), ""])
 
 
-WANTED = (
-    Jars(
-        name="kafka",
+def brokers(name: str, version: str) -> Jars:
+    """A broker of that version."""
+    return Jars(
+        name=name,
         # slf4j-simple fits the slf4j-api 1.7 that Kafka brings.
-        coordinates=(("org.apache.kafka", "kafka_2.13", KAFKA), ("org.slf4j", "slf4j-simple", "1.7.36")),
+        coordinates=(("org.apache.kafka", "kafka_2.13", version), ("org.slf4j", "slf4j-simple", "1.7.36")),
         transitive=True,
-    ),
+    )
+
+
+WANTED = (
+    brokers("kafka", KAFKA),
     Jars(
         # Kafka's own command line, for tests; apart, since no broker needs it.
         name="kafka-tools",
@@ -103,10 +111,22 @@ class FetchError(Exception):
     """Jars can't be fetched; its text is for the user."""
 
 
+def wanted(names: Sequence[str]) -> Sequence[Jars]:
+    """What the arguments ask for; raises FetchError where they are none."""
+    if not names:
+        return WANTED
+    if names == ["s3"]:
+        return FOR_S3
+    for name in names:
+        if not OTHER_KAFKA.fullmatch(name):
+            raise FetchError(f"there are no jars {name}: give s3, or kafka-VERSION, e.g. kafka-3.9.1")
+    return [brokers(name, name.removeprefix("kafka-")) for name in names]
+
+
 def main(names: Sequence[str]) -> int:
     """Fetch what is missing."""
     try:
-        for jars in FOR_S3 if names == ["s3"] else WANTED:
+        for jars in wanted(names):
             if not is_complete(jars):
                 print(f"Fetching {jars.name}'s jars", flush=True)
                 fetch(jars)

@@ -10,10 +10,15 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.java import compile_java
+from tests.zookeeper_kafka import ZooKeeperKafka
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"
+KAFKA = Path(os.environ.get("TOPICLEDGER_KAFKA_JARS", JARS))
+"""The brokers' jars, where they aren't of the version that `make setup` fetches: what `make test-versions` sets."""
+VERSION = tuple(map(int, next(KAFKA.glob("kafka-clients-*.jar")).stem.rpartition("-")[2].split(".")))
+"""The brokers' version."""
 POLICIES = {
     "create.topic.policy.class.name": "ForbiddenPrefixPolicy",
     "alter.config.policy.class.name": "ShortFlushPolicy",
@@ -29,7 +34,7 @@ SASL_USERS = {
 """The first is the super user; what the others may do is up to the test's ACLs, at first nothing."""
 
 
-class QuickKafka(EmbeddedKafka):
+class QuickKafka(EmbeddedKafka if VERSION >= (3, 3) else ZooKeeperKafka):
     """Its brokers start sooner: what they do for tests is over before compiling well would pay."""
 
     def start(self) -> None:
@@ -40,7 +45,7 @@ class QuickKafka(EmbeddedKafka):
 
 def plain() -> EmbeddedKafka:
     """One broker, no security."""
-    return QuickKafka(JARS)
+    return QuickKafka(KAFKA)
 
 
 def three_brokers() -> EmbeddedKafka:
@@ -50,30 +55,30 @@ def three_brokers() -> EmbeddedKafka:
     """
     timing = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     properties = {**timing, "offsets.topic.num.partitions": "3"}
-    return QuickKafka(JARS, KafkaOptions(brokers=3, racks=("a", "b", "c"), properties=properties, heap="384m"))
+    return QuickKafka(KAFKA, KafkaOptions(brokers=3, racks=("a", "b", "c"), properties=properties, heap="384m"))
 
 
 def with_sasl() -> EmbeddedKafka:
     """One broker with SASL/PLAIN and ACLs; SASL_USERS can log in."""
-    return QuickKafka(JARS, KafkaOptions(sasl_users=SASL_USERS))
+    return QuickKafka(KAFKA, KafkaOptions(sasl_users=SASL_USERS))
 
 
 def with_policy(classes: Path) -> EmbeddedKafka:
     """One broker whose policies refuse topics named `forbidden.*`, and flush.ms above 1000; compiled into `classes`."""
     compile_policies(classes)
-    return QuickKafka(JARS, KafkaOptions(properties=POLICIES, classpath=(classes,)))
+    return QuickKafka(KAFKA, KafkaOptions(properties=POLICIES, classpath=(classes,)))
 
 
 def without_deletes() -> EmbeddedKafka:
     """One broker with delete.topic.enable=false."""
-    return QuickKafka(JARS, KafkaOptions(properties={"delete.topic.enable": "false"}))
+    return QuickKafka(KAFKA, KafkaOptions(properties={"delete.topic.enable": "false"}))
 
 
 def compile_policies(classes: Path) -> None:
     """Compile the policies against the broker's own jars: the one that they need, since javac reads every one."""
     for name in POLICIES.values():
         source = Path(__file__).resolve().parent / "kafka_policy" / f"{name}.java"
-        compile_java(source, JARS.glob("kafka-clients-*.jar"), classes)
+        compile_java(source, KAFKA.glob("kafka-clients-*.jar"), classes)
 
 
 def secured(certificates: Certificates) -> EmbeddedKafka:
@@ -106,4 +111,4 @@ def secured(certificates: Certificates) -> EmbeddedKafka:
             **{"connections.max.reauth.ms": "3000"},
         ),
     }
-    return QuickKafka(JARS, KafkaOptions(listeners=listeners))
+    return QuickKafka(KAFKA, KafkaOptions(listeners=listeners))

@@ -17,10 +17,10 @@ from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.summary import Summary
+from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import (
     ClientValue,
     ClusterSettings,
-    GuardSettings,
     KafkaSettings,
     Mode,
     Needs,

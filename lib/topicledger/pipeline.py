@@ -24,13 +24,14 @@ from topicledger.apply.executor import Executor
 from topicledger.apply.stages import Validated
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.config.settings import ClusterSettings
-from topicledger.errors import ExitCode
+from topicledger.errors import ExitCode, exit_code
+from topicledger.ledger import proof
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.model import OURS, Outcome, Phase, Refusal, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import wanted_acls as acls
+from topicledger.plan import approvals, resources
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
@@ -70,10 +71,30 @@ def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool
         planned = plan(run, context)
         ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
+        waits = _approvals(run, ready)
+        if waits is not None and not planning_only:
+            summary = close(run, planned, problems, planning_only=True, detailed=detailed)
+            code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
+            return replace(_waiting(summary, waits), exit_code=int(code))
         if not planning_only:
             done = stages.apply(run, context, ready, closing)
             problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
-        return close(run, planned, problems, planning_only=planning_only, detailed=detailed)
+        summary = close(run, planned, problems, planning_only=planning_only, detailed=detailed)
+        return _waiting(summary, waits)
+
+
+def _waiting(summary: Summary, waits_for: str | None) -> Summary:
+    return replace(summary, pending=replace(summary.pending, waits_for=waits_for))
+
+
+def _approvals(run: Run, ready: Validated) -> str | None:
+    """What approval the plan still needs, in words; None where it has what it needs, or nothing to send."""
+    guards = run.settings.guards
+    if not (guards.approvals or guards.approvals_for) or not ready.actions:
+        return None
+    run.commits.settle()
+    found = approvals.of_run(run.ledger, guards, run.run_id, str(run.row["requested_by"]))
+    return str(found) if found.missing else None
 
 
 def plan(run: Run, context: Context) -> Planned:
@@ -139,13 +160,25 @@ def _judged_on_resolved(run: Run, context: Context, ready: Validated) -> Validat
 
 def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only: bool, detailed: bool) -> Summary:
     """Say what the run came to, and finish it where nothing is open: a plan, where it has nothing to send."""
-    rows = results(run) if planned.anything else None
-    summary = summarise(run, rows, planned.counts, problems, planning_only=planning_only, detailed_exitcode=detailed)
-    if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
-        return summary
-    ended = {"finished_at": datetime.now(UTC), "exit_code": summary.exit_code}
-    counts = {**summary.decisions, **summary.outcomes()}
-    run.commit_state(RunState.FINISHED, **{**planned.columns, **ended, "counts": counts})
+    with ThreadPoolExecutor(1) as beside:
+        rows = results(run) if planned.anything else None
+        # A plan that has something to send isn't over.
+        likely_over = rows is not None and not planning_only and not problems
+        ending = beside.submit(proof.ending, run) if likely_over else None
+        summary = summarise(
+            run, rows, planned.counts, problems, planning_only=planning_only, detailed_exitcode=detailed
+        )
+        if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
+            return summary
+        ended: Mapping[str, object] = {
+            **planned.columns,
+            "finished_at": datetime.now(UTC),
+            "exit_code": summary.exit_code,
+            "counts": {**summary.decisions, **summary.outcomes()},
+        }
+        if rows is not None:
+            ended = proof.sealed(run, ending.result() if ending is not None else proof.ending(run), ended)
+    run.commit_state(RunState.FINISHED, **ended)
     return replace(summary, state=run.state.value)
 
 
@@ -186,13 +219,10 @@ def _plan_clusters(
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
-            rights = acls.wanted(run, clusters, selected)
-            listed = None
-            if rights is not None:
-                seen, listed = acls.list_into_table(run, rights, seen)
+            seen, listed = resources.list_into_tables(run, resources.wanted(run, clusters, selected), seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
-            if rights is not None and listed is not None:
-                decided = decided.also(acls.decisions(run, rights, listed, seen, again=again))
+            for each in listed:
+                decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))
     if decided.ended or decided.any_planned or again:
         with context.progress.phase("plan"):
             commit_plan(run, decided)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.harness import cluster_settings
+from tests.kafka_versions import WITH_ZOOKEEPER
 from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ClusterSettings, KafkaSettings
@@ -73,6 +74,15 @@ def remove(kafka: EmbeddedKafka, ids: dict[str, str]) -> None:
         results = admin.delete_topics(deletes(ids)).results
         assert {result.error_code for result in results.values()} == {0}, results
         until(lambda: not list(admin.describe_topics(list(ids))), seconds=30)
+        if WITH_ZOOKEEPER:
+            # The controller keeps the names a while longer.
+            again = creates(ids, num_partitions=1)
+
+            def free() -> bool:
+                answers = admin.create_topics(again, validate_only=True).results.values()
+                return not any(answer.error_code for answer in answers)
+
+            until(free, seconds=30)
 
 
 @contextmanager

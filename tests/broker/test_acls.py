@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,10 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
-from topicledger.config.settings import AclSettings, GuardSettings
+from topicledger.cli import explain_acls
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
+from topicledger.errors import UsageError
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, PLANS
@@ -254,3 +258,84 @@ def test_without_the_right_to_list_or_change_acls_every_row_says_so(
         declare(giver, {**lists, "state": "absent"})
         assert giver.run().exit_code == 0
     assert live(fresh, "User:rights") == set()
+
+
+def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+    """P3: of three rights that are planned, one is forbidden and one is granted by who doesn't own the topic."""
+    estate = estate_of(spark, fresh, tmp_path)
+    specs = (
+        PolicySpec(use="acl_forbidden", options={"principals": [r"^User:rights-b"]}),
+        PolicySpec(use="acl_owner", options={"undeclared": "allow"}),
+    )
+    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    estate.declare({"topic": "rights.owned", "owner": "a", "num_partitions": 1, "replication_factor": 1})
+    good = right("User:rights-a", "READ", "rights.owned", owner="a")
+    declare(estate, good, right("User:rights-b", "READ", "rights.x"), right("User:rights-c", "READ", "rights.owned"))
+    summary = estate.run()
+    assert summary.exit_code == 4
+    assert live(fresh, "User:rights") == {acl(good)}
+    refused = {
+        row["resource"].split()[0]: row for row in estate.rows(AUDIT, summary.run_id) if row["phase"] == "policy"
+    }
+    assert {each["error"] for each in refused.values()} == {"POLICY_VIOLATION"}
+    assert [row["policy"] for row in refused["User:rights-b"]["violations"]] == ["acl_forbidden", "acl_owner"]
+    assert [row["policy"] for row in refused["User:rights-c"]["violations"]] == ["acl_owner"]
+
+
+@pytest.mark.thorough
+def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_declared(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = estate_of(spark, fresh, tmp_path)
+    wanted = [
+        right("User:rights-a", "READ", "rights.none"),
+        right("User:rights-a", "READ", "rights.none", pattern_type="PREFIXED"),
+    ]
+    declare(estate, *wanted)
+    assert estate.run().exit_code == 0
+    declare(estate, *wanted, right("User:rights-a", "WRITE", "rights.none"))
+    found = estate.run_audit()
+    assert {kind: count for kind, count in found.kinds.items() if kind.startswith("acl_")} == {
+        "acl_missing": 1,
+        "acl_on_missing_topic": 2,
+        "acl_principal_without_topics": 1,
+    }
+    without = estate_of(spark, fresh, tmp_path / "without")
+    assert not [kind for kind in without.run_audit().kinds if kind.startswith("acl_")]
+    assert without.rows(OBSERVED_ACLS) == []
+    few = estate_of(spark, fresh, tmp_path, "nobody")
+    told = few.run_audit()
+    (row,) = [each for each in told.drift if each.what == "acls"]
+    assert (row.kind, row.topic) == ("not_permitted", None)
+    assert "needs the ACL Describe on the cluster" in row.message
+
+
+@pytest.mark.thorough
+def test_policies_explain_says_what_each_rule_says_of_a_right(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    estate = estate_of(spark, fresh, tmp_path)
+    specs = tuple(PolicySpec(use=name) for name in ("acl_owner", "deny_needs_label"))
+    there = right("User:rights-there", "READ", "rights.x")
+    declare(estate, there)
+    assert estate.run().exit_code == 0
+    estate.settings = replace(estate.settings, policies=PolicySettings(acl=specs))
+    denied = right("User:rights-new", "READ", "rights.x", permission="DENY", owner="a")
+    declare(estate, there, denied, {**there, "operation": "REED"})
+
+    def explained(acl: str) -> dict[str, Any]:
+        explain_acls.explain(estate.ledger, estate.settings, estate.settings.cluster("main"), acl, as_json=True)
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    new = explained("User:rights-new DENY READ TOPIC LITERAL rights.x *")
+    assert [(each["policy"], each["verdict"]) for each in new["verdicts"]] == [
+        ("acl_owner", "broken"),
+        ("deny_needs_label", "broken"),
+    ]
+    known = explained("User:rights-there ALLOW READ TOPIC LITERAL rights.x *")
+    assert known["notes"] == ["unchanged: judged as if it were added now"]
+    assert [each["verdict"] for each in known["verdicts"]] == ["broken", "fine"]
+    assert "INVALID_ACL" in explained("User:rights-there ALLOW REED TOPIC LITERAL rights.x *")["notes"][0]
+    with pytest.raises(UsageError, match="no right"):
+        explained("nothing")

@@ -21,7 +21,7 @@ from tests import clusters
 from tests.broker.another_hand import AnotherHand
 from tests.broker.direct import admin_of, creates, executor_of, live, make
 from tests.broker.test_changes import OK, changing, ended, of_phase, set_on
-from tests.clusters import JARS
+from tests.clusters import KAFKA
 from tests.fault.test_quota import BURST_SECONDS, RATE, Counted, set_quota
 from tests.harness import policy
 from tests.waiting import until
@@ -626,6 +626,7 @@ def another_client() -> SetRule:
     return while_it_is_judged
 
 
+@pytest.mark.thorough
 def test_bad_input_is_told_topic_by_topic_and_the_rest_goes_on(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
@@ -693,7 +694,7 @@ def test_one_good_change_among_9999_bad_ones_is_applied_and_each_bad_one_says_wh
         ({"retention.ms": "soon"}, NO_NUMBER),
         ({"flush.ms": "-1"}, "Invalid value -1 for configuration flush.ms: Value must be at least 0"),
     )
-    with EmbeddedKafka(JARS, KafkaOptions(heap="1g")) as kafka:
+    with EmbeddedKafka(KAFKA, KafkaOptions(heap="1g")) as kafka:
         with admin_of(kafka) as admin:
             for start in range(0, len(names), 1_000):
                 some = creates(names[start : start + 1_000], num_partitions=1, replication_factor=1)

@@ -20,6 +20,8 @@ QUERIES = {
     for question, query in re.findall(r"([^\n]+\?)\n\n```sql\n(.*?)```", PAGES, flags=re.DOTALL)
 }
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def ledger(spark: SparkSession, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Estate:

@@ -24,6 +24,7 @@ def commits(estate: Estate, before: dict[str, int]) -> dict[str, int]:
     return {name: version - before[name] for name, version in versions(estate).items() if version != before[name]}
 
 
+@pytest.mark.thorough
 def test_a_run_with_nothing_to_do_commits_its_row_and_nothing_else(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

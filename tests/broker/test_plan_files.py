@@ -49,6 +49,7 @@ def planned(config: Path, *more: str | Path, code: int = 0) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.thorough
 def test_a_plan_of_files_is_of_the_manifests_as_they_would_be_and_is_applied_once_these_are_loaded(
     kafka: EmbeddedKafka, config: Path, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from tests import clusters
 from tests.broker.direct import admin_of, creates, live, make, messages_of, settings_for
 from tests.harness import Estate, topics
+from tests.kafka_versions import TOPIC_CONFIGS
 from tests.waiting import until
 from topicledger.apply.summary import Summary
 from topicledger.schemas import AUDIT, BROKERS, OBSERVED, PLANS, RUNS
@@ -360,7 +361,7 @@ def test_a_brokers_policy_refuses_in_its_own_words(provisioned: Provisioned, kaf
 def test_the_audit_keeps_every_config_with_where_it_came_from(provisioned: Provisioned) -> None:
     """C9"""
     configs = {config["name"]: config for config in provisioned.audit["prov.counted", "apply"]["configs"]}
-    assert len(configs) >= 30
+    assert len(configs) >= TOPIC_CONFIGS
     source = {name: config["config_source"] for name, config in configs.items()}
     assert {name for name, each in source.items() if each == "DYNAMIC_TOPIC_CONFIG"} == {
         "retention.ms",

@@ -8,6 +8,7 @@ import pytest
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
 from tests.broker.direct import admin_of, creates, deletes, executor_of, live, make, messages_of, remove
+from tests.kafka_versions import forwards, limits_requests
 from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
@@ -17,6 +18,7 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 UNLIMITED = 1_000_000
 
 
+@limits_requests
 @pytest.mark.parametrize(
     "targets",
     [
@@ -39,6 +41,7 @@ def test_a_batch_that_the_broker_finds_too_large_is_halved_until_it_passes(
     assert len(said) == 1
 
 
+@limits_requests
 def test_one_topic_that_is_too_large_by_itself_is_refused_in_the_brokers_words(kafka: EmbeddedKafka) -> None:
     """C15: halving ends at one topic, and its neighbour goes on."""
     targets = [*creates(["large.one"], num_partitions=10_001), *creates(["large.neighbour"], num_partitions=1)]
@@ -125,6 +128,7 @@ def test_either_decoder_says_the_same_of_what_was_created(kafka: EmbeddedKafka) 
     assert len(found[0]["decoder.a"].configs or ()) > 20
 
 
+@forwards
 @pytest.mark.parametrize("broker", [1, 2, 3])
 def test_whichever_broker_takes_the_request_passes_it_to_the_controller(
     kafka_three: EmbeddedKafka, broker: int

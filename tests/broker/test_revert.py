@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tests.broker.direct import live, make, remove
 from tests.broker.test_changes import OK, WEEK, alter, changing, ended, of_phase, set_on
 from tests.harness import Estate
-from topicledger.config.settings import GuardSettings
+from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS

@@ -27,6 +27,7 @@ def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark
     return commands.settings_file(tmp_path_factory.mktemp("asked"), {"main": kafka.bootstrap_servers}, more=CHANGES)
 
 
+@pytest.mark.thorough
 def test_a_run_is_applied_and_undone_by_command(config: Path, kafka: EmbeddedKafka) -> None:
     assert load(config, manifest("600000000")).exit_code == 0
     common = ("--config", config, "--run-id")

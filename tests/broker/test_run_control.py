@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,12 +12,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from tests.broker.direct import live, make, remove
 from tests.harness import UNREACHABLE, Estate, cluster_settings, policy, topics
 from topicledger import pipeline
 from topicledger.apply import stages
 from topicledger.apply.dispatch import Context
+from topicledger.apply.rendering import render
 from topicledger.apply.stages import Applied, Validated
 from topicledger.apply.summary import Summary
 from topicledger.config.settings import KafkaSettings, PolicySettings
@@ -137,8 +140,11 @@ def test_a_plan_that_another_run_carried_out_has_nothing_left_to_do_and_says_whi
     assert estate.run(run_id="second", wait_visible=60.0).outcomes() == {"ok": 2}
     late = estate.run("apply", run_id="first")
     assert (late.exit_code, late.outcomes(), late.state) == (0, {"skipped": 2}, "finished")
-    row = estate.audit("first")["twice.one", "apply"]
-    assert row["error_message"] == "the topic exists as planned: run second created it since the plan"
+    reason = "the topic exists as planned: run second created it since the plan"
+    assert estate.audit("first")["twice.one", "apply"]["error_message"] == reason
+    shown = Console(file=io.StringIO(), width=200)
+    render(late, shown)
+    assert f"2 skipped on main: {reason}" in shown.file.getvalue().splitlines()
 
 
 def test_apply_refuses_to_delete_what_is_gone_since(saved: Saved) -> None:

@@ -139,3 +139,11 @@ def test_a_job_that_is_not_there_is_a_usage_error(folder: Path) -> None:
     done = submit(folder, "jobs/nothing.py")
     assert done.returncode == 2
     assert done.stderr == "spark-submit.sh: there is no job file jobs/nothing.py\n"
+
+
+def test_a_driver_on_a_standalone_clusters_worker_is_a_usage_error_before_spark_starts(folder: Path) -> None:
+    """Spark refuses it for Python with exit code 1, which would mean: start it again. No master is asked."""
+    given = {"SPARK_MASTER": "spark://127.0.0.1:1", "TOPICLEDGER_SUBMIT_ARGS": "--deploy-mode cluster"}
+    done = submit(folder, job(folder, "raise SystemExit(0)"), **given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "standalone clusters run no Python in deploy mode cluster" in done.stderr

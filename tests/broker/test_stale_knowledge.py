@@ -17,7 +17,8 @@ from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
 from topicledger.apply.executor import Executor
 from topicledger.apply.stages import Validated
-from topicledger.config.settings import GuardSettings, KafkaSettings, PolicySettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.kafka.sending import RetryPolicy
 from topicledger.model import PhaseResult, Target
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, RUNS, SENT_BATCHES

@@ -41,8 +41,12 @@ class Page:
 
     def open(self, report: Report, *, dark: bool = False, width: int = 1280, media: str = "screen") -> None:
         """Write the report and open it from its file, in a new document of that width."""
+        self.open_text(render(report), dark=dark, width=width, media=media)
+
+    def open_text(self, text: str, *, dark: bool = False, width: int = 1280, media: str = "screen") -> None:
+        """The same of a page's HTML."""
         path = self._folder / "report.html"
-        path.write_text(render(report), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}

@@ -25,7 +25,8 @@ from tests.harness import Estate, topics
 from tests.standalone import standalone_cluster
 from tests.waiting import until
 from topicledger.apply.dispatch import Stop, Stopped
-from topicledger.config.settings import GuardSettings, KafkaSettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import KafkaSettings
 from topicledger.errors import GuardStopped, TableError, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.ledger import leases

@@ -25,16 +25,16 @@ MORE = """\
 
 def test_a_load_adds_rights_and_removes_them_only_where_it_replaces(ledger: Ledger, tmp_path: Path) -> None:
     both, one = put(tmp_path, "both.yaml", TEAM + MORE), put(tmp_path, "one.yaml", TEAM)
-    assert load_files(ledger, both).acls == {"added": 4, "changed": 0, "unchanged": 0, "removed": 0}
+    assert load_files(ledger, both).resources["acls"] == {"added": 4, "changed": 0, "unchanged": 0, "removed": 0}
     version = ledger.latest_version(ACLS)
-    assert load_files(ledger, one).acls == {"added": 0, "changed": 0, "unchanged": 3, "removed": 0}
+    assert load_files(ledger, one).resources["acls"] == {"added": 0, "changed": 0, "unchanged": 3, "removed": 0}
     assert ledger.latest_version(ACLS) == version
     renamed = put(tmp_path, "renamed.yaml", TEAM.replace("payments", "billing"))
-    assert load_files(ledger, renamed).acls == {"added": 0, "changed": 3, "unchanged": 0, "removed": 0}
+    assert load_files(ledger, renamed).resources["acls"] == {"added": 0, "changed": 3, "unchanged": 0, "removed": 0}
     with pytest.raises(GuardStopped, match=r"rows of acls: 1\n1 row in all, and guards\.max_removed_rows is 0"):
         load_files(ledger, one, replace=Replace())
-    assert load_files(ledger, one, replace=Replace(owners=("nobody",)), may_remove=9).acls["removed"] == 0  # type: ignore[index]
-    assert load_files(ledger, one, replace=Replace(), may_remove=1).acls["removed"] == 1  # type: ignore[index]
+    assert load_files(ledger, one, replace=Replace(owners=("nobody",)), may_remove=9).resources["acls"]["removed"] == 0
+    assert load_files(ledger, one, replace=Replace(), may_remove=1).resources["acls"]["removed"] == 1
     rows = ledger.read(ACLS).select("principal", "owner", "state").distinct().collect()
     assert [tuple(row) for row in rows] == [("User:p", "payments", "present")]
     assert run_rows(ledger)[-1]["counts"]["acls_removed"] == 1

@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from tests import commands
-from topicledger.config.settings import GuardSettings, Settings, TablesSettings
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
 from topicledger.ledger.acknowledged import created_by

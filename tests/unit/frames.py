@@ -112,6 +112,7 @@ def policy_facts(
     groups: Iterable[Mapping[str, Any]] = (),
     last_records: Iterable[Mapping[str, Any]] = (),
     unseen: Mapping[str, int | str | None] | None = None,
+    manifests: Iterable[Mapping[str, Any]] = (),
 ) -> Facts:
     """What policies may read beside the topics: brokers of cluster main by id and rack, and what is given.
 
@@ -144,6 +145,7 @@ def policy_facts(
         consumer_groups=lambda topics: told["groups"].join(topics, on=["cluster", "topic"], how="left_semi"),
         last_records=lambda topics: told["last_records"].join(topics, on=["cluster", "topic"], how="left_semi"),
         unseen_topics=unseen_topics,
+        manifests=lambda: manifest_rows(spark, *manifests),
     )
 
 

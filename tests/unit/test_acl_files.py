@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topicledger.manifests.files import ParsedManifests, read_manifest_files
-from topicledger.manifests.load_acls import expansions
+from topicledger.manifests.load_resources import expansions
 
 RIGHTS = """\
 cluster: orders
@@ -39,7 +39,7 @@ def test_rights_stand_beside_topics_and_inherit_what_topics_do(tmp_path: Path) -
         "payments",
         {"tier": "gold"},
     )
-    assert first.acl == {
+    assert first.values == {
         "principal": "User:a",
         "permission": "ALLOW",
         "operation": "READ",
@@ -49,7 +49,7 @@ def test_rights_stand_beside_topics_and_inherit_what_topics_do(tmp_path: Path) -
         "host": "*",
     }
     assert (second.cluster, second.state, second.line) == ("billing", "absent", 7)
-    assert (second.acl["host"], second.acl["permission"]) == ("10.0.0.1", "DENY")
+    assert (second.values["host"], second.values["permission"]) == ("10.0.0.1", "DENY")
 
 
 SHORTHANDS = {
@@ -79,12 +79,12 @@ def test_a_shorthand_becomes_the_rights_that_such_a_client_needs(tmp_path: Path,
     parsed = parse(tmp_path, f"cluster: orders\nacls:\n  - {{{text}, owner: team}}\n")
     assert parsed.errors == []
     found = {
-        f"{row.acl['operation']} {row.acl['resource_type']} {row.acl['resource_name']}"
-        + ("*" if row.acl["pattern_type"] == "PREFIXED" else "")
+        f"{row.values['operation']} {row.values['resource_type']} {row.values['resource_name']}"
+        + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
         for row in parsed.acls
     }
     assert found == SHORTHANDS[shorthand]
-    assert {(row.acl["principal"], row.owner, row.line) for row in parsed.acls} == {("User:a", "team", 3)}
+    assert {(row.values["principal"], row.owner, row.line) for row in parsed.acls} == {("User:a", "team", 3)}
     (line,) = expansions(parsed.acls)
     assert line.startswith(f"{parsed.acls[0].file}:3: {shorthand.partition(':')[0]} User:a: ")
 

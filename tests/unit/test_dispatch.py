@@ -15,6 +15,7 @@ from topicledger.apply import dispatch
 from topicledger.apply.dispatch import Context, Stop, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
+from topicledger.config.settings import ReplicaSettings
 from topicledger.errors import TableError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.ledger.commits import Commits
@@ -80,7 +81,7 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     ended: list[PhaseResult] = []
     run: Any = SimpleNamespace(
         clusters=[SimpleNamespace(name="main")],
-        settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100)),
+        settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100), replicas=ReplicaSettings()),
         commits=Commits(),
         run_id="run",
         ledger=None,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.config.settings import GuardSettings
+from topicledger.config.guards import GuardSettings
 from topicledger.plan import guards, losses
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}

@@ -1018,8 +1018,8 @@ def test_every_built_in_policy_has_an_estate() -> None:
     known = {
         (action, name)
         for each in (built_in.BUILT_IN, built_in.ALWAYS)
-        for action, names in each.items()
-        for name in names
+        for action in Action
+        for name in each.get(action, ())
     }
     assert {(estate.action, estate.policy) for estate in ESTATES} == known
     assert len({estate.cluster for estate in ESTATES}) == len(ESTATES)

@@ -114,7 +114,7 @@ def test_policies_are_made_in_the_order_of_the_settings_each_with_its_own(load: 
     assert not any(each.users_own for each in made)
 
 
-BUILT_IN = [(action, name) for action in Action for name in built_in.BUILT_IN[action]]
+BUILT_IN = [(action, name) for action in built_in.BUILT_IN for name in built_in.BUILT_IN[action]]
 
 
 @pytest.mark.parametrize(("action", "name"), BUILT_IN, ids=lambda each: str(each))

@@ -7,13 +7,23 @@ from collections.abc import Collection, Iterator, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import acls, add_partitions, alter_configs, create, delete
+from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.model import ResourceType, Target, resource_type_of
 
 KINDS: dict[str, ActionKind] = {
     kind.name: kind
-    for kind in (delete.KIND, create.KIND, add_partitions.KIND, alter_configs.KIND, acls.ADD, acls.DELETE)
+    for kind in (
+        delete.KIND,
+        create.KIND,
+        add_partitions.KIND,
+        alter_configs.KIND,
+        reassign.KIND,
+        elect_leaders.KIND,
+        acls.ADD,
+        acls.DELETE,
+        quotas.KIND,
+    )
 }
 """Every kind, by name."""
 

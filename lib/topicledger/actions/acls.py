@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
-from topicledger.kafka.access import NO_ALTER, AclsUnknown
+from topicledger.kafka.access import NO_ALTER
+from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import AccessAction, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
@@ -50,7 +51,7 @@ class _Listed:
         self._acls: frozenset[Acl] = frozenset()
         try:
             self._acls = context.acls({_acl(target).principal for target in targets})
-        except AclsUnknown as error:
+        except NotListed as error:
             self.unknown = str(error)
 
     def is_done(self, target: Target) -> bool:

@@ -17,10 +17,12 @@ from typing import TypeVar
 from topicledger import kafka
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
+from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, ClusterLimits, OutcomeUnknown, QuotaWait, RetryPolicy, Sender
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
+    Broker,
     ConfigEntry,
     Note,
     Outcome,
@@ -34,6 +36,7 @@ from topicledger.model import (
     Violation,
 )
 from topicledger.model.access import Acl
+from topicledger.model.quotas import Entity
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +123,10 @@ class ClusterContext:
         """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request."""
         return self._sender.send(targets, request, changes=changes)
 
+    def ask(self, ask: Callable[[], _T]) -> _T:
+        """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
+        return self._sender.ask(ask)
+
     def live_cluster_id(self) -> str:
         """The id that the cluster says it has; raises OutcomeUnknown where it gives no answer."""
         return self._sender.ask(lambda: self.admin.describe_cluster().cluster_id)
@@ -142,14 +149,31 @@ class ClusterContext:
         asked = (topics,) if names is None else (topics, names)
         return self._sender.ask(lambda: {each.topic: each for each in self.admin.topic_configs(*asked)})
 
+    def brokers(self) -> Sequence[Broker]:
+        """Those that are up; raises OutcomeUnknown where none answers."""
+        return self._sender.ask(lambda: self.admin.describe_cluster().brokers)
+
     def reassigned_now(self) -> frozenset[str] | None:
         """Topics whose replicas are being moved; None where this principal may not know."""
         return self._sender.ask(self.admin.topics_reassigned_now)
 
+    def reassignments(self) -> dict[Partition, Replicas] | None:
+        """Partitions whose replicas are being moved, with their targets; None where this principal may not know."""
+        return self._sender.ask(self.admin.list_reassignments)
+
+    def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
+        """By topic, its replicas, those in sync, and leaders, of those that brokers list."""
+        return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
+
     def acls(self, principals: Collection[str]) -> frozenset[Acl]:
-        """The cluster's ACLs, of these principals at least. Raises AclsUnknown where they may not be listed, and
+        """The cluster's ACLs, of these principals at least. Raises NotListed where they may not be listed, and
         OutcomeUnknown without an answer."""
         return self._sender.ask(lambda: frozenset(self.admin.describe_acls(principals)))
+
+    def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
+        """The cluster's client quotas, by entity. Raises NotListed where they may not be described, and OutcomeUnknown
+        without an answer."""
+        return self._sender.ask(self.admin.describe_quotas)
 
     def may_alter_acls(self) -> bool | None:
         """Whether this principal may change ACLs; None where brokers don't say."""

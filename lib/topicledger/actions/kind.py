@@ -23,8 +23,8 @@ class ActionKind:
 
     name: str
     """As in `plans.action`."""
-    option: str
-    """As `--only` names it."""
+    option: str | None
+    """As `--only` names it; None where no plan finds it by itself."""
     order: int
     """Its place in a run, of its own: all of a cluster's actions of one kind are sent before those of the next."""
     wanted: Callable[[], Column]

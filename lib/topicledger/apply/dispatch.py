@@ -21,10 +21,12 @@ from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
+from topicledger.ledger.throttles import RecordedThrottles
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
 from topicledger.observe.clusters import disowned
 from topicledger.plan.standing import only
@@ -245,7 +247,16 @@ def _one_cluster(
             cluster_id=cluster_id,
             admin=admin,
             limits=context.limits.setdefault(
-                settings.name, ClusterLimits(max_batch_records=run.settings.kafka.max_batch_records)
+                settings.name,
+                ClusterLimits(
+                    max_batch_records=run.settings.kafka.max_batch_records,
+                    moving=MoveLimits(
+                        settings=run.settings.replicas,
+                        throttles=RecordedThrottles(
+                            ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id
+                        ),
+                    ),
+                ),
             ),
             stop=context.stop,
             may_send=held.require_for_request if held is not None else _allowed,

@@ -27,9 +27,9 @@ class PlannedAction:
     """As the manifests have it that were planned from."""
     cluster: str
     topic: str | None
-    """None of an action on an ACL."""
+    """None of an action on no topic."""
     resource: str
-    """What it is about: the topic, or the text of the ACL."""
+    """What it is about: the topic, or the text of an ACL or a quota's entity."""
     action: str
     what: str | None
     """What it creates, changes or deletes, in words."""
@@ -44,6 +44,8 @@ class Pending:
     """Of a plan, the first 20, by owner."""
     of_files: bool = False
     """Whether it was planned from files, which have to be loaded first."""
+    waits_for: str | None = None
+    """What approval the plan still needs, in words."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
@@ -83,7 +85,7 @@ def action_in_words() -> Column:
     return (
         F.when(is_action == Action.CREATE.value, F.when(declared == "", "the broker's defaults").otherwise(declared))
         .when(is_action == Action.DELETE.value, lost)
-        .when(F.col("resource_type") == ResourceType.TOPIC.value, change_in_words())
+        .when(F.col("resource_type") != ResourceType.ACL.value, change_in_words())
     )
 
 

@@ -40,6 +40,11 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
             cells = [str(counts.outcomes.get(name, 0) or "") for name in names]
             grid.add_row(cell(counts.cluster), *cells)
         console.print(grid)
+        for counts in summary.clusters:
+            for reason, topics in counts.skipped.items():
+                console.print(
+                    f"{topics:,} skipped on {cell(counts.cluster)}: {cell(reason)}", highlight=False, soft_wrap=True
+                )
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
         console.print(message, highlight=False, soft_wrap=True)
@@ -50,6 +55,9 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     if summary.pending_changes and summary.state == RunState.PLANNED:
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = "load_manifests the files, then " if summary.pending.of_files else ""
+        if summary.waits_for is not None:
+            console.print(f"not approved: {escape(summary.waits_for)}", highlight=False, soft_wrap=True)
+            first = f"once it is approved, {first}"
         console.print(
             f"{summary.pending_changes} {are} planned: {first}apply --run-id {summary.run_id} makes {them}",
             highlight=False,

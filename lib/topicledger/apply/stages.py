@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.dispatch import Context, StepResult, each_cluster
 from topicledger.apply.executor import Executor
+from topicledger.apply.throttles import take_away, take_away_left
 from topicledger.config.settings import ClusterSettings
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
@@ -25,6 +26,7 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
+from topicledger.ledger.throttles import clusters_left
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import (
@@ -42,7 +44,7 @@ from topicledger.model import (
 )
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
-from topicledger.plan import wanted_acls
+from topicledger.plan import resources
 from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
@@ -78,6 +80,9 @@ class Applied:
 def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:
     """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest."""
     if not ready.actions:
+        if run.may_have_sent:
+            # Its last outcome may have been all that an earlier start wrote down.
+            take_away_left(run.ledger, run.settings, run.run_id, wait=context.wait, stop=context.stop)
         return _applied(run, {}, {}, {})
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     held = closing.enter_context(_leases(run, context, ready))
@@ -91,6 +96,11 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
             run.commit_state(RunState.APPLYING)
         done = _send(run, context, judged, held, sent, latest)
     held.require()
+    if run.may_have_sent:
+        # Of moves that an earlier start began, and that this one only had to look at.
+        mine = {name: its_id for name, (its_id, _) in ready.actions.items() if name not in done.problems}
+        left = {name: its_id for name, its_id in clusters_left(run.ledger).items() if mine.get(name) == its_id}
+        take_away(run.ledger, run.settings, run.run_id, left, held)
 
     def let_go() -> None:
         held.require()
@@ -124,8 +134,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     its clusters say now. What can't be judged isn't sent.
     """
     afresh = run.resumed or held.contended
-    others_declared = wanted_acls.declared_otherwise(run, ready.actions)
-    if not afresh and latest == run.latest_version_then and others_declared is None:
+    others_declared = resources.declared_otherwise(run, ready.actions)
+    if not afresh and latest == run.latest_version_then and not others_declared:
         return ready
     problems: dict[str, str] = {}
     if run.may_have_sent:
@@ -135,8 +145,8 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems |= recovered.problems
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
         _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
-    if others_declared is not None:
-        _refuse(run, sendable(run, less=[*problems]).transform(others_declared), held)
+    for transform in others_declared:
+        _refuse(run, sendable(run, less=[*problems]).transform(transform), held)
     if run.of_files or latest != run.latest_version_then:
         _refuse(run, _of_topics(sendable(run, less=[*problems])).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting
@@ -172,7 +182,9 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.reverts is None and not run.of_earlier_manifests:
-        declared = now.transform(manifests.judge(list(run.settings.clusters), run.selected))
+        declared = now.transform(
+            manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))
+        )
         return no_longer_declared(declared, latest, of_files=run.of_files)
     # The plan differs from the manifests on purpose: what counts is whether they were changed since.
     then = run.latest_version_then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topicledger.cli.access import access_group
 from topicledger.cli.clusters import clusters_group
 from topicledger.cli.drift import audit
 from topicledger.cli.maintenance import maintain
@@ -23,6 +24,7 @@ for _command in (
     export,
     runs_group,
     clusters_group,
+    access_group,
     report_command,
     maintain,
     policies_group,

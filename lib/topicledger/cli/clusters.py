@@ -59,6 +59,7 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
     """Make the cluster that answers now the one that NAME stands for, whatever it was before."""
     with interruptible():
         settings = open_settings(options)
+        settings.cluster(name)
         ledger = open_ledger(options, settings, "clusters")
         accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
     print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)

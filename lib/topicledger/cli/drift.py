@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
 from topicledger.apply.progress import Progress
@@ -21,6 +23,8 @@ from topicledger.drift import summary as drift_summary
 from topicledger.drift.audit import audit as audit_drift
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
+from topicledger.notify import announce
+from topicledger.notify.announcement import of_audit
 
 
 @click.command("audit")
@@ -46,6 +50,7 @@ def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, reques
         with started(request, options, settings, ledger) as run, with_resume_hint(run):
             progress = options.metrics.progress = Progress()
             summary = audit_drift(run, progress, fail_on=worst)
+            announce(run, settings.notify, of_audit(summary, run.row["requested_by"], datetime.now(UTC)))
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)

@@ -149,7 +149,9 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     """
     ledger.ensure(MANIFESTS, USAGES)
     made = policies.from_settings(settings)
-    judged = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
+    judged = ledger.read(MANIFESTS).transform(
+        manifests.judge(list(settings.clusters), [cluster.name], manifests.yours(settings.owners))
+    )
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
     refused = seen.statuses[cluster.name].refused
     if refused is not None:
@@ -181,7 +183,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         if judged_row["phase"] is not None:
             answer["notes"].append("{phase} {outcome}: {error}: {error_message}".format(**judged_row.asDict()))
         verdicts = [
-            _verdict(each.asDict(), rule.settings, row)
+            verdict_of(each.asDict(), rule.settings, row)
             for each, rule in zip(judged_row["verdicts"], rules, strict=True)
         ]
     elif row["decision"] == Action.ADD_PARTITIONS or row["alters"] is not None:
@@ -199,17 +201,22 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
         rules = [each for each in made if each.action is Action.CREATE]
         (lives,) = living.transform(policies.verdicts(rules, known)).where(mine).collect()
         verdicts = [
-            _verdict(each.asDict(), rule.settings, lives.asDict(recursive=True))
+            verdict_of(each.asDict(), rule.settings, lives.asDict(recursive=True))
             for each, rule in zip(lives["verdicts"], rules, strict=True)
         ]
     else:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to judge")
+    print_answer(answer, verdicts, as_json=as_json)
+    return ExitCode.DONE
+
+
+def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:
+    """Print what policies say of one topic or right: `answer` names it, its decision and notes."""
     if as_json:
         document = {"format_version": FORMAT_VERSION, **answer, "verdicts": [asdict(each) for each in verdicts]}
         click.echo(json.dumps(document, indent=2, default=str))
     else:
         _render(answer, verdicts)
-    return ExitCode.DONE
 
 
 def _with_words(changes: DataFrame) -> DataFrame:
@@ -222,10 +229,11 @@ def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]
     notes.append(f"{row['decision']}: {row['_words']}")
     if row["_loss"] is not None:
         notes.append(f"counts for guards.max_losses: {row['_loss']}")
-    return [_verdict(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]
+    return [verdict_of(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]
 
 
-def _verdict(judged: Mapping[str, Any], settings: Mapping[str, object], row: Mapping[str, Any]) -> Verdict:
+def verdict_of(judged: Mapping[str, Any], settings: Mapping[str, object], row: Mapping[str, Any]) -> Verdict:
+    """A verdict of `policies.verdicts` on a row, for people."""
     verdict, message, inputs = "fine", None, judged["inputs"]
     if inputs is None and judged["asked"]:
         # A rule of the user's own needn't say what it judged.
@@ -293,7 +301,8 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
 
 def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     console = _console()
-    title = f"{answer['topic']} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
+    named = answer.get("topic") or answer.get("acl")
+    title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title), highlight=False)
     for note in answer["notes"]:
         console.print(cell(note), highlight=False, soft_wrap=True)

@@ -93,7 +93,9 @@ def audit_policies(
     rules = [each for each in rules if not named or each.name in named]
     ledger.ensure(MANIFESTS, USAGES)
     declared = ledger.read(MANIFESTS).transform(
-        manifests.judge(list(settings.clusters), [cluster.name for cluster in clusters])
+        manifests.judge(
+            list(settings.clusters), [cluster.name for cluster in clusters], manifests.yours(settings.owners)
+        )
     )
     seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
     problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}

@@ -22,7 +22,7 @@ from topicledger.cli.options import (
 from topicledger.errors import ExitCode, UsageError
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.load import Replace, compare, leftovers, load, removals
-from topicledger.manifests.load_acls import expansions
+from topicledger.manifests.load_resources import expansions
 from topicledger.manifests.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
@@ -90,8 +90,8 @@ def load_manifests(
     found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}
     removed = f", {loaded.removed} removed" if replace or replace_owner else ""
     counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
-    if loaded.acls is not None:
-        counts += f"; acls: {', '.join(f'{count} {name}' for name, count in loaded.acls.items())}"
+    for table, of_table in loaded.resources.items():
+        counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
     if dry_run:
         counts = f"dry run, nothing was written: {counts}"
     print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
@@ -107,6 +107,9 @@ def load_manifests(
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @click.option("--owner", help="The owner of all exported topics; default: none.")
+@click.option(
+    "--unmanaged", is_flag=True, help="Only topics that no manifest names, with owners proposed where something tells."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
@@ -117,8 +120,9 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
         settings = open_settings(options)
+        clusters, request = settings.select(options.cluster), exporting.Request(to=to, **given)
+        exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
-        clusters = settings.select(options.cluster)
-        exported = exporting.export(ledger, settings, clusters, exporting.Request(to=to, **given))
+        exported = exporting.export(ledger, settings, clusters, request)
     print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
     return exported.exit_code

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from topicledger.cli import explain, live_policies
+from topicledger.cli import explain, explain_acls, live_policies
 from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
+from topicledger.policies import building
 
 
 @click.group("policies")
@@ -45,16 +46,23 @@ def policies_check(options: Options) -> int:
 
 
 @policies_group.command("explain")
-@click.option("--topic", required=True, help="The topic, as its manifest names it.")
+@click.option("--topic", help="The topic, as its manifest names it.")
+@click.option("--acl", metavar="TEXT", help="Or the right, as the column `resource` of plans names it.")
 @common
-def policies_explain(options: Options, topic: str) -> int:
-    """Each rule, its inputs and its verdict for one topic of one --cluster. Asks the cluster; changes nothing."""
+def policies_explain(options: Options, topic: str | None, acl: str | None) -> int:
+    """Each rule, its inputs and its verdict for one topic, or right, of one --cluster. Asks it; changes nothing."""
+    if (topic is None) == (acl is None):
+        raise UsageError("policies explain needs a --topic or an --acl: what is to be explained")
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)
+    building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
-    return explain.explain(ledger, settings, cluster, topic, as_json=options.format == "json")
+    as_json = options.format == "json"
+    if acl is not None:
+        return explain_acls.explain(ledger, settings, cluster, acl, as_json=as_json)
+    return explain.explain(ledger, settings, cluster, str(topic), as_json=as_json)
 
 
 @policies_group.command("audit")
@@ -69,6 +77,7 @@ def policies_audit(options: Options, named: tuple[str, ...], detailed_exitcode: 
     Asks the clusters; changes nothing.
     """
     settings = open_settings(options)
+    building.check(settings)
     ledger = open_ledger(options, settings, "policies")
     clusters = settings.select(options.cluster)
     return live_policies.audit_policies(ledger, settings, clusters, named, options, detailed=detailed_exitcode)

@@ -37,6 +37,8 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
+from topicledger.notify import announce
+from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
 from topicledger.text import nearest, show
 
@@ -60,7 +62,7 @@ def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[st
     """The kinds that `--only` names."""
     if given is None:
         return ()
-    known = [kind.option for kind in actions.in_order()]
+    known = [kind.option for kind in actions.in_order() if kind.option is not None]
     words = [word.strip() for word in given.split(",")]
     for word in words:
         if word not in known:
@@ -72,7 +74,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
+    "quotas.",
 )
 
 
@@ -238,12 +241,13 @@ def run_request(
     with _stoppable(deadline) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
+        policies.check(settings)
         parsed = read(settings, files, sys.stdin) if files else None
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows, acls = checked(ledger.spark, parsed)
-            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, acls=acls))
+            rows, resources = checked(ledger.spark, parsed)
+            request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=request.reverts is not None)
         # Spark's own handler came with the session.
@@ -277,7 +281,9 @@ def _provisioned(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )
     with with_resume_hint(run):
-        return pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
+        summary = pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
+        announce(run, run.settings.notify, of_run(summary, run.row["requested_by"], datetime.now(UTC)))
+        return summary
 
 
 @contextmanager

@@ -21,10 +21,24 @@ from topicledger.text import printable
     "--since", metavar="TIME", help="Report on all that ended since then (ISO 8601, UTC), instead of on one run."
 )
 @click.option("--until", metavar="TIME", help="With --since: until then (exclusive). Default: now.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML file to write.")
+@click.option("--out", type=click.Path(path_type=Path), help="The HTML file to write.")
+@click.option(
+    "--index",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write FOLDER/index.html, which lists all reports in it; alone, or after the report.",
+)
 @common
-def report_command(options: Options, since: str | None, until: str | None, out: Path) -> int:
+def report_command(options: Options, since: str | None, until: str | None, out: Path | None, index: Path | None) -> int:
     """Write one HTML file about a run or an audit (--run-id), or about a span of time (--since)."""
+    if index is not None:
+        report.require_folder(index)
+        report.require_writable(index / report.INDEX_FILE, "--index")
+    if out is None and index is not None and options.run_id is None and since is None and until is None:
+        open_settings(options)
+        return _write_index(index, options)
+    if out is None:
+        raise UsageError("report needs --out: the HTML file to write")
     if (options.run_id is None) == (since is None):
         raise UsageError("report needs either --run-id (see `runs list`) or --since")
     if until is not None and since is None:
@@ -40,6 +54,8 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
         asked = report.of_run(ledger, str(options.run_id), options.cluster)
     found = report.gather(ledger, asked, now)
     report.write(out, report.render(found))
+    if index is not None:
+        report.write(index / report.INDEX_FILE, report.render_index(report.entries(index)))
     document = json.dumps(
         {
             "format_version": FORMAT_VERSION,
@@ -51,5 +67,14 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
             "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
         }
     )
+    print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
+    return ExitCode.DONE
+
+
+def _write_index(folder: Path, options: Options) -> int:
+    found = report.entries(folder)
+    out = folder / report.INDEX_FILE
+    report.write(out, report.render_index(found))
+    document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, "out": str(out), "reports": len(found)})
     print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
     return ExitCode.DONE

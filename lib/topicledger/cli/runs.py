@@ -1,14 +1,23 @@
-"""`runs list`, `runs show`, `runs revert` and `runs abandon`."""
+"""`runs list`, `show`, `revert`, `approve`, `verify` and `abandon`."""
 
 from __future__ import annotations
 
-import click
+import json
+from dataclasses import asdict
 
+import click
+from rich.console import Console
+
+from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
-from topicledger.cli.options import Options, common, open_ledger, open_settings
+from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
 from topicledger.cli.provisioning import revert
 from topicledger.errors import ExitCode, UsageError
-from topicledger.ledger import runs
+from topicledger.ledger import runs, verifying
+from topicledger.ledger.session import for_few_rows
+from topicledger.model import FORMAT_VERSION
+from topicledger.plan import approvals
+from topicledger.text import show as show_name
 
 
 @click.group("runs")
@@ -38,13 +47,57 @@ def runs_show(options: Options) -> int:
 runs_group.add_command(revert)
 
 
+@runs_group.command("approve")
+@click.option("--by", metavar="WHO", help="Who approves it; default: the OS user.")
+@click.option("--note", help="Why, a ticket, a link.")
+@common
+def runs_approve(options: Options, by: str | None, note: str | None) -> int:
+    """Approve the plan of a run, as it is now: --run-id names it. Who asked for the run can't."""
+    if options.run_id is None:
+        raise UsageError("runs approve needs --run-id; see `runs list`")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
+    with for_few_rows(ledger.spark):
+        found = approvals.approve(ledger, settings, options.run_id, by=by, note=note)
+
+    def render(console: Console) -> None:
+        console.print(f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}", markup=False)
+        console.print(
+            f"not enough: {found}" if found.missing else f"apply --run-id {found.run_id} applies it",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    document = {"format_version": FORMAT_VERSION, **asdict(found), "missing": found.missing}
+    print_result(json.dumps(document, indent=2), render, options)
+    return ExitCode.DONE
+
+
+@runs_group.command("verify")
+@click.option("--from", "since", metavar="RUN", help="Only runs that ended with or after this one.")
+@click.option(
+    "--expect", multiple=True, metavar="DIGEST", help="A digest that a run must have, kept elsewhere; may be repeated."
+)
+@common
+def runs_verify(options: Options, since: str | None, expect: tuple[str, ...]) -> int:
+    """Compute the digests of all runs again, and say what isn't as they left it: exit code 4 then."""
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
+    verified = verifying.verify(ledger, settings, since=since, expected=expect)
+    print_result(verified.to_json(), lambda console: verifying.render(verified, console), options)
+    return verified.exit_code
+
+
 @runs_group.command("abandon")
 @common
 def runs_abandon(options: Options) -> int:
-    """Give up an open run: --run-id names it."""
+    """Give up an open run: --run-id names it. Throttles that runs left on clusters are taken away."""
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
-    ledger = open_ledger(options, open_settings(options), "runs")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
     runs.abandon(ledger, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
+    take_away_left(ledger, settings, options.run_id)
     return ExitCode.DONE

@@ -151,7 +151,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
 
 def _change() -> Column:
     """What a change does; the text of an ACL says all of it."""
-    return F.when(F.col("resource_type") == ResourceType.TOPIC.value, change_in_words())
+    return F.when(F.col("resource_type") != ResourceType.ACL.value, change_in_words())
 
 
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
 from topicledger.config.clusters import read_clusters
+from topicledger.config.guards import MAX_APPROVALS, GuardSettings, read_approvals
+from topicledger.config.notify import read_notify
+from topicledger.config.ownership import read_owners
+from topicledger.config.proof import read_proof
 from topicledger.config.settings import (
     MAX_BATCH_RECORDS,
     OF_EVERY_POLICY,
@@ -15,13 +20,13 @@ from topicledger.config.settings import (
     AuditSettings,
     ChangeSettings,
     ConfigChanges,
-    GuardSettings,
     KafkaSettings,
     Mode,
     Needs,
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ReplicaSettings,
     Scope,
     Settings,
     TablesSettings,
@@ -54,7 +59,20 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
     raw = _read_toml(path)
     problems: list[str] = []
     top = TomlTable("", raw, problems)
-    top.only("tables", "clusters", "kafka", "changes", "acls", "guards", "policies", "audit")
+    top.only(
+        "tables",
+        "clusters",
+        "kafka",
+        "changes",
+        "replicas",
+        "acls",
+        "guards",
+        "policies",
+        "audit",
+        "owners",
+        "proof",
+        "notify",
+    )
     clusters = top.table("clusters")
     settings = Settings(
         path=path,
@@ -62,10 +80,14 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         clusters=read_clusters(clusters, problems),
         kafka=_kafka(top.table("kafka")),
         changes=_changes(top.table("changes"), clusters),
+        replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
         policies=_policies(top.table("policies"), clusters.values),
         audit=_audit(top.table("audit")),
+        proof=read_proof(top.table("proof")),
+        owners=read_owners(top.table("owners"), path, clusters.values),
+        notify=read_notify(raw, problems),
     )
     return settings, problems
 
@@ -116,14 +138,17 @@ def _kafka(table: TomlTable) -> KafkaSettings:
 
 
 def _guards(table: TomlTable) -> GuardSettings:
-    table.only("max_deletes", "max_changes", "max_losses", "max_plan_age", "max_acl_deletes", "max_removed_rows")
+    table.only(*(each.name for each in fields(GuardSettings)))
     return GuardSettings(
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
+        max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
         max_removed_rows=table.integer("max_removed_rows", GuardSettings.max_removed_rows, 0, 2**31 - 1),
+        approvals=table.integer("approvals", GuardSettings.approvals, 0, MAX_APPROVALS),
+        approvals_for=read_approvals(table.table("approvals_for")),
     )
 
 
@@ -152,6 +177,18 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
+    )
+
+
+def _replicas(table: TomlTable) -> ReplicaSettings:
+    default = ReplicaSettings
+    table.only("throttle", "max_partitions_per_broker", "max_bytes_per_broker")
+    return ReplicaSettings(
+        throttle=table.integer("throttle", default.throttle, 0, 2**62),
+        max_partitions_per_broker=table.integer(
+            "max_partitions_per_broker", default.max_partitions_per_broker, 1, 10_000
+        ),
+        max_bytes_per_broker=table.integer("max_bytes_per_broker", default.max_bytes_per_broker, 1, 2**62),
     )
 
 
@@ -187,11 +224,12 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change")
+    table.only("create", "delete", "change", "acl")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
+        acl=_policy_list(table, "acl", clusters),
     )
 
 

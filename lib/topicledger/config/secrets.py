@@ -41,7 +41,7 @@ def resolve_client_options(cluster: ClusterSettings) -> dict[str, object]:
     """
     options: dict[str, object] = {}
     for key, value in cluster.client.items():
-        resolved: object = _resolve(cluster.name, key, value) if isinstance(value, str) else value
+        resolved: object = resolve(_where(cluster, key), value) if isinstance(value, str) else value
         if key == _TOKEN_PROVIDER and isinstance(resolved, str):
             resolved = _token_provider(f"clusters.{cluster.name}.client.{key}", resolved)
         options[key] = resolved
@@ -55,7 +55,7 @@ def check_references(cluster: ClusterSettings) -> None:
     """
     for key, value in cluster.client.items():
         if isinstance(value, str):
-            resolved = _resolve(cluster.name, key, value)
+            resolved = resolve(_where(cluster, key), value)
             if key == _TOKEN_PROVIDER:
                 _token_factory(f"clusters.{cluster.name}.client.{key}", resolved)
 
@@ -70,7 +70,7 @@ def secret_values(cluster: ClusterSettings) -> frozenset[str]:
         if not isinstance(value, str):
             continue
         try:
-            text = str(_resolve(cluster.name, key, value))
+            text = str(resolve(_where(cluster, key), value))
         except SecretError:
             continue
         if key in SECRET_OPTIONS:
@@ -129,9 +129,15 @@ def _written_forms(secrets: Iterable[str]) -> set[str]:
     return forms
 
 
-def _resolve(cluster: str, key: str, value: str) -> str:
-    """The value behind a reference; a string that is none is returned as it is."""
-    where = f"clusters.{cluster}.client.{key}"
+def _where(cluster: ClusterSettings, key: str) -> str:
+    return f"clusters.{cluster.name}.client.{key}"
+
+
+def resolve(where: str, value: str) -> str:
+    """The value behind a reference; a string that is none is returned as it is.
+
+    Raises SecretError, which says `where` it is in the settings, where it can't be read.
+    """
     if value.startswith("env:"):
         name = value.removeprefix("env:")
         found = os.environ.get(name)

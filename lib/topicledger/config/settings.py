@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from topicledger.config.guards import GuardSettings
+from topicledger.config.notify import NotifySettings
+from topicledger.config.proof import Proven
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -28,10 +31,8 @@ WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 MAX_BATCH_RECORDS = 10_000
 """What a broker takes in one request before it refuses it whole (C15)."""
 
-
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
-
 OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
 
@@ -115,27 +116,6 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuardSettings:
-    """Limits on a run or a load as a whole."""
-
-    max_deletes: int = 0
-    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
-    max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
-    a run is open."""
-    max_changes: int | None = None
-    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
-    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
-    max_losses: int = 0
-    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
-    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
-    max_acl_deletes: int = 0
-    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
-    max_removed_rows: int = 0
-    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ChangeSettings:
     """Which differences between manifests and topics that exist a run mends; by default none."""
 
@@ -157,6 +137,19 @@ class ChangeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplicaSettings:
+    """How replicas are moved."""
+
+    throttle: int = 50_000_000
+    """Bytes a second that each broker sends, and that it receives, for moves; 0: no limit. A rate that is set on a
+    broker already is kept. It doesn't slow down replicas that are in sync."""
+    max_partitions_per_broker: int = 10
+    """Partitions that are moved from or to a broker at once."""
+    max_bytes_per_broker: int = 50_000_000_000
+    """Bytes that are moved from or to a broker at once; a larger partition goes alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AclSettings:
     """Whose rights may be taken away; by default nobody's."""
 
@@ -166,6 +159,37 @@ class AclSettings:
     super_users: tuple[str, ...] = ()
     """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, which brokers don't
     show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerSettings:
+    """What an owner may declare. A topic that a pattern of an owner's matches is declared by its owners only."""
+
+    topics: tuple[str, ...]
+    """Patterns (RE2; anywhere unless anchored) of topics' names."""
+    clusters: tuple[str, ...] = ()
+    """On these clusters only. By default on all."""
+
+
+class OwnerLine(NamedTuple):
+    """A line of the file that [owners] names."""
+
+    pattern: str
+    """RE2, for `cluster/topic`."""
+    owners: tuple[str, ...]
+    """Empty: nobody's."""
+    place: str
+    """File and line, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owners:
+    """Who may declare which topics; by default everybody all of them."""
+
+    names: Mapping[str, OwnerSettings] = field(default_factory=dict)
+    """[owners.NAME]"""
+    lines: tuple[OwnerLine, ...] = ()
+    """Of the file that [owners] names, in order: the last one that matches counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +206,7 @@ class AuditSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySpec:
-    """A rule that every create, or every delete, must keep.
+    """A rule that every action of a kind must keep.
 
     Whether it exists and takes these options is checked where it is made.
     """
@@ -218,10 +242,12 @@ class PolicySettings:
     """Asked about every delete."""
     change: tuple[PolicySpec, ...] = ()
     """Asked about every change of configs or partitions, as are the policies of `create` about these."""
+    acl: tuple[PolicySpec, ...] = ()
+    """Asked about every ACL that is added."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Proven):
     """A checked settings file."""
 
     path: Path
@@ -234,14 +260,20 @@ class Settings:
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
     """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
+    replicas: ReplicaSettings = ReplicaSettings()
+    """[replicas]"""
     acls: AclSettings = AclSettings()
     """[acls]"""
-    guards: GuardSettings = GuardSettings()
+    guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]] and [[policies.change]]"""
+    """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
+    owners: Owners = Owners()
+    """[owners.NAME], or [owners] file"""
+    notify: tuple[NotifySettings, ...] = ()
+    """[[notify]]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""
@@ -283,6 +315,7 @@ class Settings:
                 ("create", self.policies.create),
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
+                *((("acl", self.policies.acl),) if self.policies.acl else ()),
             )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.
@@ -294,6 +327,10 @@ class Settings:
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
+        if any(asked := (self.guards.approvals, self.guards.approvals_for)):
+            guards["approvals"] = asked
+        if self.guards.max_quota_changes:
+            guards["max_quota_changes"] = self.guards.max_quota_changes
         return _digest(
             {
                 "tables": {"root": self.tables.root},
@@ -302,8 +339,16 @@ class Settings:
                 "policies": policies,
                 **({"changes": changes} if changes else {}),
                 **({"acls": acls} if acls else {}),
+                **self._ownership(),
             }
         )
+
+    def _ownership(self) -> dict[str, object]:
+        """What bears on decisions of who owns what; empty where nobody says."""
+        if self.owners == Owners():
+            return {}
+        names = {name: asdict(each) for name, each in self.owners.names.items()}
+        return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines]}
 
     def audit_digest(self) -> str:
         """As `digest`, of what bears on an audit."""
@@ -312,6 +357,8 @@ class Settings:
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
+                **({"manage": self.acls.manage} if self.acls.manage else {}),
+                **self._ownership(),
             }
         )
 

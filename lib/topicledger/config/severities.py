@@ -23,6 +23,12 @@ class DriftKind(StrEnum):
     OWNER_MISSING = "owner_missing"
     BROKER_DEFAULT_CHANGED = "broker_default_changed"
     PREFERRED_LEADER = "preferred_leader"
+    ACL_MISSING = "acl_missing"
+    ACL_DENIED = "acl_denied"
+    ACL_UNMANAGED = "acl_unmanaged"
+    ACL_WIDER = "acl_wider"
+    ACL_ON_MISSING_TOPIC = "acl_on_missing_topic"
+    ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
 
 
 class Severity(StrEnum):
@@ -51,5 +57,11 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.OWNER_MISSING: Severity.WARNING,
     DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
     DriftKind.PREFERRED_LEADER: Severity.INFO,
+    DriftKind.ACL_MISSING: Severity.ERROR,
+    DriftKind.ACL_DENIED: Severity.ERROR,
+    DriftKind.ACL_UNMANAGED: Severity.WARNING,
+    DriftKind.ACL_WIDER: Severity.WARNING,
+    DriftKind.ACL_ON_MISSING_TOPIC: Severity.WARNING,
+    DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS: Severity.INFO,
 }
 """What each kind of drift is where the settings don't say otherwise."""

@@ -18,17 +18,32 @@ from pyspark.sql import functions as F
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
 from topicledger.config.severities import Severity
+from topicledger.drift.acls import find_acl_drift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
+from topicledger.manifests import acls
 from topicledger.manifests import rows as manifests
-from topicledger.model import AUTHORIZATION_FAILED, RunState
+from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
+from topicledger.observe.acls import observe_acls
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
 from topicledger.observe.topics import as_expected
-from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, DRIFT, MANIFESTS, OBSERVED, OBSERVED_CONFIGS, RUNS
+from topicledger.schemas import (
+    ACLS,
+    AUDIT,
+    BROKERS,
+    CLUSTERS,
+    DRIFT,
+    MANIFESTS,
+    OBSERVED,
+    OBSERVED_ACLS,
+    OBSERVED_CONFIGS,
+    RUNS,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +62,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
         return summarise(run, run.counts.get(REFUSED, 0))
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
-        .transform(manifests.judge(list(run.settings.clusters), run.selected))
+        .transform(manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners)))
         .localCheckpoint()
     )
     refused = _refused(judged)
@@ -60,11 +75,16 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
     """Observe clusters and append their drift, in one commit; returns why some were not audited."""
     with progress.phase("observe", len(clusters)):
         estate, problems = _observe_estate(run, clusters, judged)
+        rights, listed = _rights(run, estate), None
+        if rights is not None:
+            estate, listed = _list_acls(run, estate, rights, problems)
     with progress.phase("drift"):
         now = datetime.now(UTC)
+        differing = judged.transform(find_drift(estate, run.settings.audit))
+        if rights is not None and listed is not None:
+            differing = differing.unionByName(rights.transform(find_acl_drift(estate, listed, judged, run.settings)))
         found = (
-            judged.transform(find_drift(estate, run.settings.audit))
-            .transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
+            differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
             .localCheckpoint()
         )
@@ -73,6 +93,36 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
             run.require_ownership()
             run.ledger.append(DRIFT, found, app_id=run.run_id, version=run.next_version())
     return problems
+
+
+def _rights(run: Run, estate: Estate) -> DataFrame | None:
+    """The judged rows of `acls` of audited clusters; None where rights are neither declared nor managed."""
+    declared = run.ledger.exists(ACLS)
+    if not estate.cluster_ids or not (declared or run.settings.acls.manage):
+        return None
+    rows = run.ledger.read(ACLS) if declared else run.ledger.rows(ACLS, [])
+    judged = rows.transform(acls.judge(list(run.settings.clusters), list(estate.cluster_ids))).localCheckpoint()
+    return judged if run.settings.acls.manage or not judged.isEmpty() else None
+
+
+def _list_acls(run: Run, estate: Estate, rights: DataFrame, problems: list[str]) -> tuple[Estate, Listed]:
+    """The ACLs of clusters with rights that are declared or managed; a cluster that is lost meanwhile is left out."""
+    named = {row["cluster"] for row in rights.select("cluster").distinct().collect()}
+    clusters = [
+        each
+        for each in run.clusters
+        if each.name in estate.cluster_ids and (run.settings.acls.manage or each.name in named)
+    ]
+    run.ledger.ensure(OBSERVED_ACLS)
+    listed = observe_acls(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
+    keep(run, OBSERVED_ACLS, listed.rows, listed.known)
+    lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
+    for name in sorted(lost):
+        message = str(listed.statuses[name].message)
+        log.warning("%s; the other clusters go on", message)
+        problems.append(message)
+    left = {name: cluster_id for name, cluster_id in estate.cluster_ids.items() if name not in lost}
+    return replace(estate, cluster_ids=left), listed
 
 
 def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:

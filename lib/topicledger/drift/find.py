@@ -52,7 +52,7 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
             judged.transform(side_by_side(estate))
             .select("cluster", "cluster_id", "topic", "topic_id", F.explode(found).alias("found"))
             .select("cluster", "cluster_id", "topic", "topic_id", "found.*")
-            .withColumn("severity", _lookup(settings.severity, F.col("kind")))
+            .withColumn("severity", lookup(settings.severity, F.col("kind")))
             .where("severity is not null")
             .select(*COLUMNS)
         )
@@ -88,7 +88,7 @@ def side_by_side(estate: Estate) -> Transform:
         return (
             declared.join(live, on=key, how="full_outer")
             .join(configs, on=key, how="left")
-            .withColumn("cluster_id", _lookup(estate.cluster_ids, F.col("cluster")))
+            .withColumn("cluster_id", lookup(estate.cluster_ids, F.col("cluster")))
             .join(_earlier_defaults(estate.earlier_configs), on=[*key, "cluster_id"], how="left")
             .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")
         )
@@ -110,7 +110,8 @@ def _known_ids(audit: DataFrame) -> DataFrame:
     return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
 
 
-def _lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Column) -> Column:
+def lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Column) -> Column:
+    """The value (string) that a key has; null where it has none."""
     if not values:
         return F.lit(None).cast("string")
     return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]

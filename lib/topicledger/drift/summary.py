@@ -38,7 +38,8 @@ class Drift:
 
     severity: str
     cluster: str
-    topic: str
+    topic: str | None
+    """None where it is about a right that names no topic."""
     kind: str
     what: str | None
     declared: str | None

@@ -23,7 +23,8 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import MetadataRequest
 
-from topicledger.kafka import access, changes, groups, offsets, unseen
+from topicledger.errors import ClusterError
+from topicledger.kafka import access, changes, groups, log_dirs, offsets, quotas, reassignments, unseen
 from topicledger.kafka.connection import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_PARTITIONS,
@@ -44,9 +45,10 @@ from topicledger.kafka.connection import (
     error_name,
 )
 from topicledger.kafka.created import CONFIGS_VERSION, LAST_VERSION, CreateTopics, created_topics
-from topicledger.kafka.topics import creatable, created, entries, infos
+from topicledger.kafka.topics import creatable, create_result, entries, infos
 from topicledger.model import Broker, GroupUse, LastRecord, Target, TopicConfigs, TopicInfo, TopicResult
 from topicledger.model.access import Acl
+from topicledger.model.quotas import Entity
 
 __all__ = [
     "INVALID_PARTITIONS",
@@ -127,8 +129,9 @@ class ClusterAdmin(Connection):
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
-        results = (getattr(response, name, ()) for name in ("topics", "responses", "results", "filter_results"))
-        if NOT_CONTROLLER in {each.error_code for found in results for each in found}:
+        names = ("topics", "responses", "results", "filter_results", "entries")
+        codes = {getattr(each, "error_code", NONE) for name in names for each in getattr(response, name, ())}
+        if NOT_CONTROLLER in codes | {getattr(response, "error_code", NONE)}:
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
         return response
@@ -210,6 +213,11 @@ class ClusterAdmin(Connection):
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self)
 
+    def broker_logs(self) -> list[log_dirs.BrokerLogs]:
+        """What each live broker has in its log directories: see `log_dirs.broker_logs`."""
+        brokers = sorted(int(broker.node_id) for broker in self.metadata([]).brokers)
+        return [log_dirs.broker_logs(self, broker_id) for broker_id in brokers]
+
     @property
     def alters_incrementally(self) -> bool:
         """Whether single configs can be altered (KIP-339, Kafka 2.3): AlterConfigs replaces all of a topic's."""
@@ -229,19 +237,69 @@ class ClusterAdmin(Connection):
     def topics_reassigned_now(self) -> frozenset[str] | None:
         """Topics whose replicas are being moved; None where this principal may not know (Describe on the cluster), or
         the brokers are too old to say (before 2.4)."""
-        if not self.supports(ListPartitionReassignmentsRequest):
+        listed = self.list_reassignments()
+        return None if listed is None else frozenset(topic for topic, _ in listed)
+
+    @property
+    def reassigns(self) -> bool:
+        """Whether replicas can be moved by request (KIP-455, Kafka 2.4)."""
+        return self.supports(ListPartitionReassignmentsRequest)
+
+    def list_reassignments(self) -> dict[reassignments.Partition, reassignments.Replicas] | None:
+        """Partitions whose replicas are being moved, with their targets; None as `topics_reassigned_now`."""
+        if not self.reassigns:
             return None
         if self._admin._controller_id is None:
             self.connect_to_controller()
-        request = changes.list_reassignments_request(self._operation_timeout_ms)
-        response = self.ask(request, self._admin._controller_id)
-        if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
-            return None
-        if response.error_code != NONE:
+        response = self.ask(reassignments.list_request(self._operation_timeout_ms), self._admin._controller_id)
+        if response.error_code not in (NONE, CLUSTER_AUTHORIZATION_FAILED):
             # The next request must find out again which broker is the controller (C13).
             self._admin._controller_id = None
-            raise RequestLost(f"cluster {self.name}: reassignments can't be listed: {error_name(response.error_code)}")
-        return frozenset(each.name for each in response.topics)
+        return reassignments.listed(self, response)
+
+    def topic_states(self, topics: Sequence[str]) -> dict[str, reassignments.TopicState]:
+        """Replicas, in-sync ones and leaders of the named topics: see `reassignments.topic_states`."""
+        return reassignments.topic_states(self, topics)
+
+    def reassign(
+        self, targets: Mapping[reassignments.Partition, reassignments.Replicas | None]
+    ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
+        """One AlterPartitionReassignments request: the answer by partition, and throttle_time_ms."""
+        response = self._change(reassignments.alter_request(targets, self._operation_timeout_ms))
+        return reassignments.altered(response, targets), response.throttle_time_ms
+
+    def elect_leaders(
+        self, partitions: Collection[reassignments.Partition]
+    ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
+        """One ElectLeaders request for preferred leaders: the answer by partition, and throttle_time_ms."""
+        response = self._change(reassignments.elect_request(partitions, self._operation_timeout_ms))
+        return reassignments.elected(response, partitions), response.throttle_time_ms
+
+    def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
+        """Of the named configs of a broker, those that aren't Kafka's own defaults, as that broker says (R6)."""
+        request = DescribeConfigsRequest(
+            resources=[(ConfigResourceType.BROKER, str(broker_id), sorted(names))], include_synonyms=False
+        )
+        (result,) = self.ask(request, broker_id).results
+        if result.error_code == CLUSTER_AUTHORIZATION_FAILED:
+            raise ClusterError(
+                f"cluster {self.name}: configs of broker {broker_id} can't be read: grant this principal "
+                "DescribeConfigs on the cluster, or set replicas.throttle = 0"
+            )
+        if result.error_code != NONE:
+            raise RequestLost(
+                f"cluster {self.name}: configs of broker {broker_id} can't be read: {error_name(result.error_code)}"
+            )
+        found = entries(result.configs)
+        return {each.name: str(each.value) for each in found if each.config_source != "DEFAULT_CONFIG"}
+
+    def alter_broker_configs(self, broker_id: int, configs: Mapping[str, str | None]) -> TopicResult:
+        """Sets configs of a broker, None resets; the request goes to that broker (R6)."""
+        request = changes.alter_broker_request(broker_id, configs)
+        if self._manager.cluster.broker_metadata(broker_id) is None:
+            self._run(self._manager.cluster.refresh_metadata)
+        (result,) = self._run(self._manager.send, request, broker_id).responses
+        return TopicResult(error_code=result.error_code, error_message=result.error_message)
 
     def describe_acls(self, principals: Collection[str] | None = None) -> list[Acl]:
         """The cluster's ACLs: see `access.describe_acls`."""
@@ -250,6 +308,10 @@ class ClusterAdmin(Connection):
     def may_alter_acls(self) -> bool | None:
         """Whether this principal may change ACLs: see `access.may_alter`."""
         return access.may_alter(self)
+
+    def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
+        """Which settings of its authorizer a broker has: see `access.authorizer_settings`."""
+        return access.authorizer_settings(self, broker_id)
 
     def create_acls(self, targets: Sequence[Target]) -> Response:
         """One CreateAcls request; adding what there is does no harm (A2)."""
@@ -260,6 +322,15 @@ class ClusterAdmin(Connection):
         """One DeleteAcls request; deleting what there isn't does no harm (A2)."""
         response = self._change(access.delete_acls_request(targets))
         return Response(results=access.deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
+
+    def describe_quotas(self) -> dict[Entity, Mapping[str, float]]:
+        """The cluster's client quotas: see `quotas.describe_quotas`."""
+        return quotas.describe_quotas(self)
+
+    def alter_quotas(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        """One AlterClientQuotas request; with `validate_only` nothing is changed (Q1)."""
+        response = self._change(quotas.alter_quotas_request(targets, validate_only=validate_only))
+        return Response(results=quotas.altered(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
         """One CreateTopics request; with `validate_only` nothing is created (C5).
@@ -275,7 +346,7 @@ class ClusterAdmin(Connection):
         response = created_topics(self._change(request))
         returns_configs = self.returns_configs
         return Response(
-            results={topic.name: created(topic, returns_configs, validate_only) for topic in response.topics},
+            results={topic.name: create_result(topic, returns_configs, validate_only) for topic in response.topics},
             throttle_time_ms=response.throttle_time_ms,
         )
 

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
     DescribeClusterRequest,
+    DescribeConfigsRequest,
 )
 
-from topicledger.errors import ClusterError
-from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, RequestLost, error_name
+from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    NONE,
+    Connection,
+    NotListed,
+    RequestLost,
+    error_name,
+)
 from topicledger.model import Target, TopicResult
 from topicledger.model.access import DENY, Acl
 
@@ -40,12 +48,8 @@ _UNKNOWN = "UNKNOWN_"
 """Before the number of what a newer broker has and this module doesn't name."""
 
 
-class AclsUnknown(ClusterError):
-    """A cluster's ACLs can't be listed: they are not known, which is not the same as none."""
-
-
 def describe_acls(connection: Connection, principals: Collection[str] | None = None) -> list[Acl]:
-    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises AclsUnknown."""
+    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises NotListed."""
     few = principals is not None and len(principals) == 1
     response = connection.ask(
         DescribeAclsRequest(
@@ -61,12 +65,12 @@ def describe_acls(connection: Connection, principals: Collection[str] | None = N
     if response.error_code == NONE:
         return [*_acls(response.resources)]
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
-        raise AclsUnknown(
+        raise NotListed(
             f"cluster {connection.name}: its ACLs are not known: the principal in clusters.{connection.name}.client "
             "needs the ACL Describe on the cluster"
         )
     if response.error_code == SECURITY_DISABLED:
-        raise AclsUnknown(
+        raise NotListed(
             f"cluster {connection.name} has no ACLs: its brokers have no authorizer (authorizer.class.name); take "
             "its rows out of `acls`"
         )
@@ -97,6 +101,21 @@ def may_alter(connection: Connection) -> bool | None:
     if response.error_code != NONE:
         return None
     return bool({_OPERATIONS["ALTER"], _OPERATIONS["ALL"]} & set(response.authorized_operations))
+
+
+ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
+SUPER_USERS = "super.users"
+
+
+def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str] | None:
+    """Which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has; None where this principal may not describe its configs.
+
+    Brokers take both for secrets: they show that one is set, and never to what.
+    """
+    resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+    (result,) = connection.ask(request, broker_id).results
+    return frozenset(each.name for each in result.configs) if result.error_code == NONE else None
 
 
 def create_acls_request(targets: Sequence[Target]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -10,7 +10,6 @@ from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import (
     CreatePartitionsRequest,
     IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest,
 )
 
 from topicledger.model import Target, TopicResult
@@ -43,6 +42,28 @@ def alter_configs_request(targets: Sequence[Target], *, validate_only: bool) -> 
             for target in targets
         ],
         validate_only=validate_only,
+    )
+
+
+def alter_broker_request(broker_id: int, configs: Mapping[str, str | None]) -> Any:
+    """Sets configs of one broker; None resets one."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource(
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=str(broker_id),
+                configs=[
+                    resource.AlterableConfig(
+                        name=name,
+                        config_operation=_Operation.DELETE if value is None else _Operation.SET,
+                        value=value,
+                    )
+                    for name, value in sorted(configs.items())
+                ],
+            )
+        ],
+        validate_only=False,
     )
 
 
@@ -82,8 +103,3 @@ def grown(response: Any) -> dict[str, TopicResult]:
         each.name: TopicResult(error_code=each.error_code, error_message=each.error_message)
         for each in response.results
     }
-
-
-def list_reassignments_request(timeout_ms: int) -> Any:
-    """Every reassignment that is under way."""
-    return ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)

@@ -117,6 +117,10 @@ class Disconnected(RequestLost):
     """A request got no answer because the connection was closed, or none could be made: the broker may be gone."""
 
 
+class NotListed(ClusterError):
+    """What a cluster has can't be listed: it is not known, which is not the same as none."""
+
+
 def error_name(error_code: int) -> str:
     """Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
     if error_code in _KAFKA_NAMES:

@@ -16,8 +16,9 @@ from topicledger import kafka
 from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
+from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.pace import Pace
-from topicledger.model import Action, ResourceType, Target, TopicResult
+from topicledger.model import Action, ReplicaAction, ResourceType, Target, TopicResult
 from topicledger.model.access import Acl
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ _NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
 """Answers after which a topic is sent again (C12, C13, C17)."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
 """How a broker's message begins when it refuses a request whole for its size (C15)."""
+_FREE = frozenset({Action.ALTER_CONFIGS, ReplicaAction.REASSIGN, ReplicaAction.ELECT_LEADERS})
+"""Actions on topics that no quota counts."""
 _ALL_FENCED = "All brokers are currently fenced"
 """What a controller says of every create for the seconds in which no broker is up (*measured*, 4.3.1)."""
 
@@ -110,15 +113,17 @@ class ClusterLimits:
     """By topic, where the plan doesn't say: what validate or a describe returned."""
     acls_added: set[Acl] = field(default_factory=set)
     """What was acknowledged, and may not be visible yet (A6)."""
+    moving: MoveLimits = field(default_factory=MoveLimits)
+    """How much is moved at once."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
     def cost(self, target: Target) -> int:
         """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one.
 
-        Added partitions cost one each (N5), changes of configs, rights and quotas nothing (K6, A6).
+        Added partitions cost one each (N5), moves and changes of configs, rights and quotas nothing (K6, A6).
         """
-        if target.action == Action.ALTER_CONFIGS or target.resource_type is not ResourceType.TOPIC:
+        if target.action in _FREE or target.resource_type is not ResourceType.TOPIC:
             return 0
         if target.action == Action.ADD_PARTITIONS:
             return target.records

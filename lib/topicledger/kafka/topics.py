@@ -35,7 +35,7 @@ def creatable(target: Target) -> Any:
     )
 
 
-def created(topic: CreatedTopic, returns_configs: bool, validate_only: bool) -> TopicResult:
+def create_result(topic: CreatedTopic, returns_configs: bool, validate_only: bool) -> TopicResult:
     if not returns_configs or topic.error_code != NONE:
         return TopicResult(error_code=topic.error_code, error_message=topic.error_message)
     return TopicResult(

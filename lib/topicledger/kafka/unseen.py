@@ -6,17 +6,8 @@ directories to whoever has Describe on the cluster, whatever the rights on topic
 
 from __future__ import annotations
 
-from kafka.protocol.admin import DescribeLogDirsRequest
-
-from topicledger.errors import ClusterError
-from topicledger.kafka.connection import (
-    CLUSTER_AUTHORIZATION_FAILED,
-    NONE,
-    TOPIC_AUTHORIZATION_FAILED,
-    Connection,
-    error_name,
-)
-from topicledger.kafka.listing import denied
+from topicledger.kafka import log_dirs
+from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection
 
 _TOPICS_BATCH = 10_000
 
@@ -27,10 +18,6 @@ def unseen_topics(connection: Connection) -> int:
     A topic whose every replica is on brokers that are down isn't counted. Raises ClusterError, with what to grant,
     where the brokers don't say.
     """
-    if not connection.supports(DescribeLogDirsRequest):
-        raise ClusterError(
-            f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't say which topics there are"
-        )
     names = sorted(
         {
             topic
@@ -47,14 +34,6 @@ def unseen_topics(connection: Connection) -> int:
 
 
 def _topics_of_broker(connection: Connection, broker_id: int) -> set[str]:
-    what = "which topics there are can't be read"
-    answer = connection.ask(DescribeLogDirsRequest(topics=None), broker_id)
-    # Before version 3 a broker answers with nothing where the right is missing: any broker has a log directory.
-    code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
-    if code == CLUSTER_AUTHORIZATION_FAILED:
-        raise denied(connection, code, what, "Describe on the cluster")
-    for each in answer.results:
-        code = code or each.error_code
-    if code != NONE:
-        raise ClusterError(f"cluster {connection.name}: {what} from broker {broker_id} ({error_name(code)})")
+    what = "which topics there are"
+    answer = log_dirs.describe(connection, broker_id, f"{what} can't be read", gone=what)
     return {topic.name for each in answer.results for topic in each.topics}

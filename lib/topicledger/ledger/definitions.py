@@ -277,6 +277,10 @@ class Definitions:
         }
         return rows.withColumns(filled) if filled else rows
 
+    def stored(self, table: Table) -> DataFrame:
+        """The rows of the table as they are stored, without what stands for null in older ones."""
+        return self._load(table)
+
     def _load(self, table: Table, version: int | None = None) -> DataFrame:
         reader = self.spark.read.format("delta")
         if version is not None:

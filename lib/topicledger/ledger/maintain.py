@@ -20,7 +20,7 @@ from rich.table import Table as Grid
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, TableError, UsageError, exit_code
-from topicledger.ledger import runs
+from topicledger.ledger import proof, runs
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.ledger.run import SHARDS, Run, find_run
 from topicledger.ledger.tables import Ledger, Size
@@ -114,7 +114,10 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
         if abandoned:
             counts["runs_abandoned"] = len(abandoned)
-        run.commit_state(RunState.FINISHED, finished_at=datetime.now(UTC), counts=counts, exit_code=int(code))
+        ended: Mapping[str, object] = {"finished_at": datetime.now(UTC), "counts": counts, "exit_code": int(code)}
+        if request.retention_days:
+            ended = proof.sealed(run, proof.ending_of_maintenance(run), ended)
+        run.commit_state(RunState.FINISHED, **ended)
     return Maintained(
         executed=request.execute,
         run_id=run.run_id if run is not None else None,
@@ -193,10 +196,14 @@ def _creates(ledger: Ledger) -> DataFrame:
     )
 
 
+def oldest_kept(days: int, at: datetime) -> datetime:
+    """The moment that rows of whole days (UTC) before the last `days` are older than."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days)
+
+
 def _older(table: Table, days: int, open_runs: Mapping[str, datetime]) -> Column:
     """Rows of whole days (UTC) before the last `days`, but for those of runs that aren't over."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    old = F.col(AGED[table.name]) < F.lit(today - timedelta(days=days))
+    old = F.col(AGED[table.name]) < F.lit(oldest_kept(days, datetime.now(UTC)))
     return old & ~F.col("run_id").isin(*open_runs) if open_runs else old
 
 

@@ -21,7 +21,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
-from topicledger.schemas import ACL_KEY, ACLS, AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Table
 
 WAVE_OUTCOMES = 10_000
 WAVE_SECONDS = 10.0
@@ -37,8 +37,6 @@ FILES_ARGUMENT = "files"
 """The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
 """The earlier version of `manifests` that was asked for, and the one that was the latest then."""
-ACLS_ARGUMENT = "acls_version"
-"""The version of `acls` that rights are planned from; none where there is no such table."""
 SHARDS = 64
 """Of `runs`: Delta lets one of two updates of the same partition win, and the other one is done again."""
 
@@ -58,8 +56,8 @@ class Run:
     """Whether somebody gave the id: then another start may have it, too."""
     unloaded: DataFrame | None = field(default=None, repr=False)
     """Rows of files that count as if they were loaded, one per (cluster, topic): of a plan from files."""
-    unloaded_acls: DataFrame | None = field(default=None, repr=False)
-    """The same of `acls`, one per right; None where the files declare none."""
+    unloaded_resources: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
+    """The same by name of each other table that the files declare anything of, one per its key."""
     in_runs: bool = True
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -146,10 +144,9 @@ class Run:
         """Whether it was planned from files, before they are in `manifests`."""
         return bool(self.arguments.get(FILES_ARGUMENT))
 
-    @property
-    def acls_version(self) -> int | None:
-        """The version of `acls` that rights are planned from; None where there was no such table."""
-        version = self.arguments.get(ACLS_ARGUMENT)
+    def version_of(self, table: Table) -> int | None:
+        """The version of one of `schemas.RESOURCES` that is planned from; None where there was no such table."""
+        version = self.arguments.get(version_argument(table))
         return None if version is None else int(version)
 
     @property
@@ -189,14 +186,15 @@ class Run:
         others = rows.join(self.unloaded, on=["cluster", "topic"], how="left_anti")
         return others.select(*MANIFESTS.schema.names).unionByName(self.unloaded)
 
-    def acls(self, version: int | None) -> DataFrame:
-        """Rows of `acls` at a version, none where it is None; of a plan from files as they would be with these."""
-        rows = self.ledger.rows(ACLS, []) if version is None else self.ledger.read(ACLS, version)
-        if self.unloaded_acls is None:
+    def resources(self, table: Table, version: int | None) -> DataFrame:
+        """Rows of one of `schemas.RESOURCES` at a version, none where it is None; of a plan from files as they would be
+        with these."""
+        rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
+        unloaded = self.unloaded_resources.get(table.name)
+        if unloaded is None:
             return rows
-        same = [rows[name].eqNullSafe(self.unloaded_acls[name]) for name in ("cluster", *ACL_KEY)]
-        others = rows.join(self.unloaded_acls, on=same, how="left_anti")
-        return others.select(*ACLS.schema.names).unionByName(self.unloaded_acls)
+        others = rows.join(unloaded, on=[rows[name].eqNullSafe(unloaded[name]) for name in table.key], how="left_anti")
+        return others.select(*table.schema.names).unionByName(unloaded)
 
     def plans(self) -> DataFrame:
         """This run's rows of `plans`."""
@@ -290,6 +288,11 @@ class Run:
         return UsageError(
             f"run {self.run_id} was resumed by another start, or abandoned, in the meantime; see `runs list`"
         )
+
+
+def version_argument(table: Table) -> str:
+    """The argument that has the version of one of `schemas.RESOURCES`; a run has none where there is no such table."""
+    return f"{table.name}_version"
 
 
 class Waves:

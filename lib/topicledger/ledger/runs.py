@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 
@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger import __version__
-from topicledger.config.secrets import check_references
+from topicledger.config.secrets import check_references, resolve
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger.run import (
-    ACLS_ARGUMENT,
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
     EPOCH_STEP,
@@ -33,11 +32,12 @@ from topicledger.ledger.run import (
     find_run,
     row_of,
     shard_of,
+    version_argument,
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
@@ -55,8 +55,8 @@ class Files:
     """What `runs.arguments` keeps of them."""
     rows: DataFrame
     """See `Run.unloaded`."""
-    acls: DataFrame | None = None
-    """See `Run.unloaded_acls`."""
+    resources: Mapping[str, DataFrame] = field(default_factory=dict)
+    """See `Run.unloaded_resources`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,9 @@ class Request:
         return self.manifests.rows if isinstance(self.manifests, Files) else None
 
     @property
-    def unloaded_acls(self) -> DataFrame | None:
-        """See `Run.unloaded_acls`."""
-        return self.manifests.acls if isinstance(self.manifests, Files) else None
+    def unloaded_resources(self) -> Mapping[str, DataFrame]:
+        """See `Run.unloaded_resources`."""
+        return self.manifests.resources if isinstance(self.manifests, Files) else {}
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
@@ -135,6 +135,8 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
+    if settings.proof.key is not None:
+        resolve("proof.key", settings.proof.key)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())
     return _resume(ledger, settings, request, row)
@@ -176,8 +178,9 @@ def _begin(
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
-    if request.command in _PROVISIONING and ledger.exists(ACLS):
-        arguments[ACLS_ARGUMENT] = str(ledger.latest_version(ACLS))
+    for table in RESOURCES if request.command in _PROVISIONING else ():
+        if ledger.exists(table):
+            arguments[version_argument(table)] = str(ledger.latest_version(table))
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))
@@ -194,7 +197,7 @@ def _begin(
         "spark_app_id": app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": _principal(selected),
-        "requested_by": request.requested_by or _os_user(),
+        "requested_by": request.requested_by or os_user(),
         "arguments": arguments,
         "settings_digest": _digest(settings, request.command),
         "epoch": 1,
@@ -210,7 +213,7 @@ def _begin(
         id_given=given,
         in_runs=False,
         unloaded=request.unloaded,
-        unloaded_acls=request.unloaded_acls,
+        unloaded_resources=request.unloaded_resources,
     )
     if given:
         run.keep_row()
@@ -243,7 +246,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if request.command == "plan" and state is RunState.APPLYING:
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
     if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
-        _require_fresh(run_id, row["started_at"], settings)
+        require_fresh(run_id, row["started_at"], settings)
     if request.command == "apply" and state is RunState.PLANNING:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(
@@ -253,7 +256,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         row=row.asDict(),
         found=state,
         unloaded=request.unloaded,
-        unloaded_acls=request.unloaded_acls,
+        unloaded_resources=request.unloaded_resources,
     )
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
@@ -264,7 +267,7 @@ def _digest(settings: Settings, command: str) -> str:
     return settings.audit_digest() if command == AUDIT_COMMAND else settings.digest()
 
 
-def _require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
+def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None:
     """A plan older than `guards.max_plan_age` is refused as a whole; of one that is being applied, what is open is."""
     most = settings.guards.max_plan_age
     # PySpark gives the moment in this process's own time zone, without saying so.
@@ -323,7 +326,7 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Seq
     return sorted(row["run_id"] for row in done.collect())
 
 
-def _os_user() -> str:
+def os_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have a number only

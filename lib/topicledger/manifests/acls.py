@@ -14,7 +14,16 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
-from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, OPERATIONS, PATTERN_TYPES, PERMISSIONS, WILDCARD
+from topicledger.model.access import (
+    ALLOW,
+    CLUSTER_NAME,
+    LITERAL,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    PREFIXED,
+    WILDCARD,
+)
 from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
@@ -35,6 +44,31 @@ def text_of(acl: str | None = None) -> Column:
 def values_of(acl: str) -> Column:
     """map<string,string>: the struct `acl` of `ACL_KEY` by name, as `before` and `after` have it."""
     return F.create_map(*(part for name in ACL_KEY for part in (F.lit(name), F.col(f"{acl}.{name}"))))
+
+
+def covered_topics(rights: DataFrame, topics: DataFrame) -> DataFrame:
+    """The topics that rights on topics cover: the columns of both, a row per right and topic.
+
+    In: `rights` with cluster, resource_name, pattern_type; `topics` with cluster and topic. A literal `*` covers all.
+    """
+    # By equality, also of prefixes: of each topic, what it begins with, at each length that a prefix has.
+    length = F.when(F.col("pattern_type") == PREFIXED, F.length("resource_name")).when(
+        F.col("resource_name") == WILDCARD, F.lit(0)
+    )
+    named = rights.withColumn("_length", length)
+    literal = named.where("_length is null").withColumn("topic", F.col("resource_name"))
+    prefixed = named.where("_length is not null").withColumn(
+        "_begins", F.when(F.col("_length") == 0, F.lit("")).otherwise(F.col("resource_name"))
+    )
+    begins = topics.join(prefixed.select("cluster", "_length").distinct(), on="cluster", how="inner").withColumn(
+        "_begins", F.substring("topic", F.lit(1), F.col("_length"))
+    )
+    columns = [*rights.columns, *(name for name in topics.columns if name != "cluster")]
+    return (
+        literal.join(topics, on=["cluster", "topic"], how="inner")
+        .select(*columns)
+        .unionByName(prefixed.join(begins, on=["cluster", "_length", "_begins"], how="inner").select(*columns))
+    )
 
 
 def _one_of(column: str, known: Collection[str]) -> Rule:

@@ -17,13 +17,13 @@ from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, differ
-from topicledger.manifests import load_acls
+from topicledger.manifests import load_resources
 from topicledger.manifests.files import NotCarriedOver, ParsedManifests
-from topicledger.manifests.load_acls import AclChanges
+from topicledger.manifests.load_resources import ResourceChanges
 from topicledger.manifests.owners import is_one_of
 from topicledger.manifests.read import Foreign, checked, files_arguments
 from topicledger.model import RunState
-from topicledger.schemas import ACLS, MANIFESTS, RUNS
+from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
 from topicledger.text import show
 
 COMMAND = "load_manifests"
@@ -80,11 +80,11 @@ class Loaded:
 
     @property
     def all_removed(self) -> int:
-        """Rows that go, of `manifests` and of `acls`."""
-        return self.removed + (self.acls or {}).get("removed", 0)
+        """Rows that go, of `manifests` and of other tables."""
+        return self.removed + sum(counts["removed"] for counts in self.resources.values())
 
-    acls: Mapping[str, int] | None = None
-    """The same counts of rows of `acls`; None where no file declares rights."""
+    resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The same counts of rows of `acls` and `quotas`, by table that the files declare anything of."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: entries that are no topics to manage, counted by kind."""
 
@@ -100,8 +100,8 @@ class _Changes:
     """(cluster, topic, owner); None where nothing is replaced."""
     removable: Column | None = None
     """Which rows may be removed, by the alias `old`."""
-    acls: AclChanges | None = None
-    """Of rights, where a file declares any."""
+    resources: Sequence[ResourceChanges] = ()
+    """Of other tables that a file declares anything of."""
 
 
 def load(
@@ -121,18 +121,18 @@ def load(
     C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
     id that there is already.
     """
-    rows, acls = checked(ledger.spark, parsed)
-    ledger.ensure(RUNS, MANIFESTS, *((ACLS,) if acls is not None else ()))
+    rows, resources = checked(ledger.spark, parsed)
+    ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
     clusters = sorted({row.cluster for row in parsed.rows})
-    named = sorted({*clusters, *(row.cluster for row in parsed.acls)})
+    named = sorted({*clusters, *(row.cluster for row in parsed.resource_rows)})
     arguments = _arguments(parsed.digests, named, replace, foreign)
     request = runs.Request(command=COMMAND, run_id=run_id, requested_by=requested_by)
     run = runs.begin(ledger, settings, request, arguments)
     try:
         changes = _difference(ledger.read(MANIFESTS), rows, clusters, replace)
-        changes = _with_acls(changes, None if acls is None else ledger.read(ACLS), acls, parsed, replace)
+        changes = _with_resources(ledger, changes, resources, parsed, replace)
         _require_few_removed(changes.loaded, settings, parsed, replace)
         _make(ledger, changes)
     except TopicLedgerError as error:
@@ -142,7 +142,8 @@ def load(
         raise
     loaded = changes.loaded
     counts = {name: getattr(loaded, name) for name in ("added", "changed", "unchanged", "removed")}
-    counts |= {f"acls_{name}": count for name, count in (loaded.acls or {}).items()}
+    for table, of_table in loaded.resources.items():
+        counts |= {f"{table}_{name}": count for name, count in of_table.items()}
     _finish(run, counts, ExitCode.DONE)
     return dataclasses.replace(_with_leftovers(loaded, parsed), run_id=run.run_id)
 
@@ -152,29 +153,30 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
 
     Raises what `load` raises; without a table `manifests` every row would be added.
     """
-    rows, acls = checked(ledger.spark, parsed)
+    rows, resources = checked(ledger.spark, parsed)
     table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
-    if acls is not None:
-        of_acls = ledger.read(ACLS) if ledger.exists(ACLS) else ledger.rows(ACLS, [])
-        changes = _with_acls(changes, of_acls, acls, parsed, replace)
+    changes = _with_resources(ledger, changes, resources, parsed, replace)
     _require_few_removed(changes.loaded, settings, parsed, replace)
     return _with_leftovers(changes.loaded, parsed)
 
 
-def _with_acls(
+def _with_resources(
+    ledger: Ledger,
     changes: _Changes,
-    table: DataFrame | None,
-    acls: DataFrame | None,
+    resources: Mapping[str, DataFrame],
     parsed: ParsedManifests,
     replace: Replace | None,
 ) -> _Changes:
-    """Also what the files change of `acls`, in the clusters that they declare rights of."""
-    if table is None or acls is None:
-        return changes
-    clusters = sorted({row.cluster for row in parsed.acls})
-    found = load_acls.difference(table, acls, clusters, None if replace is None else replace.owners)
-    return dataclasses.replace(changes, acls=found, loaded=dataclasses.replace(changes.loaded, acls=dict(found.counts)))
+    """Also what the files change of other tables, in the clusters that they declare anything of there."""
+    owners, found = None if replace is None else replace.owners, []
+    for table in RESOURCES:
+        if table.name in resources:
+            clusters = sorted({row.cluster for row in parsed.resources[table.name]})
+            there = ledger.read(table) if ledger.exists(table) else ledger.rows(table, [])
+            found.append(load_resources.difference(table, there, resources[table.name], clusters, owners))
+    counts = {each.table.name: dict(each.counts) for each in found}
+    return dataclasses.replace(changes, resources=found, loaded=dataclasses.replace(changes.loaded, resources=counts))
 
 
 def _require_few_removed(loaded: Loaded, settings: Settings, parsed: ParsedManifests, replace: Replace | None) -> None:
@@ -198,8 +200,8 @@ def _make(ledger: Ledger, changes: _Changes) -> None:
     loaded = changes.loaded
     if loaded.added or loaded.changed or loaded.removed:
         ledger.merge_manifests(changes.rows, removed=changes.removed, removable=changes.removable)
-    if changes.acls is not None:
-        load_acls.make(ledger, changes.acls)
+    for each in changes.resources:
+        load_resources.make(ledger, each)
 
 
 def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
@@ -282,11 +284,12 @@ def removals(loaded: Loaded) -> list[str]:
 
 
 def _lines(loaded: Loaded) -> list[str]:
-    more, acls = loaded.removed - len(loaded.removed_rows), (loaded.acls or {}).get("removed", 0)
+    more = loaded.removed - len(loaded.removed_rows)
+    others = {table: counts["removed"] for table, counts in loaded.resources.items() if counts["removed"]}
     return [
         *map(str, loaded.removed_rows),
         *([f"and {more:,} more"] if more else []),
-        *([f"rows of acls: {acls:,}"] if acls else []),
+        *(f"rows of {table}: {count:,}" for table, count in others.items()),
     ]
 
 

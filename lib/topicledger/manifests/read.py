@@ -10,24 +10,26 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from topicledger.config.settings import Settings
+from topicledger.config.ownership import not_yours
+from topicledger.config.settings import Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.manifests import load_acls
+from topicledger.manifests import load_resources
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
-    AclRow,
     FileError,
     Format,
     ManifestRow,
     ParsedManifests,
+    ResourceRow,
     read_foreign_files,
     read_manifest_files,
 )
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.reasons import broken
 from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show
 
@@ -56,26 +58,34 @@ def read(
 ) -> ParsedManifests:
     """Read files, without Spark; `foreign` says that they are another tool's.
 
-    Raises ManifestFileError listing, each with its line, every error of every file that is not a rule for rows: those
-    are `load`'s.
+    Raises ManifestFileError listing, each with its line, every error of every file, and every topic that a run would
+    refuse by itself (C1, C3). Rights are `checked`.
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
-    errors = [*parsed.errors, *_unknown_clusters([*parsed.rows, *parsed.acls], settings, hint), *_repeated(parsed.rows)]
-    _require_none(errors, "; the values of topics are checked once that is corrected" if parsed.rows else "")
+    _require_none(
+        [
+            *parsed.errors,
+            *_unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
+            *_repeated(parsed.rows),
+            *_row_errors(parsed.rows),
+            *_not_yours(parsed.rows, settings.owners),
+        ],
+        "; rights and quotas are checked once that is corrected" if parsed.resource_rows else "",
+    )
     return parsed
 
 
-def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, DataFrame | None]:
-    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and those of `acls`, None where
-    the files declare no rights.
+def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
+    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and by name those of each other
+    table that the files declare anything of.
 
-    Raises ManifestFileError listing every row that a run would refuse by itself, with its file and line (C1, C3).
+    Raises ManifestFileError listing every right that a run would refuse by itself, with its file and line.
     """
     frame = _frame(spark, parsed.rows)
-    acls, errors = load_acls.checked(spark, parsed.acls) if parsed.acls else (None, ())
-    _require_none([*_row_errors(frame), *errors])
-    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), acls
+    resources, errors = load_resources.checked(spark, parsed.resources)
+    _require_none(errors)
+    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), resources
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +136,7 @@ def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
 
-def _unknown_clusters(rows: Sequence[ManifestRow | AclRow], settings: Settings, hint: str) -> list[FileError]:
+def _unknown_clusters(rows: Sequence[ManifestRow | ResourceRow], settings: Settings, hint: str) -> list[FileError]:
     return [
         FileError(
             file=row.file,
@@ -138,16 +148,22 @@ def _unknown_clusters(rows: Sequence[ManifestRow | AclRow], settings: Settings, 
     ]
 
 
-def _row_errors(frame: DataFrame) -> list[FileError]:
-    bad = frame.transform(manifests.with_reasons(manifests.row_rules())).where("error is not null")
+def _row_errors(rows: Sequence[ManifestRow]) -> list[FileError]:
     return [
-        FileError(file=row["file"], line=row["line"], message=_reason(row))
-        for row in bad.select("file", "line", "topic", "error_message").collect()
+        FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}")
+        for row, reason in broken(rows)
     ]
 
 
-def _reason(row: Row) -> str:
-    return f"topic {show(row['topic'])}: {show(row['error_message'], _REASON_CHARACTERS)}"
+def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> list[FileError]:
+    if owners == Owners():
+        return []
+    why = not_yours(owners, [(row.cluster, row.topic, row.owner) for row in rows])
+    return [
+        FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
+        for row, reason in zip(rows, why, strict=True)
+        if reason is not None
+    ]
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:

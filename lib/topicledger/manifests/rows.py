@@ -10,9 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
+from topicledger.config.ownership import not_yours
+from topicledger.config.settings import Owners
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.schemas import MANIFESTS
 
@@ -208,21 +212,36 @@ def _with_duplicates(rows: DataFrame) -> DataFrame:
     return compared.withColumn("differs_in", F.concat_ws(", ", *differing)).drop("_low", "_high")
 
 
-def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
+def yours(owners: Owners) -> Sequence[Rule]:
+    """A row's owner may declare its topic, where the settings say who may."""
+    if owners == Owners():
+        return ()
+
+    def reasons(clusters: pa.Array, topics: pa.Array, declared_by: pa.Array) -> pa.Array:
+        rows = zip(clusters.to_pylist(), topics.to_pylist(), declared_by.to_pylist(), strict=True)
+        return pa.array(not_yours(owners, list(rows)), pa.string())
+
+    # The stubs ask for a third argument, which has a default.
+    reason: Column = arrow_udf(reasons, "string")("cluster", "topic", "owner")  # type: ignore[call-overload]
+    return (Rule(error=Refusal.NOT_YOURS, reason=reason),)
+
+
+def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:
     """Judge manifest rows.
 
     In: the columns of `manifests` (more are ignored). Out: those columns, `error`, `error_message`, and `phase` and
     `outcome`, null where the row is accepted. One row per (cluster, topic), refused where rows disagree (C2); identical
     copies become one accepted row beside one that notes them (skipped). A row without a topic stays a row of its own.
 
-    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out.
+    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out. `besides`:
+    more rules, such as `yours`.
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
         rows = manifests.select(*COLUMNS)
         if selected is not None:
             rows = rows.where(F.col("cluster").isin(*selected))
-        judged = rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
+        judged = rows.transform(with_reasons([known_cluster(clusters), *row_rules(), *besides]))
         keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull()
         unique = judged.where(~keyed).select("*", F.lit(1).alias("copies"), F.lit("").alias("differs_in"))
         grouped = judged.where(keyed).transform(_with_duplicates).where("copy = 1").drop("copy")

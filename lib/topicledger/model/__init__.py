@@ -29,6 +29,7 @@ __all__ = [
     "Phase",
     "PhaseResult",
     "Refusal",
+    "ReplicaAction",
     "ResourceType",
     "Results",
     "RunState",
@@ -58,6 +59,13 @@ class AccessAction(StrEnum):
     ACL_ADD = "acl_add"
     ACL_DELETE = "acl_delete"
     ALTER_QUOTA = "alter_quota"
+
+
+class ReplicaAction(StrEnum):
+    """The kinds of actions on where topics' replicas and leaders are."""
+
+    REASSIGN = "reassign"
+    ELECT_LEADERS = "elect_leaders"
 
 
 class ResourceType(StrEnum):
@@ -203,10 +211,10 @@ class Target:
 
     @property
     def records(self) -> int:
-        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1, A5)."""
-        if self.resource_type is not ResourceType.TOPIC:
+        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1, A5, Q1)."""
+        if self.resource_type is ResourceType.ACL:
             return 1
-        if self.action == Action.ALTER_CONFIGS:
+        if self.action in (Action.ALTER_CONFIGS, AccessAction.ALTER_QUOTA):
             return len(self.touched)
         if self.action == Action.ADD_PARTITIONS:
             return self.grows_to - self.grows_from

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.config import patterns
-from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.config.settings import ClusterSettings, Owners, Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.writing import SUFFIXES, write_manifests
@@ -25,6 +25,8 @@ from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.proposals import proposals
+from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
 from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, cell, printable, show
@@ -48,6 +50,8 @@ class Request:
     """Owner of all of them."""
     overwrite: bool = False
     """Replace files that are there."""
+    unmanaged: bool = False
+    """Only topics that no row of `manifests` names, with an owner where something tells one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,7 @@ class Exported:
     not_exported: Sequence[TopicMessage]
     """Topics that can't be described."""
     notes: Sequence[TopicMessage]
-    """Of topics that were exported: what a manifest can't say."""
+    """Of topics that were exported: what a manifest can't say, and why an owner is proposed."""
     loaded: Loaded | None = None
     """What merging did to the table."""
     problems: Sequence[str] = field(default_factory=list)
@@ -110,7 +114,7 @@ def render(exported: Exported, console: Console) -> None:
             f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
             highlight=False,
         )
-    for title, messages in (("Not exported", exported.not_exported), ("Left out", exported.notes)):
+    for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
         for one in messages[:SHOWN_FAILURES]:
             text = f"{title}: {cell(one.cluster)} {cell(one.topic)}: {cell(one.message)}"
             console.print(text, highlight=False, soft_wrap=True)
@@ -120,19 +124,33 @@ def render(exported: Exported, console: Console) -> None:
         console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
 
 
+def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
+    """Raises the UsageErrors of `export`, before there is a Spark session."""
+    _files(clusters, request)
+    for pattern in (request.pattern, request.exclude):
+        if pattern is not None:
+            try:
+                patterns.check(pattern)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+
+
 def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
     """Observe clusters and write their topics: to files, or into `manifests`, in one commit.
 
     Raises UsageError for a bad pattern, and for files that are in the way.
     """
-    files = _files(clusters, request)
-    selected = _selected(request)
+    check(clusters, request)
+    files, selected = _files(clusters, request), _selected(request)
     spark = ledger.spark
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)
     ids, problems = as_expected(clusters, seen)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~F.col("internal")).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
+    declared = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
+    if request.unmanaged:
+        wanted = wanted.join(declared, on=["cluster", "topic"], how="left_anti").localCheckpoint()
     described = observe_configs(spark, reached, settings.kafka, wanted)
     problems += described.errors.values()
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
@@ -141,6 +159,9 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         .transform(as_manifests(request.owner, with_assignments=request.with_assignments))
         .localCheckpoint()
     )
+    if request.unmanaged and request.owner is None:
+        groups = read_consumer_groups(spark, reached, settings.kafka, wanted)
+        rows = rows.transform(_with_proposals(declared, groups, settings.owners)).localCheckpoint()
     left_out, notes = _messages(rows, _REASON), _messages(rows, _NOTE)
     exported = rows.where(F.col(_REASON).isNull())
     names = [name for name in ids if name not in described.errors]
@@ -196,12 +217,44 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
     return transform
 
 
-def _selected(request: Request) -> Any:
-    try:
-        taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
-        left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+def _with_proposals(declared: DataFrame, groups: DataFrame, owners: Owners) -> Transform:
+    """Owners that are proposed, each with the reason in `note`. In and out: what `as_manifests` returns.
+
+    Where a cluster doesn't say which groups there are, one note says so.
+    """
+
+    def transform(rows: DataFrame) -> DataFrame:
+        keys = [(row["cluster"], row["topic"]) for row in rows.select("cluster", "topic").collect()]
+        known = [
+            tuple(row) for row in declared.select("cluster", "topic", "owner").where("topic is not null").collect()
+        ]
+        using: dict[tuple[str, str], list[str]] = {}
+        for row in groups.where("group is not null").select("cluster", "topic", "group").collect():
+            using.setdefault((row["cluster"], row["topic"]), []).append(row["group"])
+        found = proposals(keys, known, using, owners)
+        made = rows.sparkSession.createDataFrame(
+            [(*key, each.owner, f"owner {each.owner} is proposed: {each.why}") for key, each in found.items()],
+            "cluster string, topic string, _owner string, _why string",
+        )
+        unread = (
+            groups.where("error is not null")
+            .groupBy("cluster")
+            .agg(
+                F.min("topic").alias("topic"),
+                F.concat(F.lit("groups can't be read: "), F.any_value("error")).alias("_unread"),
+            )
+        )
+        key = ["cluster", "topic"]
+        both = rows.join(made, on=key, how="left").join(unread, on=key, how="left")
+        notes = F.concat_ws("; ", _NOTE, "_why", "_unread")
+        return both.withColumns({"owner": F.col("_owner"), _NOTE: F.nullif(notes, F.lit(""))}).select(*rows.columns)
+
+    return transform
+
+
+def _selected(request: Request) -> Column:
+    taken = patterns.matches("topic", request.pattern) if request.pattern is not None else F.lit(True)
+    left = patterns.matches("topic", request.exclude) if request.exclude is not None else F.lit(False)
     return taken & ~left
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, ResourceType
+from topicledger.model import AccessAction, Action, ResourceType
 from topicledger.schemas import ACTIONS
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
@@ -18,7 +18,8 @@ NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 
 def records() -> Column:
     """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
-    each config that an alter touches (K5), each partition that is added (N1), one of a right or a quota (A5).
+    each config that an alter touches (K5), each partition that is added (N1), one of a right (A5), each limit that is
+    touched of a quota (Q1).
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
@@ -29,8 +30,11 @@ def records() -> Column:
     # bigint: a row may declare as many partitions as an int holds.
     created = F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
     return (
-        F.when(F.col("resource_type") != ResourceType.TOPIC.value, F.lit(1).cast("bigint"))
-        .when(F.col("action") == Action.ALTER_CONFIGS.value, F.size(touched()).cast("bigint"))
+        F.when(F.col("resource_type") == ResourceType.ACL.value, F.lit(1).cast("bigint"))
+        .when(
+            F.col("action").isin(Action.ALTER_CONFIGS.value, AccessAction.ALTER_QUOTA.value),
+            F.size(touched()).cast("bigint"),
+        )
         .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
         .otherwise(created)
     )

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
-from topicledger.model import AccessAction, Outcome, Refusal, ResourceType
+from topicledger.model import Outcome, Refusal, ResourceType
+from topicledger.plan.resource_kind import ResourceKind
 
 REFUSED = (
     "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
@@ -67,27 +68,30 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
     return transform
 
 
-def rights_no_longer_declared(latest: DataFrame, latest_version: int | None, planned_version: int | None) -> Transform:
-    """As `no_longer_declared`, of actions on rights. A removal is still asked for where the right isn't declared.
+def resources_no_longer_declared(
+    kind: ResourceKind, latest: DataFrame, latest_version: int | None, planned_version: int | None
+) -> Transform:
+    """As `no_longer_declared`, of actions on resources beside topics.
 
-    `latest` is what `manifests.acls.judge` returns for `acls` at `latest_version`; None where there is no such table.
+    `latest` is what the kind's `judge` returns for its table at `latest_version`; None where there is no such table.
     """
+    name = kind.table.name
 
     def transform(planned: DataFrame) -> DataFrame:
         declared = latest.select(
             "cluster",
             "resource",
             *_now(),
+            *(of_row().alias(f"now_{name}") for name, of_row in kind.now.items()),
         )
-        undeclared = F.when(F.col("action") == AccessAction.ACL_ADD.value, F.lit("don't declare it"))
         before = "there were none" if planned_version is None else f"version {planned_version}"
         message = F.concat(
-            F.lit(f"acls {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
-            _reason(ResourceType.ACL, undeclared),
+            F.lit(f"{name} {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
+            _reason(kind.resource_type, kind.undeclared()),
             F.lit(f"; it was planned from {before}: plan again"),
         )
-        rights = planned.where(F.col("resource_type") == ResourceType.ACL.value)
-        both = rights.join(declared, on=["cluster", "resource"], how="left")
+        of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
+        both = of_kind.join(declared, on=["cluster", "resource"], how="left")
         return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform

@@ -28,7 +28,7 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.decide import CHANGE
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import COLUMNS, MAKE_PARTITIONS, created_replicas, partitions
-from topicledger.schemas import USAGES
+from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
 NOTED = ("planned_violations", "noted_violations")
@@ -44,6 +44,7 @@ def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings
         consumer_groups=lambda topics: read_consumer_groups(ledger.spark, clusters, settings.kafka, topics),
         last_records=lambda topics: read_last_records(ledger.spark, clusters, settings.kafka, topics),
         unseen_topics=lambda named: read_unseen_topics(ledger.spark, clusters, settings.kafka, named),
+        manifests=lambda: ledger.read(MANIFESTS),
     )
 
 
@@ -140,7 +141,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     live = seen.topics.alias("live")
     declared = (
         run.manifests(manifest_version)
-        .transform(manifests.judge(list(run.settings.clusters), run.selected))
+        .transform(manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners)))
         .where(F.col("phase").isNull())
         .select(*key, "owner", "labels")
     )

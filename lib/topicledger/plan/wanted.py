@@ -35,7 +35,9 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """What manifests declare, as far as `--only` and `[changes]` let the run bring it about."""
     kinds = kinds_of(run)
     asked = narrowed(run.settings.changes, kinds)
-    judged = run.manifests(run.manifest_version).transform(manifests.judge(list(run.settings.clusters), selected))
+    judged = run.manifests(run.manifest_version).transform(
+        manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
+    )
     return Wanted(
         judged=judged,
         kinds=kinds,

@@ -1,11 +1,23 @@
-"""Policies: rules about creates and deletes, ours and the user's own, judged as DataFrame transforms.
+"""Policies: rules about actions on topics and on rights, ours and the user's own, judged as DataFrame transforms.
 
-`contract` says what a policy is, `create` and `delete` hold the built-in ones, `building` makes them from the run
-settings, `judging` asks them.
+`contract` says what a policy is, `create`, `delete`, `change` and `acl` hold the built-in ones, `building` makes them
+from the run settings, `judging` asks them.
 """
 
-from topicledger.policies.building import always, from_settings
+from topicledger.policies.building import always, check, from_settings
 from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.judging import judge, verdicts
 
-__all__ = ["Facts", "FullSight", "Policy", "RowRule", "Rule", "SetRule", "always", "from_settings", "judge", "verdicts"]
+__all__ = [
+    "Facts",
+    "FullSight",
+    "Policy",
+    "RowRule",
+    "Rule",
+    "SetRule",
+    "always",
+    "check",
+    "from_settings",
+    "judge",
+    "verdicts",
+]

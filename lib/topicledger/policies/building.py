@@ -8,14 +8,15 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.model import Action
+from topicledger.model import AccessAction, Action, resource_type_of
 from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, Factory
 from topicledger.policies.contract import CHANGES, Policy, RowRule
 from topicledger.text import nearest, show
@@ -69,14 +70,52 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
             if policy is not None:
                 policies += [policy, *(_of_changes(policy, spec) if changes else ())]
     for spec in found.change:
-        # One of the user's own judges both.
-        kinds = [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
+        kinds = _of_change(spec)
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
+    for access, specs in ((AccessAction.ACL_ADD, found.acl),):
+        policies += [made for spec in specs if (made := _policy(spec, access, problems)) is not None]
     if problems:
         raise problems_of(settings.path, problems)
     return policies
+
+
+def check(settings: Settings) -> None:
+    """What can be said of the settings' policies before there is a Spark session, as `from_settings` says it.
+
+    Raises one SettingsError that lists policies that don't exist, and of the built-in ones settings that are unknown,
+    missing, of another type, or that their factory refuses. The user's own are not imported: they may need a session.
+    """
+    problems = list[str]()
+    found = settings.policies
+    named: list[tuple[Action | AccessAction, PolicySpec]] = [
+        *((Action.DELETE, spec) for spec in found.delete),
+        *((Action.CREATE, spec) for spec in found.create),
+        *((_of_change(spec)[0], spec) for spec in found.change),
+        *((AccessAction.ACL_ADD, spec) for spec in found.acl),
+    ]
+    for action, spec in named:
+        if spec.use in BUILT_IN[action]:
+            _check_built_in(spec, BUILT_IN[action][spec.use], problems)
+        elif ":" not in spec.use:
+            _offered(spec, action, problems)
+    if problems:
+        raise problems_of(settings.path, problems)
+
+
+def _check_built_in(spec: PolicySpec, factory: Factory, problems: list[str]) -> None:
+    where, before = f"{spec.where}: {show(spec.use)}", len(problems)
+    _check_options(where, factory, spec.options, problems)
+    if len(problems) > before:
+        return
+    try:
+        factory(**spec.options)
+    except ValueError as error:
+        problems.append(f"{where}: {show(str(error), _SHOWN_CHARACTERS)}")
+    except PySparkException:
+        # Its settings are fine: it came as far as its first Column, which needs a session.
+        return
 
 
 def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
@@ -90,6 +129,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
         (Action.DELETE, named.delete),
         (Action.CREATE, named.create),
         (Action.ADD_PARTITIONS, named.change),
+        (AccessAction.ACL_ADD, named.acl),
     ):
         for spec in specs:
             if any(spec.use in each for each in BUILT_IN.values()):
@@ -100,6 +140,11 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     if problems:
         raise problems_of(settings.path, problems)
     return list(dict.fromkeys(found))
+
+
+def _of_change(spec: PolicySpec) -> Sequence[Action]:
+    """What a policy of [[policies.change]] judges: one of the user's own both."""
+    return [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
 
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
@@ -128,7 +173,7 @@ def options(factory: Factory) -> Sequence[Option]:
     ]
 
 
-def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | None:
+def _policy(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Policy | None:
     where = f"{spec.where}: {show(spec.use)}"
     before = len(problems)
     factory = _factory(spec, action, problems)
@@ -149,6 +194,9 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     if not (isinstance(rule, Column | RowRule) or callable(rule)):
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
         return None
+    if spec.needs is not None and isinstance(action, AccessAction):
+        problems.append(f"{where}: `needs` is for rules about topics: it says which of them must be seen")
+        return None
     if spec.needs is not None and isinstance(rule, Column | RowRule):
         problems.append(f"{where}: `needs` is for rules about topics together, and this one judges each by itself")
         return None
@@ -166,11 +214,24 @@ def _policy(spec: PolicySpec, action: Action, problems: list[str]) -> Policy | N
     )
 
 
-def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory | None:
+def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Factory | None:
     if spec.use in BUILT_IN[action]:
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
         return _imported(spec, problems)
+    offered = _offered(spec, action, problems)
+    if offered is None:
+        return None
+    try:
+        found = offered.load()
+    except (Exception, SystemExit) as error:
+        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
+        return None
+    return _callable(spec, found, problems)
+
+
+def _offered(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> EntryPoint | None:
+    """What an installed package offers by a name that is no built-in of this action's."""
     if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
         return None
@@ -184,18 +245,15 @@ def _factory(spec: PolicySpec, action: Action, problems: list[str]) -> Factory |
         section = _section(action)
         known = [*(name for each in BUILT_IN if _section(each) == section for name in BUILT_IN[each]), *offered]
         problems.append(f"{spec.where}: there is no {section} policy `{show(spec.use)}`; {nearest(spec.use, known)}")
-        return None
-    try:
-        found = offered[spec.use].load()
-    except (Exception, SystemExit) as error:
-        problems.append(f"{spec.where}: {show(spec.use)} can't be imported: {_described(error)}")
-        return None
-    return _callable(spec, found, problems)
+    return offered.get(spec.use)
 
 
-def _section(action: Action) -> str:
+def _section(action: Action | AccessAction) -> str:
     """Which list of the settings has the policies of an action."""
-    return "change" if action in CHANGES else action.value
+    return resource_type_of(action) if isinstance(action, AccessAction) else _SECTIONS.get(action, action.value)
+
+
+_SECTIONS = dict.fromkeys(CHANGES, "change")
 
 
 def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:

@@ -1,4 +1,4 @@
-"""What a policy is: a rule that is asked about every create, or every delete, of a run (P1 to P4)."""
+"""What a policy is: a rule that is asked about every action of its kind in a run (P1 to P4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import Action, Refusal
+from topicledger.model import AccessAction, Action, Refusal
 
 COLUMNS = (
     "cluster",
@@ -69,6 +69,32 @@ clusters, owners and labels. open: this create or delete is going to be sent, as
 delete is how a topic is marked for deletion (M1).
 """
 
+RIGHTS = (
+    "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
+)  # fmt: skip
+"""The columns that a set rule about rights sees: one row per ACL of a cluster, whatever is declared or lives.
+
+acl: struct of `schemas.ACL_KEY`, by Kafka's names; resource: its text; live: whether the cluster has it; decision:
+acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null where it isn't. asked and open: as
+in `TOPICS`.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a list of policies judges: topics, or rights."""
+
+    actions: tuple[str, ...]
+    """Decisions that are actions."""
+    key: str
+    """The column that names one of them on its cluster."""
+    columns: tuple[str, ...]
+    """What a rule about several together sees."""
+
+
+OF_TOPICS = Subject(actions=tuple(Action), key="topic", columns=TOPICS)
+OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=RIGHTS)
+
 CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
 """What changes a topic that exists: what [[policies.change]] is about."""
 
@@ -110,6 +136,8 @@ class Facts:
     unseen_topics: Callable[[DataFrame], DataFrame]
     """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
     unseen, one row a cluster; error says what to grant, and unseen is null, where that isn't known."""
+    manifests: Callable[[], DataFrame]
+    """Reads the table `manifests`: its rows as they were written, wrong ones among them."""
 
 
 SetRule: TypeAlias = Callable[[DataFrame, Facts], DataFrame]
@@ -144,7 +172,7 @@ class Policy:
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
-    action: Action
+    action: Action | AccessAction
     """What it judges."""
     rule: Rule
     """How it judges."""

@@ -1,4 +1,4 @@
-"""Phase policy: rules about creates and deletes, judged on all topics at once (P1, P3).
+"""Phase policy: rules about actions, judged on all topics, or all rights, at once (P1, P3).
 
 A policy adds violations to rows, it never drops a row and never stops at the first rule broken. Rules about single
 topics are asked first; then the rules about sets, in the settings' order, each of which lets only those topics use
@@ -23,7 +23,7 @@ from topicledger.errors import PolicyError
 from topicledger.ledger.retries import first_sentence
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
-from topicledger.policies.contract import ADDED, TOPICS, Facts, Policy, RowRule
+from topicledger.policies.contract import ADDED, OF_TOPICS, Facts, Policy, RowRule, Subject
 from topicledger.text import show
 
 log = logging.getLogger(__name__)
@@ -37,12 +37,13 @@ _SHOWN_CHARACTERS = 400
 _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": BooleanType(), "inputs": StringType()}
 
 
-def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
+def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
     """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
 
-    In and out: `contract.COLUMNS`. Every policy judges every row that was open before the first one: all rules that a
-    topic breaks are reported, not only the first (P3). The row's `error` is that of the first policy, in their order,
-    that refuses it. `waits` becomes true where a create has to wait for the deletes that make room for it.
+    In and out: `contract.COLUMNS`; of another subject its columns, and those that say what ended a row. Every policy
+    judges every row that was open before the first one: all rules that a topic breaks are reported, not only the first
+    (P3). The row's `error` is that of the first policy, in their order, that refuses it. `waits` becomes true where a
+    create has to wait for the deletes that make room for it.
 
     Raises PolicyError where a policy that isn't ours fails or doesn't keep to its contract.
     """
@@ -50,16 +51,16 @@ def judge(policies: Sequence[Policy], facts: Facts) -> Transform:
     def transform(topics: DataFrame) -> DataFrame:
         if not policies:
             return topics
-        judged = topics.transform(_answered(policies, facts))
+        judged = topics.transform(_answered(policies, facts, subject))
         return judged.transform(_with_violations(policies)).select(*topics.columns)
 
     return transform
 
 
-def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
+def verdicts(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
     """Adds the verdict of each policy, in their order; ends no row.
 
-    In: `contract.COLUMNS`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
+    In: as `judge`. Out: those and verdicts array<struct<policy,action,mode,asked,reason,unjudgeable,inputs>>.
     """
 
     def transform(topics: DataFrame) -> DataFrame:
@@ -77,16 +78,18 @@ def verdicts(policies: Sequence[Policy], facts: Facts) -> Transform:
                 for number, policy in enumerate(policies)
             )
         )
-        return topics.transform(_answered(policies, facts)).select(*topics.columns, each_verdict.alias("verdicts"))
+        return topics.transform(_answered(policies, facts, subject)).select(
+            *topics.columns, each_verdict.alias("verdicts")
+        )
 
     return transform
 
 
-def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
+def _answered(policies: Sequence[Policy], facts: Facts, subject: Subject) -> Transform:
     """Adds `open` and each policy's answer as `_reason_N`, `_unjudgeable_N`, `_needs_freed_N` and `_inputs_N`."""
 
     def transform(topics: DataFrame) -> DataFrame:
-        action = F.col("decision").isin(*(each.value for each in Action))
+        action = F.col("decision").isin(*subject.actions)
         rows = topics.withColumn("open", F.coalesce(action & F.col("phase").isNull(), F.lit(False)))
         if any(policy.users_own for policy in policies):
             # It is read more than once; nothing before it should be computed again each time.
@@ -102,8 +105,10 @@ def _answered(policies: Sequence[Policy], facts: Facts) -> Transform:
         # Whatever is about single topics comes first: what it refuses uses nothing up.
         partial_sight = _partial_sight(policies, facts)
         for number, policy in sorted(left, key=lambda each: _row_rule(each[1]) is None):
-            ask = _ask_users_own if policy.users_own else _ask_set
-            rows = ask(rows, number, policy, facts)
+            if policy.users_own:
+                rows = _ask_users_own(rows, number, policy, facts, subject)
+            else:
+                rows = _ask_set(rows, number, policy, facts)
             if policy.needs_full_sight:
                 unjudgeable = f"_unjudgeable_{number}"
                 rows = rows.withColumn(unjudgeable, F.coalesce(F.col(unjudgeable), partial_sight))
@@ -188,23 +193,24 @@ def _unjudgeable(number: int) -> Column:
     return F.when(final, F.col(f"_unjudgeable_{number}"))
 
 
-def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts) -> DataFrame:
+def _ask_users_own(rows: DataFrame, number: int, policy: Policy, facts: Facts, subject: Subject) -> DataFrame:
     """A rule of the user's gets a copy; of its answer only the columns that it may add are used, once it is checked."""
     noted = (F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.SKIPPED.value)
-    keyed = F.col("cluster").isNotNull() & F.col("topic").isNotNull() & ~F.coalesce(noted, F.lit(False))
-    shown = rows.where(keyed).withColumn("asked", policy.asked()).select(*TOPICS)
+    key = ("cluster", subject.key)
+    keyed = F.col("cluster").isNotNull() & F.col(subject.key).isNotNull() & ~F.coalesce(noted, F.lit(False))
+    shown = rows.where(keyed).withColumn("asked", policy.asked()).select(*subject.columns)
     with _blamed_on(policy):
         answer = _apply(policy, shown, facts)
     if not isinstance(answer, DataFrame):
         raise PolicyError(f"policy {show(policy.name)} returned {type(answer).__name__}, not a DataFrame")
-    _check_columns(policy, answer)
+    _check_columns(policy, answer, subject)
     names = [name for name in ADDED if name in answer.columns]
     with _blamed_on(policy):
-        added = answer.select("cluster", "topic", *names).localCheckpoint()
-    _check_rows(policy, shown, added)
+        added = answer.select(*key, *names).localCheckpoint()
+    _check_rows(policy, shown, added, subject)
     given = {name: F.col(f"_added.{name}") if name in names else None for name in ADDED}
     columns = _answer(number, F.col("_added.reason"), *(given[name] for name in ADDED[1:]))
-    same = [F.col(f"_all.{name}") == F.col(f"_added.{name}") for name in ("cluster", "topic")]
+    same = [F.col(f"_all.{name}") == F.col(f"_added.{name}") for name in key]
     return (
         rows.alias("_all")
         .join(added.alias("_added"), on=same, how="left")
@@ -238,9 +244,9 @@ def _apply(policy: Policy, shown: DataFrame, facts: Facts) -> object:
     return policy.rule(shown, facts)
 
 
-def _check_columns(policy: Policy, answer: DataFrame) -> None:
-    missing = [name for name in (*TOPICS, "reason") if name not in answer.columns]
-    unknown = [name for name in answer.columns if name not in (*TOPICS, *ADDED)]
+def _check_columns(policy: Policy, answer: DataFrame, subject: Subject) -> None:
+    missing = [name for name in (*subject.columns, "reason") if name not in answer.columns]
+    unknown = [name for name in answer.columns if name not in (*subject.columns, *ADDED)]
     problems = [f"has no column {name}" for name in missing]
     problems += [f"has an unknown column {show(name)}" for name in unknown]
     for name in ADDED:
@@ -251,13 +257,13 @@ def _check_columns(policy: Policy, answer: DataFrame) -> None:
         raise PolicyError(f"policy {show(policy.name)}: what it returned {'; '.join(problems)}")
 
 
-def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame) -> None:
-    key = ["cluster", "topic"]
+def _check_rows(policy: Policy, shown: DataFrame, answer: DataFrame, subject: Subject) -> None:
+    key = ["cluster", subject.key]
     both = shown.select(*key, F.lit(1).alias("n")).unionByName(answer.select(*key, F.lit(-1).alias("n")))
     wrong = both.groupBy(*key).agg(F.sum("n").alias("n")).where("n != 0").orderBy(*key).limit(3).collect()
     if wrong:
         wrong_rows = ", ".join(
-            f"{show(str(row['topic']))} of {show(str(row['cluster']))} ({'dropped' if row['n'] > 0 else 'added'})"
+            f"{show(str(row[subject.key]))} of {show(str(row['cluster']))} ({'dropped' if row['n'] > 0 else 'added'})"
             for row in wrong
         )
         raise PolicyError(f"policy {show(policy.name)} must return the rows it was given, each once: {wrong_rows}")

@@ -9,21 +9,39 @@ from pathlib import Path
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.report.facts import Report, ReportKind
 from topicledger.report.gather import gather
+from topicledger.report.index import FILE as INDEX_FILE
+from topicledger.report.index import entries, require_folder
+from topicledger.report.index import render as render_index
 from topicledger.report.page import render
 from topicledger.report.scope import Scope, moment, of_run, span
 
-__all__ = ["Report", "ReportKind", "Scope", "gather", "moment", "of_run", "render", "require_writable", "span", "write"]
+__all__ = [
+    "INDEX_FILE",
+    "Report",
+    "ReportKind",
+    "Scope",
+    "entries",
+    "gather",
+    "moment",
+    "of_run",
+    "render",
+    "render_index",
+    "require_folder",
+    "require_writable",
+    "span",
+    "write",
+]
 
 
-def require_writable(path: Path) -> None:
+def require_writable(path: Path, option: str = "--out") -> None:
     """Raises UsageError where a page can't be written to `path`, before anything is read for it."""
     folder = path.absolute().parent
     if path.is_dir():
-        raise UsageError(f"--out {path} is a folder: name the HTML file")
+        raise UsageError(f"{option} {path} is a folder: name the HTML file")
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder} for --out {path}: make it first")
+        raise UsageError(f"there is no folder {folder} for {option} {path}: make it first")
     if not os.access(folder, os.W_OK):
-        raise UsageError(f"--out {path}: folder {folder} can't be written to")
+        raise UsageError(f"{option} {path}: folder {folder} can't be written to")
 
 
 def write(path: Path, page: str) -> None:

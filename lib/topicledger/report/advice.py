@@ -21,6 +21,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.INVALID_ASSIGNMENTS: _MANIFEST,
     Refusal.ASSIGNMENTS_AND_COUNTS: "Declare either assignments, or partitions and replication factor.",
     Refusal.INVALID_CONFIGS: _MANIFEST,
+    Refusal.NOT_YOURS: "Have the topic's owner declare it, or change who owns it in [owners].",
     Refusal.DUPLICATE_MANIFEST: "Keep one row of manifests for the topic.",
     Refusal.CLUSTER_UNREACHABLE: "Bring the cluster within reach, then start the run again with the same run id.",
     Refusal.NOT_PERMITTED: "Allow the principal to describe and change the topic, then run again.",
@@ -43,7 +44,12 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.OWN_RIGHTS: "Nothing to do: a run takes no right from its own principal. Remove it by hand if it is meant.",
     Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name that the brokers know this client by.",
     Refusal.REPLACEMENT_MISSING: "See why the ACL that replaces it was not added, then run again.",
+    Refusal.BROKERS_UNAVAILABLE: "Bring the brokers back that the message names, then run again.",
     Refusal.MAX_ACL_DELETES_EXCEEDED: "If all these removals are meant, raise guards.max_acl_deletes; none was sent.",
+    Refusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
+    Refusal.MAX_QUOTA_CHANGES_EXCEEDED: (
+        "If these quotas are meant to change, raise guards.max_quota_changes; none was changed."
+    ),
     Refusal.NOT_REVERTIBLE: "Change the topic by hand if that must be undone: the tables don't have what it takes.",
     Refusal.RECREATED: "Another client recreated the topic: check that it may be deleted, then plan again.",
     Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor: this broker has no defaults.",
@@ -77,6 +83,12 @@ OF_DRIFT: Mapping[str, str] = {
     "recreated": "Find out who recreated the topic: it has only the records since then.",
     "preferred_leader": "Run kafka-leader-election.sh --election-type preferred, or see why that broker doesn't lead.",
     "owner_missing": "Declare an owner that the settings know, and load the manifest.",
+    "acl_missing": "Run `provision`: it adds the right.",
+    "acl_denied": "Declare the DENY too if it is meant, else declare it absent: it wins over the declared right.",
+    "acl_unmanaged": "Declare the right, or run `provision`: it removes it, as far as guards.max_acl_deletes allows.",
+    "acl_wider": "Declare the wider right in place of the narrow one, or declare it absent.",
+    "acl_on_missing_topic": "Declare the topic, or declare the right absent: it would hold for whatever gets the name.",
+    "acl_principal_without_topics": "See whether anybody still uses the principal; else declare its rights absent.",
     "not_permitted": "Grant the principal Describe on the topic with kafka-acls.sh: nothing is known of it.",
 }
 """By kind of a finding."""

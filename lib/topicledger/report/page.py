@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,17 +79,16 @@ class Listing:
     query: str
 
 
-def render(report: Report) -> str:
-    """The whole page. The same report gives the same bytes."""
-    style, script = (_text(name) for name in ("page.css", "page.js"))
-    environment = Environment(
-        loader=DictLoader({name: _text(name) for name in _TEMPLATES}),
+def environment(*templates: str) -> Environment:
+    """Templates with the filters that write names, messages, numbers and times."""
+    made = Environment(
+        loader=DictLoader({name: template(name) for name in templates}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
+    made.filters.update(
         name=_name,
         message=_message,
         code=_code,
@@ -101,38 +101,68 @@ def render(report: Report) -> str:
         took=words.took,
         exit_code=words.exit_code,
     )
-    return environment.get_template("page.html").render(
-        r=report,
-        version=__version__,
-        headline=words.headline(report),
-        done=words.done(report),
-        outcomes=report.outcomes(),
-        reasons=words.reasons(report.tallies),
-        clusters=_by_cluster(report.tallies),
-        policies=_by_policy(report),
-        drift_kinds=_by_kind(report),
-        topics=_topics(report),
-        findings=_findings(report),
-        periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
-        waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
-        ended={name for _, counts in report.history.periods for name in counts},
-        bar=charts.bar,
-        Shown=list(Shown),
-        Age=list(Age),
-        Changed=list(Changed),
-        LISTED_WAITS=LISTED_WAITS,
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+    return made
+
+
+def render(report: Report) -> str:
+    """The whole page. The same report gives the same bytes."""
+    style, script = (template(name) for name in ("page.css", "page.js"))
+    headline = words.headline(report)
+    return (
+        environment(*_TEMPLATES)
+        .get_template("page.html")
+        .render(
+            r=report,
+            version=__version__,
+            headline=headline,
+            entry=_entry(report, headline),
+            done=words.done(report),
+            outcomes=report.outcomes(),
+            reasons=words.reasons(report.tallies),
+            clusters=_by_cluster(report.tallies),
+            policies=_by_policy(report),
+            drift_kinds=_by_kind(report),
+            topics=_topics(report),
+            findings=_findings(report),
+            periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
+            waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
+            ended={name for _, counts in report.history.periods for name in counts},
+            bar=charts.bar,
+            Shown=list(Shown),
+            Age=list(Age),
+            Changed=list(Changed),
+            LISTED_WAITS=LISTED_WAITS,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=hash_of(style),
+            script_hash=hash_of(script),
+        )
     )
 
 
-def _text(name: str) -> str:
+def _entry(report: Report, headline: words.Headline) -> str:
+    """What an index shows of the page, as JSON; `index.Entry` reads it."""
+    run, span = report.run, report.span
+    began = run.started_at if run is not None else span[0] if span is not None else None
+    about = f"{report.kind} {run.run_id}" if run is not None else f"until {words.time(span[1] if span else None)}"
+    return json.dumps(
+        {
+            "headline": headline.text,
+            "tone": headline.tone,
+            "began": words.time(began),
+            "about": _name(about),
+            "by": _name(run.requested_by) if run is not None else "",
+            "clusters": _name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
+        }
+    )
+
+
+def template(name: str) -> str:
+    """A file of the folder templates."""
     return (files("topicledger.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
     """As a Content-Security-Policy names an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
@@ -280,7 +310,8 @@ def _finding(row: Drift, report: Report) -> Line:
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
-            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
+            # Of a right that names no topic: the right.
+            Cell(text=_name(row.topic) or _name(row.what) or "(no name)", under=cluster, wide=True),
             Cell(text=row.kind, under=_name(row.what)),
             Cell(text=", ".join(pair), under=_message(row.message), wide=True),
             Cell(text=_name(row.owner) or "–"),

@@ -131,7 +131,7 @@ class EmbeddedKafka:
         if self._keeper is not None:
             raise EmbeddedKafkaError("This embedded Kafka is running already.")
         java = machine.java()
-        if not any(self.jars.glob("kafka-server-*.jar")):
+        if not any(self.jars.glob("kafka_2.*.jar")):
             raise EmbeddedKafkaError(f"There are no Kafka jars in {self.jars}: run `make setup`.")
         if self._kept_folder is not None:
             self._kept_folder.mkdir(parents=True, exist_ok=True)
@@ -278,7 +278,8 @@ class EmbeddedKafka:
         raise kind(f"Broker {node.node_id} ended with exit code {code} unasked.{said}")
 
     def _listed_brokers(self, node: Node) -> set[int]:
-        options = self.client_options() | {"bootstrap_servers": [f"{HOST}:{node.client_port}"]}
+        # By Metadata, as of 2.7: kafka-python can't read what brokers before 3.7 say of DescribeCluster.
+        options = self.client_options() | {"bootstrap_servers": [f"{HOST}:{node.client_port}"], "api_version": (2, 7)}
         try:
             with closing(KafkaAdminClient(**options, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000)) as admin:
                 described = admin.describe_cluster()

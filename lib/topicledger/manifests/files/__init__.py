@@ -10,23 +10,23 @@ the same and is refused in the same words wherever it is written. Files of other
 from topicledger.manifests.files.reading import STDIN_NAME, read_foreign_files, read_manifest_files
 from topicledger.manifests.files.results import (
     FIELDS,
-    AclRow,
     FileError,
     Format,
     ManifestRow,
     NotCarriedOver,
     ParsedManifests,
+    ResourceRow,
 )
 
 __all__ = [
     "FIELDS",
     "STDIN_NAME",
-    "AclRow",
     "FileError",
     "Format",
     "ManifestRow",
     "NotCarriedOver",
     "ParsedManifests",
+    "ResourceRow",
     "read_foreign_files",
     "read_manifest_files",
 ]

@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.results import AclRow
+from topicledger.manifests.files.resource_entries import SHARED, Shared, entries, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
 from topicledger.text import nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
-_SHARED = ("cluster", "state", "owner", "labels")
-"""Fields of every entry, rights and shorthands alike."""
 
 Right = tuple[str, str, str]
 """Operation, resource type, name or `prefix*`."""
@@ -87,39 +85,17 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
 }
 
 
-@dataclass(slots=True)
-class _Entry:
-    """What an entry says beside its rights."""
-
-    cluster: str | None
-    state: str | None
-    owner: str | None
-    labels: dict[str, str] | None
-    right: bool = True
-    """Whether nothing was reported."""
-
-
 def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
     """Report the rows of a document's `acls`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
-    if value is None:
-        return
-    if not isinstance(value, list):
-        reader.report.error(line, f"`acls` must be a list, not {describe(value)}")
-        return
-    for item in value:
-        reader.visit(1)
-        if isinstance(item, Object):
-            _entry(item, reader, cluster, defaults)
-        else:
-            reader.report.error(line, f"each of `acls` must be a mapping, not {describe(item)}")
+    for item in entries("acls", value, line, reader):
+        _entry(item, reader, cluster, defaults)
 
 
 def _entry(item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
-    reader.visit(len(item.pairs))
-    given = {key.text: (value, at or item.line) for key, value, at in item.pairs}
+    given = given_in(item)
     kinds = [name for name in SHORTHANDS if name in given]
-    entry = _shared(given, item, reader, cluster, defaults)
-    known = (*_KEY, *_SHARED) if not kinds else (kinds[0], *_SHARED)
+    entry = shared(given, item, reader, cluster, defaults)
+    known = (*_KEY, *SHARED) if not kinds else (kinds[0], *SHARED)
     for name, (_, at) in given.items():
         if name not in known:
             reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, (*known, *SHORTHANDS))}")
@@ -140,29 +116,7 @@ def _entry(item: Object, reader: Reader, cluster: str | None, defaults: Mapping[
     _row(reader, entry, acl, item.line)
 
 
-def _shared(
-    given: Mapping[str, tuple[Value, int]],
-    item: Object,
-    reader: Reader,
-    cluster: str | None,
-    defaults: Mapping[str, object],
-) -> _Entry:
-    right = not reader.duplicates(item, item.line)
-    found: dict[str, object] = {"cluster": cluster, **defaults}
-    for name in _SHARED:
-        value, at = given.get(name, (None, 0))
-        if value is None:
-            continue
-        found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
-        right &= found[name] is not None
-    if found["cluster"] is None and right:
-        reader.report.error(item.line, "`cluster` is missing")
-        right = False
-    values = {name: found.get(name) for name in _SHARED}
-    return _Entry(**values, right=right)  # type: ignore[arg-type]
-
-
-def _shorthand(kind: str, value: Value, line: int, entry: _Entry, at_entry: int, reader: Reader) -> None:
+def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int, reader: Reader) -> None:
     shorthand = SHORTHANDS[kind]
     known = ("principal", "host", *shorthand.lists, *shorthand.flags)
     if not isinstance(value, Object):
@@ -205,7 +159,7 @@ def _shorthand(kind: str, value: Value, line: int, entry: _Entry, at_entry: int,
         )
 
 
-def _names(name: str, value: Value, line: int, reader: Reader, entry: _Entry) -> Sequence[str]:
+def _names(name: str, value: Value, line: int, reader: Reader, entry: Shared) -> Sequence[str]:
     items = value if isinstance(value, list) else [value]
     reader.visit(len(items))
     found = [reader.text(name, each, line) for each in items]
@@ -219,18 +173,6 @@ def _pattern(name: str) -> dict[str, str]:
     return {"pattern_type": PREFIXED, "resource_name": name.removesuffix(WILDCARD)}
 
 
-def _row(reader: Reader, entry: _Entry, acl: Mapping[str, str], line: int, shorthand: str | None = None) -> None:
-    if not entry.right:
-        return
-    reader.report.acl(
-        AclRow(
-            cluster=entry.cluster or "",
-            acl={name: acl[name] for name in _KEY},
-            state="present" if entry.state is None else entry.state,
-            owner=entry.owner,
-            labels=entry.labels,
-            shorthand=shorthand,
-            file=reader.report.file,
-            line=line,
-        )
-    )
+def _row(reader: Reader, entry: Shared, acl: Mapping[str, str], line: int, shorthand: str | None = None) -> None:
+    if entry.right:
+        reader.report.acl(entry.row({name: acl[name] for name in _KEY}, reader, line, shorthand))

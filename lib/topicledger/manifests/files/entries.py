@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from topicledger.manifests.files.results import (
     FIELDS,
-    AclRow,
     FileError,
     ManifestRow,
     NotCarriedOver,
     ParsedManifests,
+    ResourceRow,
     meant,
 )
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
@@ -72,8 +72,11 @@ class Report:
         if count:
             self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
 
-    def acl(self, row: AclRow) -> None:
+    def acl(self, row: ResourceRow) -> None:
         self._result.acls.append(row)
+
+    def quota(self, row: ResourceRow) -> None:
+        self._result.quotas.append(row)
 
     def row(self, entry: Entry, line: int) -> None:
         self._result.rows.append(

@@ -5,7 +5,7 @@ Apart from the reading, since every module of the package needs them and they ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -75,20 +75,20 @@ class ManifestRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AclRow:
-    """One right as a file declares it, or as its shorthand became."""
+class ResourceRow:
+    """A right, or an entity with its quotas, as a file declares it, or as its shorthand became."""
 
     cluster: str
     """A name from the run settings."""
-    acl: Mapping[str, str]
-    """By the names of `schemas.ACL_KEY`, not judged yet."""
+    values: Mapping[str, object]
+    """By column of its table, but for those that follow; not judged yet."""
     state: str
     """`present` or `absent`, not judged yet."""
     owner: str | None
     """Team or service."""
     labels: Mapping[str, str] | None
     """For policies and reports."""
-    shorthand: str | None
+    shorthand: str | None = None
     """What the file says instead, such as `consumer`; None where it says the right itself."""
     file: str
     """The file as it was named, `stdin` for `-`."""
@@ -134,11 +134,23 @@ class ParsedManifests:
     """In the order of files and lines."""
     errors: list[FileError]
     """Every error of every file, in the order they were met."""
-    acls: list[AclRow] = field(default_factory=list)
+    acls: list[ResourceRow] = field(default_factory=list)
     """Rights, in the order of files and lines."""
+    quotas: list[ResourceRow] = field(default_factory=list)
+    """Entities with their quotas, in the order of files and lines."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)
     """Of other tools' files: each unsupported field."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Of other tools' files: entries that are no topics to manage, counted by kind."""
     digests: dict[str, str] = field(default_factory=dict)
     """Each file that was read, as it was named (`-` for stdin) -> SHA-256 (hex) of its bytes."""
+
+    @property
+    def resources(self) -> Mapping[str, Sequence[ResourceRow]]:
+        """What is declared beside topics, by its table."""
+        return {"acls": self.acls, "quotas": self.quotas}
+
+    @property
+    def resource_rows(self) -> Sequence[ResourceRow]:
+        """All of it."""
+        return [*self.acls, *self.quotas]

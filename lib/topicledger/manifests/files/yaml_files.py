@@ -1,4 +1,4 @@
-"""YAML manifests: documents of `topics` and `acls`, with a `cluster` and `defaults` that its topics inherit."""
+"""YAML manifests: documents of `topics`, `acls` and `quotas`, with a `cluster` and `defaults` that these inherit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from topicledger.manifests.files.acl_entries import read_acls
 from topicledger.manifests.files.entries import Entry, Reader, Report, TooMuchError
+from topicledger.manifests.files.quota_entries import read_quotas
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
@@ -14,7 +15,8 @@ from topicledger.text import nearest, show
 
 _MAX_ALIASED = 5_000_000
 """Values that one YAML file may add by aliases and merge keys to those written in it."""
-_TOP_KEYS = ("cluster", "defaults", "topics", "acls")
+_RESOURCES = {"acls": read_acls, "quotas": read_quotas}
+_TOP_KEYS = ("cluster", "defaults", "topics", *_RESOURCES)
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
 
@@ -47,9 +49,8 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
     if value is None:
         return
     if not isinstance(value, Object):
-        message = (
-            f"must be a mapping with `topics` or `acls`, and perhaps `cluster` and `defaults`, not {describe(value)}"
-        )
+        keys = "`topics`, `acls` or `quotas`, and perhaps `cluster` and `defaults`"
+        message = f"must be a mapping with {keys}, not {describe(value)}"
         reader.report.error(line, message)
         return
     reader.duplicates(value, value.line)
@@ -58,12 +59,13 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
         if name not in _TOP_KEYS:
             reader.report.error(at, f"unknown key `{show(name)}`; {nearest(name, _TOP_KEYS)}")
     defaults = _yaml_defaults(top, reader)
-    if "acls" in top:
-        shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
-        read_acls(*top["acls"], reader, defaults.cluster, shared)
-        if "topics" not in top:
-            return
+    for name, read in _RESOURCES.items():
+        if name in top:
+            shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
+            read(*top[name], reader, defaults.cluster, shared)
     if "topics" not in top:
+        if not top.keys().isdisjoint(_RESOURCES):
+            return
         reader.report.error(value.line, "`topics` is missing")
         return
     topics, at = top["topics"]

@@ -1,0 +1,122 @@
+"""elect_leaders: ElectLeaders for preferred replicas (KIP-460; R7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind
+from topicledger.actions.verifying import Verdict, recreated, verify_topics
+from topicledger.kafka import Response
+from topicledger.kafka.reassignments import ELECTION_NOT_NEEDED, TopicState
+from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT
+from topicledger.model import (
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    ReplicaAction,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+
+
+def partitions_of(target: Target) -> Sequence[int]:
+    """The partitions whose preferred replica is to lead, of `plans.after`, such as `0,3,5`."""
+    return [int(each) for each in target.after["partitions"].split(",")]
+
+
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """The topic is the planned one; a preferred replica that isn't in sync is for the election itself to say."""
+    now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
+    context.require_planned_cluster()
+    for target in targets:
+        refusal = _refusal(target, states.get(target.topic))
+        if refusal is None:
+            yield context.result(target, Phase.VALIDATE, Outcome.OK, Answer(TopicResult(), 1, now, datetime.now(UTC)))
+        else:
+            yield context.refused(target, Phase.VALIDATE, *refusal)
+
+
+def _refusal(target: Target, state: TopicState | None) -> tuple[Refusal, str] | None:
+    if state is None:
+        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
+    if not state.permitted:
+        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+    if state.topic_id != target.topic_id:
+        return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
+    return None
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses topics that are gone, or recreated."""
+    states = context.topic_states([target.topic for target in targets])
+    context.require_planned_cluster()
+    for target in targets:
+        refusal = _refusal(target, states.get(target.topic))
+        if refusal is not None:
+            yield context.refused(target, Phase.APPLY, *refusal)
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """None: to elect again does no harm."""
+    return iter(())
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """ElectLeaders; that there is nothing to do (84) is ok."""
+
+    def request(asked: Sequence[Target]) -> Response:
+        wanted = [(target.topic, each) for target in asked for each in partitions_of(target)]
+        answers, throttled = context.admin.elect_leaders(wanted)
+        results: dict[str, TopicResult] = {}
+        for (topic, partition), each in sorted(answers.items()):
+            code = kafka.NONE if each.error_code == ELECTION_NOT_NEEDED else each.error_code
+            if topic not in results or results[topic].error_code == kafka.NONE:
+                words = None if code == kafka.NONE else f"partition {partition}: {each.error_message or ''}".strip()
+                results[topic] = TopicResult(error_code=code, error_message=words)
+        return Response(results=results, throttle_time_ms=throttled)
+
+    for target, answer in context.send(targets, request, changes=True):
+        yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe topics once."""
+    return verify_topics(context, applied, verdict)
+
+
+def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
+    """Whether the preferred replicas lead now."""
+    if info is not None and info.topic_id != target.topic_id:
+        return recreated(info)
+    if info is None or any(each in info.other_leaders for each in partitions_of(target)):
+        return Outcome.PENDING, kafka.NONE, None, "acknowledged, the preferred replicas don't lead yet"
+    return Outcome.OK, kafka.NONE, None, None
+
+
+def not_declared() -> Column:
+    """It is asked for where its topic isn't declared absent."""
+    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent"))
+
+
+KIND = ActionKind(
+    name=ReplicaAction.ELECT_LEADERS.value,
+    option=None,
+    order=6,
+    wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,
+    not_declared=not_declared,
+    done="led by their preferred replicas",
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verify=verify,
+)

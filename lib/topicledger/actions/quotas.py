@@ -1,0 +1,163 @@
+"""alter_quota: AlterClientQuotas (KIP-546, Q1 to Q4). All that an entity needs goes in one request.
+
+Each entity is in a request once, and each of its limits: Kafka refuses the second and applies the first (Q3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.checking import CheckedRequest
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.kind import ActionKind
+from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NotListed
+from topicledger.kafka.quotas import NO_ALTER
+from topicledger.kafka.sending import Answer
+from topicledger.ledger.rows import touched
+from topicledger.model import (
+    OURS,
+    AccessAction,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    Target,
+    TopicResult,
+)
+from topicledger.model.quotas import Entity, text_of_limit
+
+
+class _Described:
+    """The limits that entities of some targets have, or why nobody knows."""
+
+    def __init__(self, context: ClusterContext) -> None:
+        self.requested_at = datetime.now(UTC)
+        self.unknown: str | None = None
+        self._quotas: Mapping[Entity, Mapping[str, float]] = {}
+        try:
+            self._quotas = context.quotas()
+        except NotListed as error:
+            self.unknown = str(error)
+        context.require_planned_cluster()
+
+    def of(self, target: Target) -> Mapping[str, str]:
+        """The limits that the entity has, of those that the target touches."""
+        limits = self._quotas.get(Entity.of_text(target.resource), {})
+        return {name: text_of_limit(value) for name, value in limits.items() if name in target.touched}
+
+    def answer(self, result: TopicResult | None = None) -> Answer:
+        return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
+
+
+def _same(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    return {name: float(value) for name, value in one.items()} == {name: float(each) for name, each in other.items()}
+
+
+def _foreign(target: Target, found: Mapping[str, str]) -> str | None:
+    """Why what is there is neither what the plan saw nor what it asks for; null where it is, limit by limit."""
+    others = []
+    for name in sorted(target.touched):
+        live, before, after = (values.get(name) for values in (found, target.before, target.after))
+        if (live and float(live)) not in [value and float(value) for value in (before, after)]:
+            others.append(f"{name} is {live or 'not set'}, the plan saw {before or 'not set'}")
+    return f"another client changed it since the plan: {'; '.join(others)}; plan again" if others else None
+
+
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """AlterClientQuotas with validateOnly, which gives the real answers (Q1)."""
+    for target, answer in context.send(targets, partial(context.admin.alter_quotas, validate_only=True), changes=False):
+        if answer.result.error_code == CLUSTER_AUTHORIZATION_FAILED:
+            yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
+        else:
+            yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
+
+
+def _check(
+    context: ClusterContext, targets: Sequence[Target], phase: Phase
+) -> Iterator[tuple[Target, PhaseResult | None]]:
+    described = _Described(context)
+    for target in targets:
+        if described.unknown is not None:
+            yield target, context.refused(target, phase, Refusal.NOT_PERMITTED, described.unknown)
+        elif (foreign := _foreign(target, described.of(target))) is not None:
+            yield target, context.refused(target, phase, Refusal.CHANGED_SINCE_PLAN, foreign)
+        else:
+            yield target, None
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses entities whose limits another client changed."""
+    yield from (refused for _, refused in _check(context, targets, Phase.APPLY) if refused is not None)
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those that are as planned. Altering twice does no harm, so what isn't visible yet is sent again."""
+    described = _Described(context)
+    for target in targets:
+        found = described.of(target)
+        if described.unknown is None and _same(found, target.after):
+            done = described.answer(TopicResult(after=found))
+            message = "an earlier request of this run altered it"
+            yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """AlterClientQuotas. What another client changed since the plan is refused."""
+    alter = CheckedRequest(context, partial(_check, context), partial(context.admin.alter_quotas, validate_only=False))
+    for target, answer in context.send(targets, alter, changes=True):
+        if target.resource in alter.refused:
+            yield alter.refused[target.resource]
+            continue
+        if answer.result.error_code == kafka.NONE:
+            answer = replace(answer, result=replace(answer.result, before=target.before, after=target.after))
+        yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe once what was altered; thousands of changes are visible within a second."""
+    described = _Described(context)
+    for target, _ in applied:
+        found = described.of(target)
+        if described.unknown is not None:
+            yield context.skipped(target, Phase.VERIFY, described.unknown)
+        elif _same(found, target.after):
+            yield context.result(target, Phase.VERIFY, Outcome.OK, described.answer(TopicResult(after=found)))
+        elif (foreign := _foreign(target, found)) is not None:
+            result = TopicResult(error_code=OURS, error_message=foreign, after=found)
+            note = Refusal.DIFFERS_FROM_PLAN
+            yield context.result(target, Phase.VERIFY, Outcome.FAILED, described.answer(result), note=note)
+        else:
+            message = "acknowledged, not visible yet"
+            yield context.result(target, Phase.VERIFY, Outcome.PENDING, described.answer(), message=message)
+
+
+def not_declared() -> Column:
+    """It is asked for where its entity is declared with what it sets, and without what it removes. `now_limits`: what
+    is declared, as text by name."""
+    others = F.filter(touched(), lambda name: ~F.col("now_limits")[name].eqNullSafe(F.col("after")[name]))
+    return F.when(
+        F.size(others) > 0, F.concat(F.lit("declare other limits of it: "), F.array_join(F.array_sort(others), ", "))
+    )
+
+
+KIND = ActionKind(
+    name=AccessAction.ALTER_QUOTA.value,
+    option="quotas",
+    order=9,
+    wanted=lambda: F.col("decision") == AccessAction.ALTER_QUOTA.value,
+    not_declared=not_declared,
+    done="given other quotas",
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verify=verify,
+)

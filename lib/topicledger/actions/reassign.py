@@ -1,0 +1,191 @@
+"""reassign: AlterPartitionReassignments (KIP-455; R1 to R7), in waves.
+
+Kafka has no validateOnly for it and lets a second target win silently (R1, R2): what is moved is compared with the plan
+and with what is under way before each request. The controller adds the new replicas, and removes the old ones when the
+new are in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext
+from topicledger.actions.kind import ActionKind
+from topicledger.actions.verifying import Verdict, recreated, verify_topics
+from topicledger.actions.waves import Waves
+from topicledger.kafka.reassignments import Partition, Replicas, TopicState
+from topicledger.kafka.sending import Answer
+from topicledger.manifests.rows import ABSENT
+from topicledger.model import (
+    OURS,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    ReplicaAction,
+    Target,
+    TopicInfo,
+    TopicResult,
+)
+from topicledger.model.moves import parse_assignments
+
+
+def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Our own checks (R1): the topic and its replicas are as planned, its brokers are up, nothing of it is moved."""
+    now = datetime.now(UTC)
+    for target, refusal in check(context, targets):
+        if refusal is None:
+            yield context.result(target, Phase.VALIDATE, Outcome.OK, Answer(TopicResult(), 1, now, datetime.now(UTC)))
+        else:
+            yield context.refused(target, Phase.VALIDATE, *refusal)
+
+
+def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Refuses what isn't as planned any more; what an earlier start may have begun to move is left to `apply`."""
+    for target, refusal in check(context, targets):
+        if refusal is not None:
+            yield context.refused(target, Phase.APPLY, *refusal)
+
+
+def check(context: ClusterContext, targets: Sequence[Target]) -> Iterator[tuple[Target, tuple[Refusal, str] | None]]:
+    """Each target, with why it isn't moved, or None; changes nothing."""
+    if not context.admin.reassigns:
+        message = "this broker is older than Kafka 2.4 and can't move replicas by request: nothing is moved"
+        yield from ((target, (Refusal.BROKER_TOO_OLD, message)) for target in targets)
+        return
+    listed = context.reassignments()
+    states = context.topic_states([target.topic for target in targets])
+    up = {broker.broker_id for broker in context.brokers()}
+    context.require_planned_cluster()
+    for target in targets:
+        yield target, _refusal(target, states.get(target.topic), listed, up)
+
+
+def _refusal(
+    target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None, up: set[int]
+) -> tuple[Refusal, str] | None:
+    if listed is None:
+        message = (
+            "this principal may not list reassignments, so nobody knows whether another one is under way: "
+            "grant it Describe on the cluster"
+        )
+        return Refusal.NOT_PERMITTED, message
+    if state is None:
+        return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
+    if not state.permitted:
+        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+    if state.topic_id != target.topic_id:
+        return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
+    before, after = planned_before(target), planned_after(target)
+    for partition, brokers in after.items():
+        under_way, live = listed.get((target.topic, partition)), state.partitions.get(partition)
+        if under_way is not None and not (target.maybe_sent and set(under_way) == set(brokers)):
+            return (
+                Refusal.REASSIGNMENT_IN_PROGRESS,
+                f"partition {partition} is being moved to {list(under_way)} by somebody else, and Kafka would let this "
+                "target win silently (R2): run again when it is over",
+            )
+        if live is None:
+            return Refusal.CHANGED_SINCE_PLAN, f"partition {partition} doesn't exist; plan again"
+        # What is removed last may not be shown as removed yet (R4).
+        both = target.maybe_sent and set(live.replicas) == {*before.get(partition, ()), *brokers}
+        if under_way is None and live.replicas not in (before.get(partition), brokers) and not both:
+            return (
+                Refusal.CHANGED_SINCE_PLAN,
+                f"partition {partition} is on brokers {list(live.replicas)}, and the plan saw "
+                f"{list(before.get(partition, ()))}; plan again",
+            )
+        down = sorted(set(brokers) - up)
+        # What was begun is waited for, with the broker.
+        if down and not target.maybe_sent and live.replicas != brokers:
+            return Refusal.BROKERS_UNAVAILABLE, f"brokers {down} are not up: nothing is moved to them; plan again"
+    return None
+
+
+def planned_before(target: Target) -> dict[int, Replicas]:
+    """Where the partitions were when they were planned."""
+    return parse_assignments(target.before["assignments"])
+
+
+def planned_after(target: Target) -> dict[int, Replicas]:
+    """Where they are to be."""
+    return parse_assignments(target.after["assignments"])
+
+
+def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Those whose every partition is where it is to be, in sync (R4). What is under way goes on in `apply`."""
+    now = datetime.now(UTC)
+    waves = Waves(context, targets)
+    waves.look()
+    context.require_planned_cluster()
+    for target in targets:
+        if waves.is_done(target):
+            message = "an earlier start of this run moved them"
+            yield context.result(
+                target, Phase.APPLY, Outcome.OK, waves.answer(target, now), note=Note.RECOVERED, message=message
+            )
+
+
+def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+    """Move partitions in waves; a topic's row comes when all of its partitions are in sync where they are to be."""
+    ready = []
+    for target, refusal in check(context, targets):
+        if refusal is None:
+            ready.append(target)
+        else:
+            yield context.refused(target, Phase.APPLY, *refusal)
+    # Also without any: an earlier start may have left throttles.
+    yield from Waves(context, ready).run()
+
+
+def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
+    """Describe topics once."""
+    return verify_topics(context, applied, verdict)
+
+
+def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
+    """Whether replicas are where they were moved to."""
+    if info is not None and info.topic_id != target.topic_id:
+        return recreated(info)
+    if info is None:
+        return Outcome.PENDING, kafka.NONE, None, "moved, and not listed now"
+    others = [
+        f"partition {partition} is on {list(info.assignments.get(partition, ()))}"
+        for partition, brokers in planned_after(target).items()
+        if info.assignments.get(partition) != brokers
+    ]
+    if others:
+        return Outcome.FAILED, OURS, Refusal.DIFFERS_FROM_PLAN, f"moved again since: {'; '.join(others)}"
+    if info.leaderless:
+        return Outcome.PENDING, kafka.NONE, None, "moved, not every partition has a leader now"
+    return Outcome.OK, kafka.NONE, None, None
+
+
+def not_declared() -> Column:
+    """It is asked for where its topic isn't declared absent, nor with another number of replicas."""
+    planned = F.size(F.split(F.split(F.split(F.col("after")["assignments"], ";")[0], ":")[1], ","))
+    now = F.col("now_replication_factor")
+    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
+        now.isNotNull() & (now != planned), F.concat(F.lit("declare it with replication factor "), now.cast("string"))
+    )
+
+
+KIND = ActionKind(
+    name=ReplicaAction.REASSIGN.value,
+    option=None,
+    order=5,
+    wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,
+    not_declared=not_declared,
+    done="moved",
+    validate=validate,
+    changed_since_plan=changed_since_plan,
+    recover=recover,
+    apply=apply,
+    verify=verify,
+)

@@ -1,0 +1,287 @@
+"""Moves in waves: so many partitions and bytes under way per broker, the next ones as the first are done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from topicledger import kafka
+from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.throttling import Throttling
+from topicledger.errors import ClusterError
+from topicledger.kafka import Response
+from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
+from topicledger.kafka.sending import Answer, OutcomeUnknown
+from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model.moves import Move, UnderWay, parse_assignments
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 1.0
+_LONGEST_LOOK = 5.0
+_SAY_EVERY = 30.0
+_GONE_FOR = 120.0
+"""Seconds that a broker which is to get replicas may be down before what is open stays open."""
+_UNLISTED_FOR = 15.0
+"""Seconds that a topic isn't listed before it counts as deleted."""
+_MOST_AT_ONCE = 4_000
+"""Partitions in a request: about 10,000 are the limit (R5)."""
+
+
+class Waves:
+    """Moves topics of one cluster; what is under way when it ends goes on by itself."""
+
+    def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
+        self._context = context
+        self._targets = {target.topic: target for target in targets}
+        self._moves = {target.topic: moves_of(target) for target in targets}
+        self._done: set[Partition] = set()
+        self._under_way: dict[Partition, Move] = {}
+        self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
+        """By topic of which nothing more is begun: our refusal, or the broker's answer."""
+        self._sent: dict[Partition, float] = {}
+        """When what was acknowledged was sent, or what an earlier start sent was first seen, by the context's clock."""
+        self._unlisted_since: dict[str, float] = {}
+        self._looked = False
+        self._began = datetime.now(UTC)
+        self._clock = context.clock()
+        self._gone_since: float | None = None
+        self._said = context.clock()
+
+    def run(self) -> Iterator[PhaseResult]:
+        """Move all; yields a row of phase apply for each topic as soon as all its partitions are done, or one can't be.
+
+        Raises OutcomeUnknown where asked to stop, and where a broker that is to get replicas stays down: topics without
+        a row are open. Throttles of what is then under way stay, written down; else they are taken away before it
+        returns.
+        """
+        context = self._context
+        limits = context.limits.moving
+        throttling = Throttling(context, limits.throttles) if limits.throttles is not None else None
+        pause, begun = _LOOK_EVERY, False
+        try:
+            if self._targets:
+                self.look()
+            while True:
+                yield from self._ended()
+                if not self._targets:
+                    break
+                wave = self._next_wave()
+                if throttling is not None and not begun:
+                    todo = [move for moves in self._moves.values() for move in moves if not self._is_done(move)]
+                    throttling.begin(todo, limits.settings.throttle)
+                    begun = True
+                if wave:
+                    self._start(wave)
+                pause = _LOOK_EVERY if wave else min(pause * 1.5, _LONGEST_LOOK)
+                self._say()
+                context.wait(pause)
+                self.look()
+        except ClusterError:
+            if throttling is not None and self._under_way:
+                words = "cluster %s: %d partitions are still being moved; their throttles stay until the next start"
+                log.warning(words, context.cluster, len(self._under_way))
+            raise
+        finally:
+            # What wasn't looked at may be under way.
+            if throttling is not None and not self._under_way and (self._looked or not self._targets):
+                throttling.end()
+
+    def look(self) -> None:
+        """Find out what is done (R4: in sync where it is to be, and no longer listed) and what is under way."""
+        context = self._context
+        listed = context.reassignments()
+        states = context.topic_states(list(self._targets))
+        if listed is None:
+            raise OutcomeUnknown(
+                f"cluster {context.cluster}: this principal may not list reassignments any more: grant it Describe on "
+                "the cluster, and start the run again with its id"
+            )
+        self._under_way = {}
+        for topic in self._targets:
+            for move in self._moves[topic]:
+                self._see(move, states.get(topic), listed)
+        self._looked = True
+        self._require_brokers()
+
+    def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
+        key, target = (move.topic, move.partition), self._targets[move.topic]
+        if state is None:
+            self._see_unlisted(move, moved_now=key in listed)
+            return
+        self._unlisted_since.pop(move.topic, None)
+        if state.topic_id != target.topic_id:
+            words = f"recreated since the plan, with id {state.topic_id}"
+            self._failed[move.topic] = (Refusal.RECREATED, _ours(words))
+            return
+        live, under_way = state.partitions.get(move.partition), listed.get(key)
+        if under_way is not None:
+            if set(under_way) == set(move.after):
+                self._under_way[key] = move
+            else:
+                why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
+                self._failed[move.topic] = (Refusal.REASSIGNMENT_IN_PROGRESS, _ours(why))
+        elif live is not None and live.replicas == move.after and live.isr >= set(move.after) and live.leader >= 0:
+            self._done.add(key)
+        elif self._is_on_its_way(move, live):
+            self._under_way[key] = move
+        elif live is None or live.replicas != move.before:
+            where = "gone" if live is None else f"on brokers {list(live.replicas)}"
+            why = f"partition {move.partition} is {where}, neither as planned nor as it was"
+            self._failed[move.topic] = (Refusal.CHANGED_SINCE_PLAN, _ours(why))
+        elif self._sent.pop(key, None) is not None:
+            # Acknowledged, and neither listed nor done: somebody cancelled it. It goes again.
+            log.info("cluster %s: partition %d of %s goes again", self._context.cluster, move.partition, move.topic)
+
+    def _see_unlisted(self, move: Move, *, moved_now: bool) -> None:
+        """A topic that no broker lists for a while is deleted; one broker may lag behind the others."""
+        now = self._context.clock()
+        if not moved_now and now - self._unlisted_since.setdefault(move.topic, now) >= _UNLISTED_FOR:
+            self._failed[move.topic] = (
+                Refusal.CHANGED_SINCE_PLAN,
+                _ours("the topic was deleted while it was moved"),
+            )
+        else:
+            self._under_way[move.topic, move.partition] = move
+
+    def _is_on_its_way(self, move: Move, live: PartitionState | None) -> bool:
+        """Whether a partition that isn't listed has arrived and brokers don't show it yet (R4)."""
+        key, now = (move.topic, move.partition), self._context.clock()
+        if live is None:
+            return False
+        if live.replicas == move.after:
+            return True
+        both = set(live.replicas) == set(move.before) | set(move.after)
+        if live.replicas != move.before and both and self._targets[move.topic].maybe_sent:
+            self._sent.setdefault(key, now)
+        return key in self._sent and now - self._sent[key] < self._context.retry_policy.visibility
+
+    def _require_brokers(self) -> None:
+        wanted = {broker for move in self._under_way.values() for broker in move.after}
+        gone = wanted - {broker.broker_id for broker in self._context.brokers()} if wanted else set()
+        now = self._context.clock()
+        if not gone:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
+            log.warning(
+                "cluster %s: brokers %s, which are to have replicas, are down", self._context.cluster, sorted(gone)
+            )
+        elif now - self._gone_since > _GONE_FOR:
+            raise OutcomeUnknown(
+                f"cluster {self._context.cluster}: brokers {sorted(gone)}, which are to have replicas, are down for "
+                f"more than {_GONE_FOR:g} s; bring them back, and start the run again with its id"
+            )
+
+    def _is_done(self, move: Move) -> bool:
+        return (move.topic, move.partition) in self._done
+
+    def is_done(self, target: Target) -> bool:
+        """Whether all of a topic's partitions are done."""
+        return target.topic not in self._failed and all(map(self._is_done, self._moves[target.topic]))
+
+    def _ended(self) -> Iterator[PhaseResult]:
+        for topic, target in list(self._targets.items()):
+            under_way = any(key[0] == topic for key in self._under_way)
+            if self.is_done(target):
+                del self._targets[topic]
+                yield self._context.result(
+                    target, Phase.APPLY, outcome_of(kafka.NONE), self.answer(target, self._began)
+                )
+            elif topic in self._failed and not under_way:
+                del self._targets[topic]
+                note, result = self._failed[topic]
+                done = sum(map(self._is_done, self._moves[topic]))
+                words = f"{result.error_message or ''} ({done} of {len(self._moves[topic])} partitions moved)".strip()
+                answer = Answer(replace(result, before=target.before), 1, self._began, datetime.now(UTC))
+                yield self._context.result(
+                    target, Phase.APPLY, outcome_of(kafka.UNKNOWN_SERVER_ERROR), answer, note=note, message=words
+                )
+
+    def answer(self, target: Target, began: datetime) -> Answer:
+        """Of a topic that is done: what was moved, from when to when."""
+        moves = self._moves[target.topic]
+        after = {**target.after, "partitions": str(len(moves))}
+        result = TopicResult(replication_factor=len(moves[0].after), before=target.before, after=after)
+        return Answer(result, 1, began, datetime.now(UTC))
+
+    def _next_wave(self) -> Sequence[Move]:
+        limits = self._context.limits.moving.settings
+        room = UnderWay(max_partitions=limits.max_partitions_per_broker, max_bytes=limits.max_bytes_per_broker)
+        for move in self._under_way.values():
+            room.add(move)
+        wave: list[Move] = []
+        for topic in self._targets:
+            if topic in self._failed:
+                continue
+            for move in self._moves[topic]:
+                key = (topic, move.partition)
+                begins = key not in self._done and key not in self._under_way and len(wave) < _MOST_AT_ONCE
+                if begins and room.take(move):
+                    wave.append(move)
+        return wave
+
+    def _start(self, wave: Sequence[Move]) -> None:
+        by_topic: dict[str, list[Move]] = {}
+        for move in wave:
+            by_topic.setdefault(move.topic, []).append(move)
+
+        def request(targets: Sequence[Target]) -> Response:
+            asked = {(move.topic, move.partition): move.after for each in targets for move in by_topic[each.topic]}
+            answers, throttled = self._context.admin.reassign(asked)
+            # What an answer that got lost did is found out by looking.
+            now = self._context.clock()
+            self._sent |= {key: now for key, each in answers.items() if each.error_code == kafka.NONE}
+            results: dict[str, TopicResult] = {}
+            for (topic, _), each in answers.items():
+                if topic not in results or results[topic].error_code == kafka.NONE:
+                    results[topic] = each
+            return Response(results=results, throttle_time_ms=throttled)
+
+        targets = [
+            replace(self._targets[topic], assignments=None, num_partitions=len(by_topic[topic])) for topic in by_topic
+        ]
+        for target, answer in self._context.send(targets, request, changes=True):
+            for move in by_topic[target.topic]:
+                if (target.topic, move.partition) in self._sent:
+                    self._under_way[target.topic, move.partition] = move
+            if answer.result.error_code != kafka.NONE:
+                self._failed[target.topic] = (None, answer.result)
+
+    def _say(self) -> None:
+        now = self._context.clock()
+        if now - self._said < _SAY_EVERY:
+            return
+        self._said = now
+        moves = [move for each in self._moves.values() for move in each]
+        total, done = sum(move.size for move in moves), sum(move.size for move in moves if self._is_done(move))
+        rate = done / (now - self._clock)
+        left = timedelta(seconds=round((total - done) / rate)) if rate else "unknown"
+        log.info(
+            "cluster %s: %d of %d partitions moved, %d under way; %d of %d bytes, %.0f bytes/s, about %s left",
+            self._context.cluster,
+            len(self._done),
+            len(moves),
+            len(self._under_way),
+            done,
+            total,
+            rate,
+            left,
+        )
+
+
+def _ours(message: str) -> TopicResult:
+    return TopicResult(error_code=-1, error_message=message)
+
+
+def moves_of(target: Target) -> Sequence[Move]:
+    """The moves that a planned reassignment consists of."""
+    before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
+    # The plan has the bytes of the topic's moves together.
+    size = int(target.after.get("bytes", 0)) // max(1, len(after))
+    return [
+        Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers, size=size)
+        for each, brokers in sorted(after.items())
+    ]

@@ -1,0 +1,277 @@
+"""`access who` and `access what`: effective rights, from a cluster's ACLs or from those that are declared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
+from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.errors import ExitCode, GuardStopped, UsageError
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.access import ALLOW_EVERYONE, SUPER_USERS
+from topicledger.manifests import acls as manifests
+from topicledger.manifests.rows import PRESENT
+from topicledger.model import FORMAT_VERSION
+from topicledger.model.access import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
+from topicledger.model.rights import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.schemas import ACLS
+from topicledger.text import cell, nearest
+
+_KNOWN_OPERATIONS = sorted({each for named in OPERATIONS.values() for each in named})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Right:
+    """What a principal may do, or is denied."""
+
+    principal: str
+    resource_type: str
+    pattern_type: str
+    resource_name: str
+    operation: str
+    host: str
+    """`*`: any that no ACL names."""
+    result: str
+    """allowed, denied, or unknown."""
+    because: str
+    acls: Sequence[str]
+    """The ACLs that decide it."""
+    exceptions: Sequence[str]
+    """DENYs on a part of what the pattern allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The ACLs that an answer is made from."""
+
+    acls: Sequence[Acl]
+    brokers: Brokers
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Effective rights, in order."""
+
+    cluster: str
+    source: str
+    """observed or declared."""
+    rights: Sequence[Right]
+    notes: Sequence[str]
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": int(ExitCode.DONE), **asdict(self)}, indent=2)
+
+
+def _asked(command: Callable[..., int]) -> Callable[..., Any]:
+    """Adds the options that both commands take."""
+    operation = click.option("--operation", metavar="OP", help="Only this operation, by Kafka's name.")
+    source = click.option(
+        "--from",
+        "source",
+        type=click.Choice(["observed", "declared"]),
+        default="observed",
+        help="The cluster's ACLs, asked now, or those that the table `acls` declares.",
+    )
+    return operation(source(command))
+
+
+@click.group("access")
+def access_group() -> None:
+    """Who may do what: effective rights, as Kafka's authorizer decides them."""
+
+
+@access_group.command("who")
+@click.option("--topic", multiple=True, help="Who may do something to this topic; may be repeated.")
+@click.option("--group", multiple=True, help="Who may do something to this consumer group; may be repeated.")
+@_asked
+@common
+def access_who(
+    options: Options, topic: tuple[str, ...], group: tuple[str, ...], operation: str | None, source: str
+) -> int:
+    """Who may do what to topics and groups of one --cluster, and which ACLs say so. Changes nothing."""
+    if not topic and not group:
+        raise UsageError("access who needs a --topic or a --group: what is asked about")
+    resources = [
+        *(("TOPIC", each) for each in dict.fromkeys(topic)),
+        *(("GROUP", each) for each in dict.fromkeys(group)),
+    ]
+    return _answered(options, operation, source, lambda known: _who(known, resources, operation))
+
+
+@access_group.command("what")
+@click.option("--principal", required=True, help="Whose rights, such as User:payments.")
+@_asked
+@common
+def access_what(options: Options, principal: str, operation: str | None, source: str) -> int:
+    """What a principal may do on one --cluster, and which ACLs say so. Changes nothing."""
+    if not principal.startswith("User:"):
+        raise UsageError(f"--principal is {principal}; Kafka's authorizer knows User:name only")
+    return _answered(options, operation, source, lambda known: _what(known, principal, operation))
+
+
+def _answered(
+    options: Options, operation: str | None, source: str, answer: Callable[[Known], Iterator[Right]]
+) -> ExitCode:
+    if len(options.cluster) != 1:
+        raise UsageError("access needs one --cluster: whose ACLs are meant")
+    if operation is not None and operation not in _KNOWN_OPERATIONS:
+        raise UsageError(f"there is no operation {operation}; {nearest(operation, _KNOWN_OPERATIONS)}")
+    settings = open_settings(options)
+    (cluster,) = settings.select(options.cluster)
+    known = _observed(settings, cluster) if source == "observed" else _declared(options, settings, cluster)
+    found = Answer(cluster=cluster.name, source=source, rights=list(answer(known)), notes=known.notes)
+    print_result(found.to_json(), lambda console: _render(found, console), options)
+    return ExitCode.DONE
+
+
+def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
+    """Raises GuardStopped where the cluster isn't the one that the settings state."""
+    with ClusterAdmin(cluster, settings.kafka) as admin:
+        described = admin.describe_cluster()
+        if cluster.cluster_id not in (None, described.cluster_id):
+            raise GuardStopped(
+                f"cluster {cluster.name} answers with the cluster id {described.cluster_id}, and "
+                f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: another cluster is behind its address"
+            )
+        acls = admin.describe_acls()
+        shown = admin.authorizer_settings(described.brokers[0].broker_id)
+    notes = [f"Kafka's id of the cluster: {described.cluster_id}"]
+    allow_everyone = False if shown is not None and ALLOW_EVERYONE not in shown else None
+    if allow_everyone is None:
+        why = "brokers hide its value" if shown is not None else "this principal may not describe the brokers' configs"
+        notes.append(f"{ALLOW_EVERYONE} is not known, {why}: what no ACL is about is `unknown`")
+    if not settings.acls.super_users and (shown is None or SUPER_USERS in shown):
+        notes.append(f"the brokers' {SUPER_USERS} may do everything, and brokers hide who they are: acls.super_users")
+    brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=allow_everyone)
+    return Known(acls=sorted(set(acls)), brokers=brokers, notes=notes)
+
+
+def _declared(options: Options, settings: Settings, cluster: ClusterSettings) -> Known:
+    ledger = open_ledger(options, settings, "access")
+    brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=None)
+    notes = [f"no cluster was asked: what no declared ACL is about is `unknown`, {ALLOW_EVERYONE} decides it"]
+    if not ledger.exists(ACLS):
+        return Known(acls=[], brokers=brokers, notes=[*notes, "no right is declared: there is no table acls"])
+    judged = ledger.read(ACLS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
+    rows = judged.select(*Acl._fields, "state", "phase").collect()
+    refused = sum(row["phase"] is not None for row in rows)
+    if refused:
+        notes.append(f"{refused} invalid rows of acls don't count; `plan` says why")
+    accepted = {Acl.of(row.asDict()) for row in rows if row["phase"] is None and row["state"] == PRESENT}
+    return Known(acls=sorted(accepted), brokers=brokers, notes=notes)
+
+
+def _who(known: Known, resources: Sequence[tuple[str, str]], operation: str | None) -> Iterator[Right]:
+    for resource_type, name in resources:
+        found = about(known.acls, resource_type, name)
+        named = {each.principal for each in found} | known.brokers.super_users | {EVERYONE}
+        for principal in sorted(named):
+            yield from _of_principal(known, found, principal, ("LITERAL", name), resource_type, operation)
+
+
+def _what(known: Known, principal: str, operation: str | None) -> Iterator[Right]:
+    mine = [each for each in known.acls if each.principal in (principal, EVERYONE)]
+    patterns = {(each.resource_type, each.resource_name, each.pattern_type) for each in mine}
+    if principal in known.brokers.super_users:
+        patterns |= {(resource_type, WILDCARD, "LITERAL") for resource_type in OPERATIONS}
+    for resource_type, name, pattern_type in sorted(patterns):
+        of_type = [each for each in mine if each.resource_type == resource_type]
+        found = [each for each in of_type if covers_pattern(each, pattern_type, name)]
+        narrower = [each for each in of_type if each.permission == DENY and each not in found]
+        within = [each for each in narrower if _within(each, pattern_type, name)]
+        pattern = pattern_type, name
+        yield from _of_principal(known, found, principal, pattern, resource_type, operation, within)
+
+
+def _within(acl: Acl, pattern_type: str, name: str) -> bool:
+    """Whether an ACL is about a part of what a pattern is about."""
+    whole = Acl("", "", "", "", pattern_type, name, "")
+    return covers_pattern(whole, acl.pattern_type, acl.resource_name)
+
+
+def _of_principal(
+    known: Known,
+    found: Sequence[Acl],
+    principal: str,
+    pattern: tuple[str, str],
+    resource_type: str,
+    operation: str | None,
+    within: Sequence[Acl] = (),
+) -> Iterator[Right]:
+    """What is allowed, denied or not known; on hosts that ACLs name, where that is another answer."""
+    hosts = sorted({each.host for each in found if each.principal in (principal, EVERYONE)} - {WILDCARD})
+    for each in OPERATIONS.get(resource_type, ()):
+        if operation not in (None, each):
+            continue
+        usual = decide(found, principal, WILDCARD, each, known.brokers)
+        verdicts = [(WILDCARD, usual), *((host, decide(found, principal, host, each, known.brokers)) for host in hosts)]
+        for host, verdict in verdicts:
+            differs = host != WILDCARD and verdict.allowed != usual.allowed
+            tells = verdict.allowed is not False or verdict.why is Why.DENY
+            if differs or (host == WILDCARD and tells):
+                # Of any host also what only one of them is denied.
+                of_host = {WILDCARD, host, *(acl.host for acl in within if host == WILDCARD)}
+                exceptions = [acl for acl in within if acl.host in of_host and covers_operation(acl, each)]
+                yield _right(principal, resource_type, pattern, each, host, verdict, exceptions)
+
+
+def _right(
+    principal: str,
+    resource_type: str,
+    pattern: tuple[str, str],
+    operation: str,
+    host: str,
+    verdict: Verdict,
+    exceptions: Sequence[Acl],
+) -> Right:
+    result = {True: "allowed", False: "denied", None: "unknown"}[verdict.allowed]
+    return Right(
+        principal=principal,
+        resource_type=resource_type,
+        pattern_type=pattern[0],
+        resource_name=pattern[1],
+        operation=operation,
+        host=host,
+        result=result,
+        because=verdict.why.value,
+        acls=[_text(each) for each in verdict.acls],
+        exceptions=[_text(each) for each in exceptions] if verdict.allowed and verdict.why is Why.ALLOW else [],
+    )
+
+
+def _text(acl: Acl) -> str:
+    return " ".join(acl)
+
+
+def _render(answer: Answer, console: Console) -> None:
+    console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}", highlight=False)
+    if answer.rights:
+        grid = Grid()
+        names = ("principal", "resource", "operation", "host", "result", "because", "except")
+        for name in names:
+            grid.add_column(name, overflow="fold")
+        for each in answer.rights:
+            resource = f"{each.resource_type} {each.pattern_type} {each.resource_name}"
+            because = "\n".join(each.acls) or each.because
+            values = (each.principal, resource, each.operation, each.host, each.result)
+            texts = (_lines(because), _lines("\n".join(each.exceptions)))
+            grid.add_row(*map(cell, values), *texts)
+        console.print(grid)
+    else:
+        console.print("nobody may do anything", highlight=False)
+    for note in answer.notes:
+        console.print(cell(note), highlight=False, soft_wrap=True)
+
+
+def _lines(text: str) -> str:
+    """A cell of several lines, each safe to print."""
+    return "\n".join(cell(line) for line in text.split("\n"))

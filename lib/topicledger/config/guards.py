@@ -1,0 +1,48 @@
+"""Limits on a run or a load as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from topicledger.config.toml_table import TomlTable
+
+ApprovedClass: TypeAlias = Literal["deletes", "losses", "rights"]
+MAX_APPROVALS = 20
+"""More people than approve anything: a larger number is a mistake."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardSettings:
+    """Limits on a run or a load as a whole."""
+
+    max_deletes: int = 0
+    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
+    max_plan_age: float = 86_400.0
+    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
+    a run is open."""
+    max_changes: int | None = None
+    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
+    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
+    max_losses: int = 0
+    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
+    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
+    max_acl_deletes: int = 0
+    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
+    max_quota_changes: int = 0
+    """Entities whose client quotas one run may change, per cluster. Where a run would change more, it changes none
+    (exit code 5)."""
+    max_removed_rows: int = 0
+    """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
+    approvals: int = 0
+    """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
+    approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
+    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `rights` (also quotas)."""
+
+
+def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:
+    """[guards.approvals_for]"""
+    classes: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
+    table.only(*classes)
+    return {name: table.integer(name, 0, 0, MAX_APPROVALS) for name in classes if name in table.values}

@@ -1,0 +1,79 @@
+"""[[notify]]: where runs announce what they came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias, cast
+
+from topicledger.config.severities import Severity
+from topicledger.config.toml_table import TomlTable
+
+Format: TypeAlias = Literal["cloudevents", "slack", "teams"]
+
+_REFERENCES = ("env:", "file:")
+
+
+class Event(StrEnum):
+    """What a run announces."""
+
+    FAILED = "failed"
+    """It failed or refused something, or it isn't finished."""
+    GUARD_STOPPED = "guard_stopped"
+    """A guard stopped something."""
+    APPROVAL_WANTED = "approval_wanted"
+    """A saved plan waits to be applied."""
+    DRIFT = "drift"
+    """An audit found drift."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifySettings:
+    """Where runs announce what they came to, once per run and event."""
+
+    url: str
+    """The address that gets a POST, as `env:NAME` or `file:PATH`. Who knows it can post there, so it is a secret."""
+    format: Format = "cloudevents"
+    """`cloudevents`: CloudEvents 1.0 as JSON. `slack`: a message for an incoming webhook of Slack's. `teams`: an
+    adaptive card for a workflow of Teams that posts webhook requests."""
+    events: tuple[Event, ...] = tuple(Event)
+    """`failed`: a run failed or refused something, or isn't finished. `guard_stopped`: a guard stopped something.
+    `approval_wanted`: a saved plan waits to be applied. `drift`: an audit found drift."""
+    severity: Severity = Severity.ERROR
+    """The least severity of drift that is announced."""
+    report: str | None = None
+    """The address of the run's report, for a link; `{run_id}` in it becomes the run's id."""
+
+
+def read_notify(values: Mapping[str, object], problems: list[str]) -> tuple[NotifySettings, ...]:
+    """The list [[notify]] of a settings file; what is wrong goes to `problems`."""
+    given = values.get("notify", [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        problems.append("`notify` must be a list of tables: write [[notify]] above each")
+        return ()
+    return tuple(_one(TomlTable(f"notify[{number}]", each, problems)) for number, each in enumerate(given, start=1))
+
+
+def _one(table: TomlTable) -> NotifySettings:
+    table.only("url", "format", "events", "severity", "report")
+    url = table.text("url")
+    if url is None and "url" not in table.values:
+        table.problem("url", "is missing: give it as env:NAME or file:PATH")
+    elif url is not None and not url.startswith(_REFERENCES):
+        # The value isn't repeated: it is a secret.
+        table.problem("url", "holds a secret: give it as env:NAME or file:PATH")
+    elif url is not None and url in _REFERENCES:
+        table.problem("url", f"is only `{url}`: the name of the variable or file is missing")
+    events = table.texts("events")
+    for each in events:
+        if each not in tuple(Event):
+            table.problem("events", f"must be of {', '.join(Event)}")
+            break
+    return NotifySettings(
+        url=url or "",
+        format=cast(Format, table.choice("format", NotifySettings.format, "cloudevents", "slack", "teams")),
+        events=tuple(Event(each) for each in events if each in tuple(Event)) or NotifySettings.events,
+        severity=Severity(table.choice("severity", NotifySettings.severity, *Severity)),
+        report=table.text("report"),
+    )

@@ -1,0 +1,143 @@
+"""Who may declare which topics: [owners] of the settings, or a file like GitHub's CODEOWNERS.
+
+Apart from `settings`, which has the values, since reading and asking them needs more than values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
+from topicledger.config.toml_table import TomlTable
+from topicledger.text import nearest, show
+
+_BLANKS = "".join(map(chr, range(0x21)))
+"""What doesn't count around an owner, as of configs."""
+_UNSUPPORTED = ("!", "[", "\\")
+_SHOWN_OWNERS = 5
+
+Topic = tuple[str | None, str | None, str | None]
+"""A row's cluster, topic and owner."""
+
+
+def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) -> Owners:
+    """[owners.NAME] by name, or the lines of [owners] file; problems are noted in the table."""
+    if isinstance(table.values.get("file"), dict) or "file" not in table.values:
+        return Owners(names={name: _owner(table, name, clusters) for name in table.values})
+    others = [name for name in table.values if name != "file"]
+    if others:
+        table.problem("file", f"and [{table.key(others[0])}] both say who owns topics: give one of them")
+    path = table.text("file")
+    return Owners() if path is None else Owners(lines=_lines(settings_file.parent / path, table))
+
+
+def _owner(table: TomlTable, name: str, clusters: Iterable[str]) -> OwnerSettings:
+    of = table.table(name)
+    of.only("topics", "clusters")
+    if "topics" not in of.values:
+        of.problem("topics", "is missing: patterns of the topics that this owner may declare")
+    from topicledger.config import patterns  # it takes long to import, and few settings need it
+
+    found = OwnerSettings(topics=of.texts("topics"), clusters=of.texts("clusters"))
+    for pattern in found.topics:
+        try:
+            patterns.check(pattern)
+        except ValueError as error:
+            of.problem("topics", str(error))
+    for each in found.clusters:
+        if each not in clusters:
+            of.problem("clusters", f"names unknown cluster `{show(each)}`; {nearest(each, clusters)}")
+    return found
+
+
+def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        table.problem("file", f"{path} can't be read: {getattr(error, 'strerror', None) or 'not UTF-8'}")
+        return ()
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        pattern, *owners = words
+        if any(each in pattern for each in _UNSUPPORTED):
+            table.problem("file", f"{path}:{number}: `{show(pattern)}`: !, [ ] and \\ mean nothing here; write * or ?")
+            continue
+        names = tuple(owner.removeprefix("@").rpartition("/")[2] for owner in owners)
+        found.append(OwnerLine(pattern=_regex(pattern), owners=names, place=f"{path.name}:{number}"))
+    return tuple(found)
+
+
+def _regex(pattern: str) -> str:
+    """A pattern of the file as RE2 for `cluster/topic`: without a slash it is about topics' names on any cluster."""
+    whole_cluster = pattern.endswith("/")
+    path = pattern.strip("/")
+    parts = re.split(r"(\*\*|\*|\?)", path)
+    means = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
+    body = "".join(means.get(part, re.escape(part)) for part in parts)
+    if whole_cluster:
+        return f"^{body}/.*$"
+    if pattern.startswith("/") and "/" not in path:
+        # As a file at the root: there is none, but a cluster of that name.
+        return f"^{body}(?:/.*)?$"
+    return f"^{body}$" if "/" in path else f"^[^/]*/{body}$"
+
+
+def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
+    """Of each row, why its owner may not declare its topic, with who owns it; None where it may.
+
+    Who owns a topic: every owner one of whose patterns matches; with a file those of the last line that matches. A
+    topic with owners is declared by these only. An owner that the settings name declares nothing else. Owners are
+    compared without the blanks around them and without regard to case.
+    """
+    owned = _owned(owners, [(cluster, topic) for cluster, topic, _ in rows])
+    named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
+    return [_reason(owner, *of, named) for (_, _, owner), of in zip(rows, owned, strict=True)]
+
+
+def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -> list[tuple[str, ...]]:
+    """Who owns each topic (cluster, topic); empty where nobody does."""
+    return [names for names, _ in _owned(owners, topics)]
+
+
+def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> list[tuple[tuple[str, ...], str]]:
+    """Of each topic its owners, and the place that says so."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    topics = pa.array([topic or "" for _, topic in rows], pa.string())
+    paths = pa.array([f"{cluster or ''}/{topic or ''}" for cluster, topic in rows], pa.string())
+    owned: list[tuple[tuple[str, ...], str]] = [((), "")] * len(rows)
+    for line in owners.lines:
+        for number, hit in enumerate(pc.match_substring_regex(paths, pattern=line.pattern).to_pylist()):
+            if hit:
+                owned[number] = (line.owners, line.place)
+    for name, claim in owners.names.items():
+        for pattern in claim.topics:
+            for number, hit in enumerate(pc.match_substring_regex(topics, pattern=pattern).to_pylist()):
+                names, _ = owned[number]
+                if hit and name not in names and (not claim.clusters or rows[number][0] in claim.clusters):
+                    owned[number] = ((*names, name), "[owners]")
+    return owned
+
+
+def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[str]) -> str | None:
+    own = _key(owner or "")
+    if own in map(_key, owners):
+        return None
+    who = f"owner {show(owner)}" if owner and own else "a row without an owner"
+    if owners:
+        more = f" and {len(owners) - _SHOWN_OWNERS} more" if len(owners) > _SHOWN_OWNERS else ""
+        return f"{who} may not declare it: it belongs to {', '.join(map(show, owners[:_SHOWN_OWNERS]))}{more} ({place})"
+    if own and own in named:
+        return f"{who} may not declare it: none of its patterns in [owners] match, and nobody owns it"
+    return None
+
+
+def _key(owner: str) -> str:
+    # As owners are compared everywhere (manifests.owners.owner_key).
+    return owner.strip(_BLANKS).upper().lower()

@@ -1,0 +1,226 @@
+"""Drift of rights: what `acls` declares beside the ACLs that a cluster has."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import Settings
+from topicledger.config.severities import DriftKind
+from topicledger.drift.find import COLUMNS, Estate, lookup
+from topicledger.manifests.acls import covered_topics, text_of
+from topicledger.manifests.rows import ABSENT, PRESENT, Transform
+from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
+from topicledger.observe.listed import Listed
+from topicledger.plan.acls import covers, managed, name_covers
+from topicledger.schemas import ACL_KEY
+
+_WHAT = ("cluster", "topic", "kind", "what", "declared", "live", "message")
+
+
+def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
+    """Compare judged rows of `acls` with the ACLs of audited clusters.
+
+    In: what `manifests.acls.judge` returns; refused rows are not compared. `manifests`: what `manifests.judge` returns.
+    Out: `find.COLUMNS`, a row for each difference; kinds that are ignored are left out.
+    """
+
+    def transform(judged: DataFrame) -> DataFrame:
+        rows = judged.transform(_beside_live(estate, listed, settings)).localCheckpoint()
+        topics = _topics(estate, manifests)
+        found = [
+            rows.transform(_missing),
+            rows.transform(_unmanaged),
+            rows.transform(_wider),
+            rows.transform(_denied),
+            rows.transform(_on_missing_topic, topics),
+            rows.transform(_without_topics, topics),
+            _unknown(listed, judged),
+        ]
+        return (
+            reduce(DataFrame.unionByName, found)
+            .where(F.col("cluster").isin(*estate.cluster_ids))
+            .withColumns(
+                {
+                    "cluster_id": lookup(estate.cluster_ids, F.col("cluster")),
+                    "topic_id": F.lit(None).cast("string"),
+                    "severity": lookup(settings.audit.severity, F.col("kind")),
+                }
+            )
+            .where("severity is not null")
+            .select(*COLUMNS)
+        )
+
+    return transform
+
+
+def _beside_live(estate: Estate, listed: Listed, settings: Settings) -> Transform:
+    """A row per right of either side, of clusters whose ACLs are known: cluster, resource, acl, state, live, refused,
+    managed."""
+
+    def transform(judged: DataFrame) -> DataFrame:
+        known = F.col("cluster").isin(*listed.known)
+        acl = F.struct(*ACL_KEY)
+        declared = judged.where(known).select(
+            "cluster", "resource", acl.alias("_declared"), "state", F.col("phase").isNotNull().alias("refused")
+        )
+        live = listed.rows.where(known).select("cluster", text_of().alias("resource"), acl.alias("_live"))
+        both = declared.join(live, on=["cluster", "resource"], how="full_outer").withColumns(
+            {
+                "acl": F.coalesce("_declared", "_live"),
+                "live": F.col("_live").isNotNull(),
+                "refused": F.coalesce("refused", F.lit(False)),
+            }
+        )
+        return both.withColumn("managed", managed(settings.acls)).drop("_declared", "_live")
+
+    return transform
+
+
+def _topics(estate: Estate, manifests: DataFrame) -> DataFrame:
+    """cluster, topic: what lives or is declared."""
+    declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
+    return estate.topics.select("cluster", "topic").unionByName(declared).distinct()
+
+
+def _present() -> Column:
+    return (F.col("state") == PRESENT) & ~F.col("refused")
+
+
+def _undeclared() -> Column:
+    return F.col("live") & F.col("state").isNull() & ~F.col("refused")
+
+
+def _finding(
+    kind: DriftKind, message: Column | str, *, declared: Column | None = None, live: Column | None = None
+) -> list[Column]:
+    """`_WHAT` of a row about the ACL in `acl`, whose text is `resource`."""
+    names_topic = (
+        (F.col("acl.resource_type") == "TOPIC")
+        & (F.col("acl.pattern_type") != PREFIXED)
+        & (F.col("acl.resource_name") != WILDCARD)
+    )
+    values = {
+        "cluster": F.col("cluster"),
+        "topic": F.when(names_topic, F.col("acl.resource_name")),
+        "kind": F.lit(kind.value),
+        "what": F.col("resource"),
+        "declared": F.lit(None) if declared is None else declared,
+        "live": F.lit(None) if live is None else live,
+        "message": F.lit(message) if isinstance(message, str) else message,
+    }
+    return [values[name].cast("string").alias(name) for name in _WHAT]
+
+
+def _missing(rows: DataFrame) -> DataFrame:
+    missing = _finding(DriftKind.ACL_MISSING, "the cluster has no such ACL", declared=F.lit(PRESENT))
+    return rows.where(_present() & ~F.col("live")).select(*missing)
+
+
+def _unmanaged(rows: DataFrame) -> DataFrame:
+    absent = (F.col("state") == ABSENT) & ~F.col("refused") & F.col("live")
+    message = F.when(absent, F.lit("declared absent, but it is there")).otherwise(
+        F.lit("acls.manage names its principal, and no row of acls declares it")
+    )
+    found = _finding(DriftKind.ACL_UNMANAGED, message, declared=F.when(absent, F.lit(ABSENT)), live=F.lit(PRESENT))
+    return rows.where(absent | (_undeclared() & F.col("managed"))).select(*found)
+
+
+def _wider(rows: DataFrame) -> DataFrame:
+    allows = F.col("acl.permission") == ALLOW
+    declared = rows.where(_present() & allows).select(
+        "cluster", F.col("acl.principal").alias("_principal"), F.col("acl").alias("_narrow"),
+        F.col("resource").alias("_text"),
+    )  # fmt: skip
+    undeclared = rows.where(_undeclared() & allows).withColumn("_principal", F.col("acl.principal"))
+    host = F.col("acl.host").isin(WILDCARD) | (F.col("acl.host") == F.col("_narrow.host"))
+    message = "it grants all of a declared right, and more, and isn't declared itself"
+    return (
+        undeclared.join(declared, on=["cluster", "_principal"], how="inner")
+        .where(covers("acl", "_narrow") & host)
+        .groupBy("cluster", "resource", "acl")
+        .agg(F.min("_text").alias("_text"))
+        .select(*_finding(DriftKind.ACL_WIDER, message, declared=F.col("_text"), live=F.col("resource")))
+    )
+
+
+def _denied(rows: DataFrame) -> DataFrame:
+    declared = rows.where(_present() & (F.col("acl.permission") == ALLOW)).select(
+        F.col("cluster").alias("_cluster"), F.col("acl").alias("_allow"), F.col("resource").alias("_text")
+    )
+    denies = rows.where(_undeclared() & (F.col("acl.permission") == DENY))
+    deny, allow = F.col("acl"), F.col("_allow")
+
+    def meet(name: str, every: str) -> Column:
+        return (deny[name] == allow[name]) | (deny[name] == every) | (allow[name] == every)
+
+    overlap = (
+        (F.col("cluster") == F.col("_cluster"))
+        & ((deny["principal"] == allow["principal"]) | (deny["principal"] == EVERYONE))
+        & (deny["resource_type"] == allow["resource_type"])
+        & meet("operation", "ALL")
+        & meet("host", WILDCARD)
+        & (name_covers("acl", "_allow") | name_covers("_allow", "acl"))
+    )
+    message = "it denies a declared right, or a part of it, and isn't declared itself; a DENY wins over every ALLOW"
+    return (
+        F.broadcast(denies)
+        .join(declared, on=overlap, how="inner")
+        .groupBy("cluster", "resource", "acl")
+        .agg(F.min("_text").alias("_text"))
+        .select(*_finding(DriftKind.ACL_DENIED, message, declared=F.col("_text"), live=F.col("resource")))
+    )
+
+
+def _on_topics(rows: DataFrame) -> DataFrame:
+    """ACLs on topics that are declared, or whose principal is managed."""
+    concerned = _present() | (_undeclared() & F.col("managed"))
+    return rows.where(concerned & (F.col("acl.resource_type") == "TOPIC"))
+
+
+def _on_missing_topic(rows: DataFrame, topics: DataFrame) -> DataFrame:
+    literal = (F.col("acl.pattern_type") != PREFIXED) & (F.col("acl.resource_name") != WILDCARD)
+    named = rows.transform(_on_topics).where(literal).withColumn("topic", F.col("acl.resource_name"))
+    message = "no topic of this name lives where this principal sees it, and no manifest declares one"
+    return (
+        named.join(topics, on=["cluster", "topic"], how="left_anti")
+        .drop("topic")
+        .select(*_finding(DriftKind.ACL_ON_MISSING_TOPIC, message, declared=F.col("state")))
+    )
+
+
+def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
+    allows = (
+        rows.transform(_on_topics)
+        .where(F.col("acl.permission") == ALLOW)
+        .select("cluster", "acl.principal", "acl.resource_name", "acl.pattern_type")
+    )
+    served = allows.transform(covered_topics, topics).select("cluster", "principal").distinct()
+    message = "none of its rights on topics is about a topic that lives or is declared"
+    values = {
+        "topic": None,
+        "kind": F.lit(DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS.value),
+        "what": F.col("principal"),
+        "declared": None,
+        "live": None,
+        "message": F.lit(message),
+    }
+    return (
+        allows.select("cluster", "principal")
+        .distinct()
+        .join(served, on=["cluster", "principal"], how="left_anti")
+        .select("cluster", *((F.lit(None) if v is None else v).cast("string").alias(n) for n, v in values.items()))
+    )
+
+
+def _unknown(listed: Listed, judged: DataFrame) -> DataFrame:
+    """A row per cluster whose ACLs may not be listed."""
+    failed = [
+        (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
+    ]
+    rows = judged.sparkSession.createDataFrame(failed, "cluster string, message string")
+    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "what": "acls", "declared": None, "live": None}
+    named = {name: F.lit(value).cast("string") for name, value in values.items()}
+    return rows.withColumns(named).select(*_WHAT)

@@ -1,0 +1,71 @@
+"""What brokers have in their log directories (DescribeLogDirs, KIP-113, KIP-827): bytes by replica, and room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import DescribeLogDirsRequest
+
+from topicledger.errors import ClusterError
+from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, error_name
+from topicledger.kafka.listing import denied
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerLogs:
+    """What one broker says of its log directories."""
+
+    broker_id: int
+    sizes: Mapping[tuple[str, int], int]
+    """Bytes by (topic, partition) of its replicas; one that moves between its directories counts once."""
+    total_bytes: int | None
+    """Of the volumes that the directories are in, added up; None before Kafka 3.3. Two directories of one volume count
+    twice: brokers don't say which share one."""
+    usable_bytes: int | None
+    """Of the same volumes, less cordoned directories; None before Kafka 3.3."""
+
+
+def describe(connection: Connection, broker_id: int, what: str, *, gone: str) -> Any:
+    """A broker's answer to DescribeLogDirs of every topic.
+
+    Raises ClusterError where it doesn't say, or one of its directories is offline; `what` can't be read then. `gone`
+    says of brokers without the request (before Kafka 1.0) what isn't known.
+    """
+    if not connection.supports(DescribeLogDirsRequest):
+        raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't say {gone}")
+    answer = connection.ask(DescribeLogDirsRequest(topics=None), broker_id)
+    # Before version 3 a broker answers with nothing where the right is missing: any broker has a log directory.
+    code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
+    if code == CLUSTER_AUTHORIZATION_FAILED:
+        raise denied(connection, code, what, "Describe on the cluster")
+    for each in answer.results:
+        code = code or each.error_code
+    if code != NONE:
+        raise ClusterError(f"cluster {connection.name}: {what} from broker {broker_id} ({error_name(code)})")
+    return answer
+
+
+def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
+    """What a broker has in its log directories. Raises ClusterError where it doesn't say."""
+    answer = describe(connection, broker_id, "sizes of replicas can't be read", gone="how large replicas are")
+    sizes = {
+        (topic.name, each.partition_index): each.partition_size
+        for log_dir in answer.results
+        for topic in log_dir.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+    totals = [getattr(each, "total_bytes", -1) for each in answer.results]
+    # A cordoned directory gets no new replicas (KIP-1066).
+    usable = [
+        0 if getattr(each, "is_cordoned", False) else getattr(each, "usable_bytes", -1) for each in answer.results
+    ]
+    known = min(totals) >= 0 and min(usable) >= 0
+    return BrokerLogs(
+        broker_id=broker_id,
+        sizes=sizes,
+        total_bytes=sum(totals) if known else None,
+        usable_bytes=sum(usable) if known else None,
+    )

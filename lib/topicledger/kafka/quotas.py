@@ -1,0 +1,91 @@
+"""Requests about client quotas: DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+from topicledger.kafka.connection import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    NONE,
+    POLICY_VIOLATION,
+    UNSUPPORTED_VERSION,
+    Connection,
+    NotListed,
+    RequestLost,
+    error_name,
+)
+from topicledger.model import Target, TopicResult
+from topicledger.model.quotas import KAFKA_TYPES, Entity, kafka_name, written
+
+NO_ALTER = "this principal may not change client quotas: grant it AlterConfigs on the cluster"
+TOO_LARGE = "Excessively large number of changes in one request"
+"""What we say where the broker only names the error: it has no policies for quotas, but a most of records (Q1)."""
+
+
+def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]:
+    """Every entity of the cluster that has limits, with them by Kafka's names. Raises NotListed.
+
+    Without a filter: one that isn't strict would match a user's client ids, too (Q4).
+    """
+    if not connection.supports(DescribeClientQuotasRequest):
+        raise NotListed(f"cluster {connection.name}: its brokers are too old to say what quotas there are (before 2.6)")
+    response = connection.ask(DescribeClientQuotasRequest(components=[], strict=False))
+    if response.error_code == NONE:
+        return {
+            _entity(each.entity): {value.key: value.value for value in each.values} for each in response.entries or ()
+        }
+    if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        raise NotListed(
+            f"cluster {connection.name}: its client quotas are not known: the principal in "
+            f"clusters.{connection.name}.client needs the ACL DescribeConfigs on the cluster"
+        )
+    if response.error_code == UNSUPPORTED_VERSION:
+        raise NotListed(f"cluster {connection.name}: its brokers can't describe client quotas")
+    raise RequestLost(f"cluster {connection.name}: quotas can't be described: {error_name(response.error_code)}")
+
+
+def alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
+    """Sets each limit of `Target.after`, and removes those that only `Target.before` has."""
+    entry = AlterClientQuotasRequest.EntryData
+    return AlterClientQuotasRequest(
+        entries=[
+            entry(
+                entity=[
+                    entry.EntityData(entity_type=KAFKA_TYPES[name], entity_name=kafka_name(value))
+                    for name, value in Entity.of_text(target.resource)._asdict().items()
+                    if value is not None
+                ],
+                ops=[
+                    entry.OpData(key=name, value=float(target.after.get(name, 0)), remove=name not in target.after)
+                    for name in sorted(target.touched)
+                ],
+            )
+            for target in targets
+        ],
+        validate_only=validate_only,
+    )
+
+
+def altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
+    """By resource, what an AlterClientQuotas response says: it is not in the request's order."""
+    resources = {Entity.of_text(target.resource): target.resource for target in targets}
+    found = {resources[_entity(each.entity)]: each for each in response.entries}
+    too_large = all(each.error_code == POLICY_VIOLATION for each in found.values())
+    return {
+        resource: TopicResult(error_code=each.error_code, error_message=TOO_LARGE if too_large else _words(each))
+        for resource, each in found.items()
+    }
+
+
+def _entity(parts: Iterable[Any]) -> Entity:
+    ours = {kind: name for name, kind in KAFKA_TYPES.items()}
+    return Entity(**{ours[part.entity_type]: written(part.entity_name) for part in parts})
+
+
+def _words(answer: Any) -> str | None:
+    if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        return NO_ALTER
+    return answer.error_message or None

@@ -1,0 +1,78 @@
+"""What entries of `acls:` and `quotas:` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.results import ResourceRow
+from topicledger.manifests.files.values import Object, Value, describe
+
+SHARED = ("cluster", "state", "owner", "labels")
+"""Fields of every entry."""
+Given = Mapping[str, tuple[Value, int]]
+"""The fields of an entry: value and line by name."""
+
+
+@dataclass(slots=True)
+class Shared:
+    """What an entry says beside what it is about."""
+
+    cluster: str | None
+    state: str | None
+    owner: str | None
+    labels: dict[str, str] | None
+    right: bool = True
+    """Whether nothing was reported."""
+
+    def row(self, values: Mapping[str, object], reader: Reader, line: int, shorthand: str | None = None) -> ResourceRow:
+        """The row of an entry about which nothing was reported."""
+        return ResourceRow(
+            cluster=self.cluster or "",
+            values=values,
+            state="present" if self.state is None else self.state,
+            owner=self.owner,
+            labels=self.labels,
+            shorthand=shorthand,
+            file=reader.report.file,
+            line=line,
+        )
+
+
+def entries(key: str, value: Value, line: int, reader: Reader) -> Iterator[Object]:
+    """The mappings in the list of a document's `key`; all else is reported."""
+    if value is None:
+        return
+    if not isinstance(value, list):
+        reader.report.error(line, f"`{key}` must be a list, not {describe(value)}")
+        return
+    for item in value:
+        reader.visit(1)
+        if isinstance(item, Object):
+            reader.visit(len(item.pairs))
+            yield item
+        else:
+            reader.report.error(line, f"each of `{key}` must be a mapping, not {describe(item)}")
+
+
+def given_in(item: Object) -> Given:
+    """The fields of an entry."""
+    return {key.text: (value, at or item.line) for key, value, at in item.pairs}
+
+
+def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> Shared:
+    """The fields `SHARED` of an entry. `defaults`: the document's `state`, `owner` and `labels`, where it has them."""
+    right = not reader.duplicates(item, item.line)
+    found: dict[str, object] = {"cluster": cluster, **defaults}
+    for name in SHARED:
+        value, at = given.get(name, (None, 0))
+        if value is None:
+            continue
+        found[name] = reader.texts(name, value, at) if name == "labels" else reader.text(name, value, at)
+        right &= found[name] is not None
+    if found["cluster"] is None and right:
+        reader.report.error(item.line, "`cluster` is missing")
+        right = False
+    values = {name: found.get(name) for name in SHARED}
+    return Shared(**values, right=right)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""The rules of `rows.row_rules` for rows of files, which are judged before there is a Spark session (C1, C3).
+
+Tables may have a million rows that nobody has read yet: those are judged by Spark. What both say of a row is the same,
+word for word: tests/properties/test_row_rules.py compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from topicledger.manifests.files import ManifestRow
+from topicledger.manifests.rows import ABSENT, MAX_REPLICATION_FACTOR, MAX_TOPIC_LENGTH, PRESENT
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def reasons(row: ManifestRow) -> list[str]:
+    """Each rule that the row breaks by itself, in the words of the runs; empty where it is fine."""
+    return [
+        reason
+        for reason in (
+            _topic(row.topic),
+            _state(row.state),
+            _count("num_partitions", row.num_partitions),
+            _count("replication_factor", row.replication_factor, MAX_REPLICATION_FACTOR),
+            _one_way_to_count(row),
+            _assignments(row.assignments),
+            _configs(row.configs),
+        )
+        if reason is not None
+    ]
+
+
+def _topic(topic: str) -> str | None:
+    if topic == "":
+        return "topic is empty"
+    if topic in (".", ".."):
+        return f"topic can't be {topic}"
+    if len(topic) > MAX_TOPIC_LENGTH:
+        return f"topic has {len(topic)} characters; Kafka takes at most {MAX_TOPIC_LENGTH}"
+    if not _LEGAL.fullmatch(topic):
+        return "topic has a character other than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def _state(state: str) -> str | None:
+    return None if state in (PRESENT, ABSENT) else f"state is {state}; write {PRESENT} or {ABSENT}"
+
+
+def _count(column: str, count: int | None, most: int | None = None) -> str | None:
+    if count is not None and count < 1:
+        return f"{column} is {count}; it must be at least 1, or null for the broker's default"
+    if count is not None and most is not None and count > most:
+        return f"{column} is {count}; Kafka takes at most {most}"
+    return None
+
+
+def _one_way_to_count(row: ManifestRow) -> str | None:
+    if row.assignments is None or (row.num_partitions is None and row.replication_factor is None):
+        return None
+    return "assignments exclude num_partitions and replication_factor, which they imply; give one or the other"
+
+
+def _assignments(assignments: Mapping[int, Sequence[int]] | None) -> str | None:
+    if assignments is None:
+        return None
+    replicas = assignments.values()
+    holding = {
+        "assignments are empty": not assignments,
+        "assignments must number the partitions 0 to n-1 without gaps": set(assignments) != {*range(len(assignments))},
+        "assignments leave a partition without brokers": not all(replicas),
+        "assignments hold a null or negative broker id": any(broker < 0 for brokers in replicas for broker in brokers),
+        "assignments name a broker twice for one partition": any(len({*each}) != len(each) for each in replicas),
+        "assignments give partitions different numbers of replicas": len({len(each) for each in replicas}) > 1,
+    }
+    return next((reason for reason, holds in holding.items() if holds), None)
+
+
+def _configs(configs: Mapping[str, str] | None) -> str | None:
+    if configs is not None and any(not name.strip(" ") for name in configs):
+        return "configs have an empty name"
+    return None
+
+
+def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, str]]:
+    """The rows that break a rule, each with all its reasons as one text."""
+    for row in rows:
+        found = reasons(row)
+        if found:
+            yield row, "; ".join(found)

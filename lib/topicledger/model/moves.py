@@ -1,0 +1,103 @@
+"""What the plan says of moves, and what is set on a cluster while they are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
+"""Partition -> broker ids; the first is the preferred leader."""
+
+BROKER, TOPIC = "broker", "topic"
+"""What a throttle is set on."""
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+"""Configs of a broker: bytes a second that throttled replicas are read from it, and written to it."""
+LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+"""Configs of a topic: which replicas are throttled, as `partition:broker,...`."""
+
+
+def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
+    """Assignments of `plans.before` and `plans.after`, such as `0:1,2;1:2,3`."""
+    found = {}
+    for each in filter(None, text.split(";")):
+        partition, _, brokers = each.partition(":")
+        found[int(partition)] = tuple(map(int, brokers.split(",")))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """A config that is set while replicas move, and what it was before."""
+
+    resource_type: str
+    """`broker` or `topic`."""
+    resource: str
+    """The broker's id, or the topic."""
+    config: str
+    before: str | None
+    """None where it wasn't set."""
+    value: str
+
+
+class ThrottleRecords(Protocol):
+    """Where throttles of one cluster are written down."""
+
+    def intend(self, throttles: Sequence[Throttle]) -> None:
+        """Returns when it is committed that these are going to be set."""
+
+    def left(self) -> Sequence[Throttle]:
+        """Those that may be set, by whichever run."""
+
+    def removed(self, throttles: Sequence[Throttle]) -> None:
+        """Returns when it is committed that these aren't set any more."""
+
+
+@dataclass(kw_only=True)
+class Move:
+    """One partition's way from where it is to where it is to be."""
+
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    size: int = 0
+    """Bytes of it, about."""
+
+    @property
+    def adding(self) -> frozenset[int]:
+        return frozenset(self.after) - frozenset(self.before)
+
+    @property
+    def brokers(self) -> frozenset[int]:
+        """Those that have work with it: it is read from one of `before`, as a rule the first."""
+        return self.adding | frozenset(self.before[:1]) if self.adding else frozenset()
+
+
+@dataclass(kw_only=True)
+class UnderWay:
+    """What is under way by broker, within limits."""
+
+    max_partitions: int
+    """Of a broker."""
+    max_bytes: int
+    """Of a broker; a larger partition goes alone."""
+    partitions: dict[int, int] = field(default_factory=dict)
+    size: dict[int, int] = field(default_factory=dict)
+
+    def take(self, move: Move) -> bool:
+        """Whether a move may begin now; it counts from then on. A broker without one may begin any."""
+        for broker in move.brokers:
+            count = self.partitions.get(broker, 0)
+            if count >= self.max_partitions:
+                return False
+            if count and self.size.get(broker, 0) + move.size > self.max_bytes:
+                return False
+        self.add(move)
+        return True
+
+    def add(self, move: Move) -> None:
+        """Count a move that is under way."""
+        for broker in move.brokers:
+            self.partitions[broker] = self.partitions.get(broker, 0) + 1
+            self.size[broker] = self.size.get(broker, 0) + move.size

@@ -1,0 +1,62 @@
+"""Client quotas: the entity that has them, and how its names and its limits are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+DEFAULT = "<default>"
+"""Instead of a name: whoever has no quotas of their own."""
+IP_LIMIT = "connection_creation_rate"
+"""The one limit of an ip; no other entity has it (Q2)."""
+WHOLE_LIMITS = ("producer_byte_rate", "consumer_byte_rate", IP_LIMIT)
+"""Limits that are whole numbers (Q2)."""
+ENTITY = ("user", "client_id", "ip")
+LIMITS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    IP_LIMIT,
+)
+KAFKA_TYPES: Mapping[str, str] = {"user": "user", "client_id": "client-id", "ip": "ip"}
+"""Kafka's name of each part of an entity, by ours."""
+
+_TOKEN = re.compile(r"(?:\\.|[^\\ ])+", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_CALLED_DEFAULT = re.compile(r"\\*<default>")
+
+
+class Entity(NamedTuple):
+    """Who has quotas: a user, a client id, both, or an ip; each a name, `<default>`, or None."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    @classmethod
+    def of_text(cls, text: str) -> Entity:
+        """The entity that `plans` and `audit` name by its text: see `manifests.quotas.text_of`."""
+        ours = {kind: name for name, kind in KAFKA_TYPES.items()}
+        parts = (each.partition("=") for each in _TOKEN.findall(text))
+        return cls(**{ours[kind]: _ESCAPED.sub(r"\1", name) for kind, _, name in parts})
+
+
+def written(name: str | None) -> str:
+    """Kafka's name as the tables have it; None is the default. One that is called `<default>` gets a backslash."""
+    if name is None:
+        return DEFAULT
+    return f"\\{name}" if _CALLED_DEFAULT.fullmatch(name) else name
+
+
+def kafka_name(name: str) -> str | None:
+    """The other way round."""
+    if name == DEFAULT:
+        return None
+    return name[1:] if _CALLED_DEFAULT.fullmatch(name) else name
+
+
+def text_of_limit(value: float) -> str:
+    """A limit as `before` and `after` have it: `1000`, `0.5`."""
+    return str(int(value)) if value.is_integer() else repr(value)

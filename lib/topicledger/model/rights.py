@@ -1,0 +1,104 @@
+"""Effective rights: what Kafka's StandardAuthorizer answers, from a cluster's ACLs.
+
+A DENY wins over every ALLOW. A literal name, a prefix and the literal `*` all count. ALL is every operation; some
+operations imply another one, where they are allowed only. A super user may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD, Acl
+
+_IMPLIED: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("READ", "WRITE", "DELETE", "ALTER"), frozenset({"DESCRIBE"})),
+    "ALTER_CONFIGS": frozenset({"DESCRIBE_CONFIGS"}),
+}
+"""What an ALLOW of an operation allows, too."""
+
+
+class Why(StrEnum):
+    """What decides a question."""
+
+    SUPER_USER = "super user"
+    DENY = "denied by an ACL"
+    ALLOW = "allowed by an ACL"
+    NOT_ALLOWED = "no ACL allows it"
+    NO_ACL = "no ACL is about it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brokers:
+    """What brokers' own settings decide beside the ACLs."""
+
+    super_users: frozenset[str] = frozenset()
+    """`super.users`."""
+    allow_everyone: bool | None = False
+    """`allow.everyone.if.no.acl.found`; None where nobody knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether a principal may do something."""
+
+    allowed: bool | None
+    """None: only `allow.everyone.if.no.acl.found` decides it, and it isn't known."""
+    why: Why
+    acls: Sequence[Acl] = ()
+    """Those that decide it, in order: each of them alone would."""
+
+
+def covers_name(acl: Acl, name: str) -> bool:
+    """Whether an ACL is about the resource of this name; types aside."""
+    if acl.pattern_type == PREFIXED:
+        return name.startswith(acl.resource_name)
+    # StandardAuthorizer takes a literal `*` for a prefix of such a name, and skips it as it does others (4.3.1).
+    everything = acl.resource_name == WILDCARD and not name.startswith(WILDCARD)
+    return everything or acl.resource_name == name
+
+
+def covers_pattern(acl: Acl, pattern_type: str, name: str) -> bool:
+    """Whether an ACL is about every resource that a pattern is about; types aside."""
+    if acl.pattern_type != PREFIXED and acl.resource_name == WILDCARD:
+        return name == WILDCARD or not name.startswith(WILDCARD)
+    if pattern_type == PREFIXED or name == WILDCARD:
+        return acl.pattern_type == PREFIXED and pattern_type == PREFIXED and name.startswith(acl.resource_name)
+    return covers_name(acl, name)
+
+
+def covers_operation(acl: Acl, operation: str) -> bool:
+    """Whether an ACL allows or denies an operation, itself or by what it implies."""
+    if acl.operation in ("ALL", operation):
+        return True
+    return acl.permission == ALLOW and operation in _IMPLIED.get(acl.operation, ())
+
+
+def about(acls: Iterable[Acl], resource_type: str, name: str) -> list[Acl]:
+    """The ACLs that are about one resource, in order."""
+    return sorted(each for each in acls if each.resource_type == resource_type and covers_name(each, name))
+
+
+def decide(found: Sequence[Acl], principal: str, host: str, operation: str, brokers: Brokers) -> Verdict:
+    """Whether `principal` may do `operation` from `host` on a resource that exactly the ACLs `found` are about.
+
+    `host` is an address; `*` is one that no ACL names. A principal that no ACL names is `User:*`.
+    """
+    if principal in brokers.super_users:
+        return Verdict(allowed=True, why=Why.SUPER_USER)
+    mine = [
+        each
+        for each in found
+        if each.principal in (principal, EVERYONE)
+        and each.host in (host, WILDCARD)
+        and covers_operation(each, operation)
+    ]
+    denied = [each for each in mine if each.permission == DENY]
+    if denied:
+        return Verdict(allowed=False, why=Why.DENY, acls=denied)
+    if mine:
+        return Verdict(allowed=True, why=Why.ALLOW, acls=mine)
+    if found:
+        return Verdict(allowed=False, why=Why.NOT_ALLOWED)
+    return Verdict(allowed=brokers.allow_everyone, why=Why.NO_ACL)

@@ -1,0 +1,159 @@
+"""What a run announces, and what it looks like in each format: plain values only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from topicledger.apply.summary import Failure, Summary
+from topicledger.config.notify import Event, Format, NotifySettings
+from topicledger.config.severities import Severity
+from topicledger.drift.summary import DriftSummary
+from topicledger.errors import ExitCode
+from topicledger.model import RunState
+from topicledger.text import show
+
+SOURCE = "urn:topicledger"
+MOST_LINES = 10
+"""Of a message for people; the document has the first 20."""
+_MOST_CHARACTERS = 300
+_TYPES: Mapping[Format, str] = {
+    "cloudevents": "application/cloudevents+json",
+    "slack": "application/json",
+    "teams": "application/json",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """One event of a run."""
+
+    event: Event
+    run_id: str
+    requested_by: str | None
+    at: datetime
+    """When it was found."""
+    headline: str
+    lines: Sequence[str] = ()
+    """The first of what it is about."""
+    worst: Severity | None = None
+    """Of drift: its worst severity."""
+    document: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The run's result document."""
+
+    def concerns(self, settings: NotifySettings) -> bool:
+        """Whether a [[notify]] wants it."""
+        order = list(Severity)
+        severe = self.worst is None or order.index(self.worst) <= order.index(settings.severity)
+        return self.event in settings.events and severe
+
+    def body(self, settings: NotifySettings) -> tuple[str, bytes]:
+        """Its content type and its body in the format of a [[notify]]."""
+        report = settings.report and settings.report.replace("{run_id}", self.run_id)
+        document = {"cloudevents": self._cloud_event, "slack": self._slack, "teams": self._teams}[settings.format](
+            report
+        )
+        return _TYPES[settings.format], json.dumps(document, ensure_ascii=True).encode("ascii")
+
+    def _cloud_event(self, report: str | None) -> dict[str, Any]:
+        """CloudEvents 1.0, structured mode: a receiver knows a copy by source and id."""
+        data = {"event": self.event.value, "headline": self.headline, "requested_by": self.requested_by}
+        return {
+            "specversion": "1.0",
+            "id": f"{self.run_id}/{self.event.value}",
+            "source": SOURCE,
+            "type": f"topicledger.run.{self.event.value}",
+            "subject": self.run_id,
+            "time": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
+            "datacontenttype": "application/json",
+            "data": {**data, "report": report, "result": self.document},
+        }
+
+    def _slack(self, report: str | None) -> dict[str, Any]:
+        # Slack reads commands such as <!channel> in a text, unless these three are escaped.
+        text = "\n".join(self._text(report)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return {"text": text, "mrkdwn": False}
+
+    def _teams(self, report: str | None) -> dict[str, Any]:
+        # A TextRun is plain text; a TextBlock would read Markdown in names of topics.
+        runs = [{"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": each}]} for each in self._text(None)]
+        card: dict[str, Any] = {"type": "AdaptiveCard", "version": "1.4", "body": runs}
+        if report is not None:
+            card["actions"] = [{"type": "Action.OpenUrl", "title": "Report", "url": report}]
+        attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+        return {"type": "message", "attachments": [attachment]}
+
+    def _text(self, report: str | None) -> Sequence[str]:
+        who = f"requested by {self.requested_by}" if self.requested_by else ""
+        lines = (self.headline, who, *self.lines, report or "")
+        return [show(each, _MOST_CHARACTERS) for each in lines if each]
+
+
+def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
+    """What a run of `plan`, `apply` or `provision` announces."""
+    event, what = _event(summary)
+    if event is None:
+        return ()
+    lines = [*summary.problems, *map(_failed, summary.failures)]
+    if event is Event.APPROVAL_WANTED:
+        lines = [f"{each.action} {each.cluster} {each.resource}" for each in summary.pending.first]
+    return [
+        Announcement(
+            event=event,
+            run_id=summary.run_id,
+            requested_by=requested_by,
+            at=at,
+            headline=f"topicledger run {summary.run_id}: {what}",
+            lines=lines[:MOST_LINES],
+            document=json.loads(summary.to_json()),
+        )
+    ]
+
+
+def _event(summary: Summary) -> tuple[Event | None, str]:
+    failed = _count(summary.failure_count, "topic or right", "topics or rights")
+    if summary.exit_code == ExitCode.GUARD_STOPPED:
+        return Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
+    if summary.exit_code == ExitCode.ERROR:
+        return Event.FAILED, f"not finished; start it again with its id; {failed} failed or refused"
+    if summary.exit_code == ExitCode.TOPICS_FAILED:
+        return Event.FAILED, f"{failed} failed or refused"
+    if summary.state == RunState.PLANNED and summary.pending_changes:
+        waits = "waits" if summary.pending_changes == 1 else "wait"
+        return Event.APPROVAL_WANTED, f"{_count(summary.pending_changes, 'change', 'changes')} {waits} to be applied"
+    return None, ""
+
+
+def _failed(failure: Failure) -> str:
+    what = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics"
+    return f"{failure.cluster or ''} {what or ''}: {failure.error or ''} {failure.error_message or ''}".strip()
+
+
+def of_audit(summary: DriftSummary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
+    """What an `audit` announces."""
+    found = [each for each in Severity if summary.severities.get(each.value, 0)]
+    counted = (_count(summary.severities[each], f"{each} of drift", f"{each}s of drift") for each in found)
+    unfinished = Announcement(
+        event=Event.FAILED,
+        run_id=summary.run_id,
+        requested_by=requested_by,
+        at=at,
+        headline=f"topicledger audit {summary.run_id}: not finished; start it again with its id",
+        lines=summary.problems[:MOST_LINES],
+        document=json.loads(summary.to_json()),
+    )
+    drift = replace(
+        unfinished,
+        event=Event.DRIFT,
+        headline=f"topicledger audit {summary.run_id}: {', '.join(counted)}",
+        lines=[f"{each.severity} {each.cluster} {each.topic}: {each.kind}" for each in summary.drift[:MOST_LINES]],
+        worst=found[0] if found else None,
+    )
+    return [*((drift,) if found else ()), *((unfinished,) if summary.problems else ())]
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

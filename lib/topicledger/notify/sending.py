@@ -1,0 +1,69 @@
+"""Posts announcements over HTTP, all side by side, and waits for none of them for long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPMessage
+from typing import IO
+
+from topicledger import __version__
+from topicledger.config.secrets import resolve
+from topicledger.errors import SecretError
+
+log = logging.getLogger(__name__)
+
+SECONDS = 10.0
+"""For all announcements of a run together."""
+_ATTEMPT_SECONDS = 5.0
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """An announcement goes to the address that the settings name, and to no other one."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        return None
+
+
+def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECONDS) -> None:
+    """Post each (number of its [[notify]], reference of its address, content type, body).
+
+    Returns after `seconds` at the latest. What couldn't be posted is a warning that names the [[notify]].
+    """
+    until = time.monotonic() + seconds
+    threads = [threading.Thread(target=_post, args=post, name="notify", daemon=True) for post in posts]
+    for thread in threads:
+        thread.start()
+    for thread, (number, *_) in zip(threads, posts, strict=True):
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            log.warning("notify[%d]: no answer within %g s; the run goes on", number, seconds)
+
+
+def _post(number: int, reference: str, content_type: str, body: bytes) -> None:
+    where = f"notify[{number}]"
+    try:
+        url = "".join(resolve(f"{where}.url", reference))
+        if not url.lower().startswith(("http://", "https://")):
+            log.warning("%s.url: what %s holds is no http:// or https:// address", where, reference)
+            return
+        headers = {"Content-Type": content_type, "User-Agent": f"topicledger/{__version__}"}
+        request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+        opener = urllib.request.build_opener(_NoRedirects)
+        with opener.open(request, timeout=_ATTEMPT_SECONDS) as response:
+            log.info("%s: answered %d", where, response.status)
+    except SecretError as error:
+        log.warning("%s", error)
+    except urllib.error.HTTPError as error:
+        log.warning("%s: refused with HTTP status %d", where, error.code)
+    except Exception as error:
+        # Its text may hold the address, which is a secret.
+        reason = getattr(error, "reason", None)
+        kind = type(reason if isinstance(reason, BaseException) else error).__name__
+        log.warning("%s: can't be reached (%s)", where, kind)

@@ -1,0 +1,110 @@
+"""What clusters have beside topics, listed wholly or not at all, by the driver or on the executors, as topics are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.connection import NotListed
+from topicledger.model import Refusal
+from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
+from topicledger.observe.topics import SECRET_UNRESOLVED
+from topicledger.schemas import Table
+
+_OF_STATUS = tuple(StructField(name, StringType()) for name in ("own_principal", "error", "error_message"))
+"""A cluster has one row with these and without `observed_at`: who this client is to it, or why nothing is known."""
+_ERRORS = {Refusal.NOT_PERMITTED.value: Refusal.NOT_PERMITTED}
+
+Columns = Mapping[str, Sequence[object]]
+"""Values by column of an observed table, one for each row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedStatus:
+    """How listing went for a cluster."""
+
+    own_principal: str | None = None
+    """Who brokers take this client for; None where nobody knows."""
+    error: Refusal | None = None
+    """NOT_PERMITTED or CLUSTER_UNREACHABLE where nothing is known."""
+    message: str | None = None
+    """Why, for the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What was listed, materialised: reading it asks no cluster again."""
+
+    rows: DataFrame
+    """Columns of the observed table less run_id, of clusters that are known."""
+    statuses: Mapping[str, ListedStatus]
+    """By cluster that was asked."""
+
+    @property
+    def known(self) -> Collection[str]:
+        """Clusters that were listed."""
+        return [name for name, status in self.statuses.items() if status.error is None]
+
+
+def list_each(
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    ids: Mapping[str, str],
+    table: Table,
+    describe: Callable[[ClusterAdmin], tuple[Columns, int]],
+) -> Listed:
+    """What `describe` lists of each of `clusters`: columns of `table`, and how many rows. `ids`: Kafka's id of each, by
+    name. What it can't list it raises NotListed for."""
+    own = ("run_id", "cluster_id")
+    schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
+    ask = partial(_ask, schema, describe)
+    found = ask_each(spark, clusters, kafka, ask, schema, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    of_status = found.where("observed_at IS NULL").select("cluster", "own_principal", "error", "error_message")
+    statuses = {
+        row["cluster"]: ListedStatus(
+            own_principal=row["own_principal"],
+            error=None if row["error"] is None else _ERRORS.get(row["error"], Refusal.CLUSTER_UNREACHABLE),
+            message=row["error_message"],
+        )
+        for row in of_status.collect()
+    }
+    known = {name: ids[name] for name, status in statuses.items() if status.error is None}
+    cluster_id = F.create_map(*(F.lit(part) for item in known.items() for part in item)) if known else None
+    rows = found.where(F.col("observed_at").isNotNull() & F.col("cluster").isin(*known)).withColumn(
+        "cluster_id", F.lit(None).cast("string") if cluster_id is None else cluster_id[F.col("cluster")]
+    )
+    columns = (name for name in table.schema.names if name != "run_id")
+    return Listed(rows=rows.select(*columns), statuses=statuses)
+
+
+def _ask(
+    schema: StructType, describe: Callable[[ClusterAdmin], tuple[Columns, int]], access: ClusterAccess
+) -> Iterator[pa.RecordBatch]:
+    name = access.cluster.name
+    try:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
+            columns, count = describe(admin)
+            own: Columns = {"cluster": [name] * count, "observed_at": [datetime.now(UTC)] * count}
+            yield record_batch(schema, {**columns, **own}, count)
+            yield record_batch(schema, {"cluster": [name], "own_principal": [admin.principal]}, 1)
+    except NotListed as error:
+        yield _failed(schema, name, Refusal.NOT_PERMITTED.value, error)
+    except SecretError as error:
+        yield _failed(schema, name, SECRET_UNRESOLVED, error)
+    except TopicLedgerError as error:
+        yield _failed(schema, name, Refusal.CLUSTER_UNREACHABLE.value, error)
+
+
+def _failed(schema: StructType, cluster: str, error: str, why: TopicLedgerError) -> pa.RecordBatch:
+    return record_batch(schema, {"cluster": [cluster], "error": [error], "error_message": [str(why)]}, 1)

@@ -1,0 +1,94 @@
+"""What the brokers of live clusters have in their log directories, asked as topics are listed: by the driver or on the
+executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.log_dirs import BrokerLogs
+from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
+from topicledger.observe.topics import SECRET_UNRESOLVED
+
+_SCHEMA = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("broker_id", IntegerType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("bytes", LongType()),
+        StructField("total_bytes", LongType()),
+        StructField("usable_bytes", LongType()),
+        StructField("error", StringType()),
+        StructField("error_message", StringType()),
+    ]
+)
+"""A row per replica; with topic null one per broker; with broker_id null one per cluster that doesn't say, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogDirs:
+    """What brokers said, materialised: reading it asks no cluster again."""
+
+    sizes: DataFrame
+    """cluster, broker_id, topic, partition, bytes: a row per replica on a live broker."""
+    rooms: DataFrame
+    """cluster, broker_id, total_bytes, usable_bytes: a row per live broker, null before Kafka 3.3."""
+    errors: Mapping[str, str]
+    """By cluster that isn't in the above, why."""
+
+
+def observe_log_dirs(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> LogDirs:
+    """Ask every live broker (DescribeLogDirs), each cluster wholly or not at all; needs Describe on the cluster."""
+    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    failed = found.where(F.col("error").isNotNull()).select("cluster", "error_message").collect()
+    errors = {row["cluster"]: row["error_message"] for row in failed}
+    known = found.where(~F.col("cluster").isin(*errors)) if errors else found
+    return LogDirs(
+        sizes=known.where(F.col("topic").isNotNull()).select("cluster", "broker_id", "topic", "partition", "bytes"),
+        rooms=known.where(F.col("topic").isNull()).select("cluster", "broker_id", "total_bytes", "usable_bytes"),
+        errors=errors,
+    )
+
+
+def _ask(access: ClusterAccess) -> Iterator[pa.RecordBatch]:
+    name = access.cluster.name
+    try:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
+            for logs in admin.broker_logs():
+                yield from _batches(name, logs)
+    except SecretError as error:
+        yield _failed(name, SECRET_UNRESOLVED, error)
+    except TopicLedgerError as error:
+        yield _failed(name, type(error).__name__, error)
+
+
+def _batches(cluster: str, logs: BrokerLogs) -> Iterator[pa.RecordBatch]:
+    count = len(logs.sizes)
+    replicas: dict[str, Sequence[object]] = {
+        "cluster": [cluster] * count,
+        "broker_id": [logs.broker_id] * count,
+        "topic": [topic for topic, _ in logs.sizes],
+        "partition": [partition for _, partition in logs.sizes],
+        "bytes": list(logs.sizes.values()),
+    }
+    yield record_batch(_SCHEMA, replicas, count)
+    room: dict[str, Sequence[object]] = {
+        "cluster": [cluster],
+        "broker_id": [logs.broker_id],
+        "total_bytes": [logs.total_bytes],
+        "usable_bytes": [logs.usable_bytes],
+    }
+    yield record_batch(_SCHEMA, room, 1)
+
+
+def _failed(cluster: str, error: str, why: TopicLedgerError) -> pa.RecordBatch:
+    return record_batch(_SCHEMA, {"cluster": [cluster], "error": [error], "error_message": [str(why)]}, 1)

@@ -1,0 +1,137 @@
+"""Approvals: who else has to agree before a plan is applied, and who did."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import functions as F
+
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings
+from topicledger.errors import UsageError
+from topicledger.ledger import digests
+from topicledger.ledger.run import find_run
+from topicledger.ledger.runs import os_user, require_fresh
+from topicledger.ledger.tables import Ledger
+from topicledger.model import Action, ResourceType, RunState
+from topicledger.plan import losses
+from topicledger.schemas import APPROVALS, PLANS, RUNS
+from topicledger.text import show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approvals:
+    """Of a run's plan."""
+
+    run_id: str
+    requested_by: str
+    """Who asked for it, and may not approve it."""
+    plan_digest: str
+    needed: int
+    by: tuple[str, ...]
+    """Others who approved this plan, each once, in order."""
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.needed - len(self.by))
+
+    def __str__(self) -> str:
+        people = "1 person" if self.missing == 1 else f"{self.missing} people"
+        so_far = f" beside {', '.join(map(show, self.by))}" if self.by else ""
+        return (
+            f"it needs the approval of {people}{so_far} other than {show(self.requested_by)}, who asked for it: "
+            f"runs approve --run-id {self.run_id} --by WHO"
+        )
+
+
+def needed(guards: GuardSettings, classes: Collection[str]) -> int:
+    """Approvals of a plan that holds actions of these classes."""
+    return max([guards.approvals, *(count for name, count in guards.approvals_for.items() if name in classes)])
+
+
+def of_run(ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str) -> Approvals:
+    """What the plan of a run needs and has. Approvals of another plan, under the same run id, don't count."""
+    of_plan = digests.of_runs({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
+    plan_digest = of_plan.get((PLANS.name, run_id), digests.RowsDigest()).sha256
+    classes = _classes(ledger, run_id) if guards.approvals_for else ()
+    by: dict[str, str] = {}
+    if ledger.exists(APPROVALS):
+        own = (F.col("run_id") == run_id) & (F.col("plan_digest") == plan_digest)
+        for row in ledger.read(APPROVALS).where(own).orderBy("at").collect():
+            by.setdefault(_person(row["by"]), row["by"])
+    by.pop(_person(requested_by), None)
+    return Approvals(
+        run_id=run_id,
+        requested_by=requested_by,
+        plan_digest=plan_digest,
+        needed=needed(guards, classes),
+        by=tuple(by.values()),
+    )
+
+
+def _person(name: str | None) -> str:
+    return (name or "").strip().casefold()
+
+
+def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
+    """The classes of what a plan would send. Of a loss the plan knows what was set on the topic, not the broker's
+    defaults: what may be a loss is one."""
+    configs = F.transform(
+        F.map_entries("before"), lambda each: F.struct(each["key"].alias("name"), each["value"].alias("value"))
+    )
+    planned = (
+        ledger.read(PLANS)
+        .where((F.col("run_id") == run_id) & F.col("phase").isNull() & F.col("action").isNotNull())
+        .withColumns({"decision": F.col("action"), "live_configs": configs})
+    )
+    rights = F.col("resource_type").isin(ResourceType.ACL.value, ResourceType.QUOTA.value)
+    found = planned.agg(
+        F.bool_or(F.col("action") == Action.DELETE.value).alias("deletes"),
+        F.bool_or(losses.found().isNotNull()).alias("losses"),
+        F.bool_or(rights).alias("rights"),
+    ).collect()[0]
+    return [name for name, there in found.asDict().items() if there]
+
+
+def approve(
+    ledger: Ledger, settings: Settings, run_id: str, *, by: str | None = None, note: str | None = None
+) -> Approvals:
+    """Record that somebody approves the plan of a run; who did already isn't recorded again.
+
+    Raises UsageError where the run has no plan that waits to be applied, or where `by`, by default the OS user, asked
+    for it. Raises GuardStopped where the plan is too old to be applied.
+    """
+    ledger.ensure(RUNS)
+    row = find_run(ledger, run_id)
+    if row is None:
+        raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
+    if row["state"] != RunState.PLANNED:
+        reason = {
+            RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",
+            RunState.APPLYING: "is being applied",
+            RunState.FINISHED: "is finished: there is nothing to approve",
+            RunState.ABANDONED: "was abandoned: plan again",
+        }[RunState(row["state"])]
+        raise UsageError(f"run {run_id} {reason}")
+    require_fresh(run_id, row["started_at"], settings)
+    who = by if by is not None else os_user()
+    if not _person(who):
+        raise UsageError("--by names who approves: it is empty")
+    if _person(who) == _person(row["requested_by"]):
+        raise UsageError(f"{show(who)} asked for run {run_id}: somebody else has to approve it; --by says who")
+    ledger.ensure(PLANS, APPROVALS)
+    found = of_run(ledger, settings.guards, run_id, row["requested_by"])
+    if _person(who) not in map(_person, found.by):
+        approval = {
+            "run_id": run_id,
+            "plan_digest": found.plan_digest,
+            "by": who.strip(),
+            "at": datetime.now(UTC),
+            "note": note,
+        }
+        rows = ledger.rows(APPROVALS, [approval])
+        ledger.append(APPROVALS, rows, app_id=f"approval-{secrets.token_hex(8)}", version=1)
+    return of_run(ledger, settings.guards, run_id, row["requested_by"])

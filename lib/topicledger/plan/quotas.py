@@ -1,0 +1,84 @@
+"""Which client quotas are to be altered: the judged rows of `quotas` and the described quotas, joined to decisions.
+
+What is declared of an entity is all that it is to have. Entities that no row names are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import Settings
+from topicledger.ledger.rows import touched
+from topicledger.manifests import quotas as manifests
+from topicledger.manifests.quotas import declared_limits, limits_of, text_of
+from topicledger.manifests.rows import Transform
+from topicledger.model import AccessAction, Decision, Refusal, ResourceType
+from topicledger.observe.listed import Listed
+from topicledger.observe.quotas import observe_quotas
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.decide import VALUES
+from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.schemas import OBSERVED_QUOTAS
+from topicledger.schemas import QUOTAS as TABLE
+
+ALTER = AccessAction.ALTER_QUOTA.value
+_GUARD = "entities of this cluster whose quotas are to be changed: {}, guards.max_quota_changes"
+
+
+def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
+    """Phases decide and guard for quotas: see `ResourceKind.decide`.
+
+    The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ.
+    """
+    live = seen.rows.select("cluster", text_of().alias("resource"), limits_of().alias("live_limits"))
+
+    def transform(judged: DataFrame) -> DataFrame:
+        most = settings.guards.max_quota_changes
+        return (
+            judged.withColumn("limits", declared_limits())
+            .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
+            .transform(_decided)
+            .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
+            .transform(judged_by)
+            .select(*COLUMNS)
+        )
+
+    return transform
+
+
+def _decided(rows: DataFrame) -> DataFrame:
+    nothing = F.create_map().cast(VALUES)
+
+    def differs(name: Column, _: Column) -> Column:
+        # Compared as numbers: two ways to write one are the same limit.
+        declared, live = (F.col(column)[name].cast("double") for column in ("limits", "live_limits"))
+        return ~declared.eqNullSafe(live)
+
+    declared = F.col("state").isNotNull()
+    decision = (
+        F.when(~declared, F.lit(Decision.UNMANAGED.value))
+        .when(F.size(touched()) > 0, F.lit(ALTER))
+        .otherwise(F.lit(Decision.UNCHANGED.value))
+    )
+    return (
+        rows.withColumns({name: F.coalesce(name, nothing) for name in ("limits", "live_limits")})
+        .withColumns({"before": F.map_filter("live_limits", differs), "after": F.map_filter("limits", differs)})
+        .withColumn("decision", F.when(F.col("phase").isNull(), decision))
+        .withColumns({name: F.when(decided(ALTER), F.col(name)) for name in ("before", "after")})
+    )
+
+
+QUOTAS = ResourceKind(
+    resource_type=ResourceType.QUOTA,
+    table=TABLE,
+    judge=manifests.judge,
+    observed=OBSERVED_QUOTAS,
+    observe=observe_quotas,
+    decide=decide,
+    counted={"quotas_unchanged": Decision.UNCHANGED, "quotas_unmanaged": Decision.UNMANAGED},
+    now={"limits": declared_limits},
+    undeclared=lambda: F.lit("don't declare it"),
+)

@@ -1,0 +1,104 @@
+"""A page that lists all reports of a folder, from what each says of itself in its head."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from topicledger import __version__
+from topicledger.errors import UsageError
+from topicledger.report import page
+
+FILE = "index.html"
+"""The index's own file in the folder."""
+LISTED = 2_000
+"""Reports that an index lists, the newest."""
+_HEAD_CHARACTERS = 64_000
+"""Where a report says what it is: before its style."""
+_META = "topicledger-report"
+_TONES = {"good": "good", "bad": "needs a look", "open": "open"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What an index shows of a report."""
+
+    href: str
+    """Its file, as a relative link."""
+    headline: str
+    tone: str
+    """good, bad or open."""
+    began: str
+    """When the run began, or the span; UTC, to the second."""
+    about: str
+    by: str
+    clusters: str
+
+
+def require_folder(folder: Path) -> None:
+    """Raises UsageError where there is no such folder."""
+    if not folder.is_dir():
+        raise UsageError(f"--index {folder} is no folder: name the one that the reports are in")
+
+
+def entries(folder: Path) -> list[Entry]:
+    """Of each report in the folder what it says of itself, the newest first.
+
+    Other files, and reports of versions that didn't say it, are left out; folders within it aren't looked into.
+    """
+    found = []
+    for path in sorted(folder.glob("*.html")):
+        if path.name != FILE and path.is_file():
+            entry = _entry(path)
+            if entry is not None:
+                found.append(entry)
+    return sorted(found, key=lambda each: (each.began, each.href), reverse=True)
+
+
+def render(found: list[Entry]) -> str:
+    """The whole page. The same entries give the same bytes."""
+    style = page.template("page.css")
+    return (
+        page.environment(FILE)
+        .get_template(FILE)
+        .render(
+            reports=found[:LISTED],
+            total=len(found),
+            words_of_tone=_TONES,
+            version=__version__,
+            style=Markup(style),
+            style_hash=page.hash_of(style),
+        )
+    )
+
+
+class _Head(HTMLParser):
+    """Finds what a report says of itself."""
+
+    found: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag == "meta" and named.get("name") == _META and self.found is None:
+            self.found = named.get("content")
+
+
+def _entry(path: Path) -> Entry | None:
+    head = _Head()
+    try:
+        with path.open(encoding="utf-8") as file:
+            head.feed(file.read(_HEAD_CHARACTERS))
+        said = json.loads(head.found or "")
+    except (OSError, ValueError):
+        return None
+    names = [each.name for each in fields(Entry) if each.name != "href"]
+    if not isinstance(said, dict) or not all(isinstance(said.get(name), str) for name in names):
+        return None
+    if said["tone"] not in _TONES:
+        return None
+    return Entry(href=quote(path.name), **{name: said[name] for name in names})

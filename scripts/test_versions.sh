@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# test_versions.sh VERSION...: runs the tests of what is done to a broker against each version of Kafka, fetched into
+# build/jars/kafka-VERSION. All versions are run, also where one fails; the exit code is then 1.
+#
+#   TOPICLEDGER_TESTS  what pytest gets instead
+set -uo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+# Requests and their answers, the rules of creating and deleting, changes, rights, what a principal doesn't see.
+tests=(tests/broker/test_requests.py tests/broker/test_provisioning.py tests/broker/test_changes.py
+    tests/broker/test_acls.py tests/broker/test_hidden_topics.py -m 'not thorough')
+if [[ -n ${TOPICLEDGER_TESTS:-} ]]; then
+    read -ra tests <<<"$TOPICLEDGER_TESTS"
+fi
+
+code=0
+for version; do
+    .venv/bin/python scripts/fetch_jars.py "kafka-$version" || exit
+    printf 'Kafka %s\n' "$version"
+    TOPICLEDGER_KAFKA_JARS=$PWD/build/jars/kafka-$version .venv/bin/python -m pytest -q "${tests[@]}" || code=1
+done
+exit "$code"

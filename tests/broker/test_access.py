@@ -1,0 +1,130 @@
+"""`access who` and `access what`: what they say is what brokers let their users do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.broker.direct import admin_of, make
+from tests.waiting import until
+from topicledger.cli.access import access_group
+from topicledger.model import AccessAction, Target
+from topicledger.model.access import OPERATIONS, Acl
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+TOPICS = ("access.a", "access.ab", "access.b")
+GRANTED = [
+    Acl("User:creator", "ALLOW", "ALL", "TOPIC", "PREFIXED", "access.a", "*"),
+    Acl("User:creator", "DENY", "DELETE", "TOPIC", "LITERAL", "access.ab", "*"),
+    Acl("User:creator", "ALLOW", "READ", "TOPIC", "LITERAL", "access.b", "*"),
+    Acl("User:creator", "ALLOW", "ALTER", "TOPIC", "LITERAL", "access.b", "10.9.9.9"),
+    Acl("User:describer", "ALLOW", "ALTER_CONFIGS", "TOPIC", "PREFIXED", "access.", "*"),
+    Acl("User:describer", "ALLOW", "WRITE", "TOPIC", "LITERAL", "access.ab", "*"),
+    Acl("User:*", "ALLOW", "DESCRIBE", "TOPIC", "PREFIXED", "access.", "*"),
+    Acl("User:*", "DENY", "WRITE", "TOPIC", "PREFIXED", "access.b", "*"),
+]
+
+
+@pytest.fixture(scope="module")
+def granted(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """The broker with `TOPICS` and the ACLs of `GRANTED`."""
+    targets = [
+        Target(resource=str(n), action=AccessAction.ACL_ADD, after=each._asdict()) for n, each in enumerate(GRANTED)
+    ]
+    gone = [
+        Target(resource=str(n), action=AccessAction.ACL_DELETE, before=each._asdict()) for n, each in enumerate(GRANTED)
+    ]
+    make(kafka_sasl, *TOPICS)
+    with admin_of(kafka_sasl) as admin:
+        admin.create_acls(targets)
+        until(lambda: set(GRANTED) <= set(admin.describe_acls()), seconds=30)
+        yield kafka_sasl
+        admin.delete_acls(gone)
+        until(lambda: not set(GRANTED) & set(admin.describe_acls()), seconds=30)
+
+
+def asked(kafka: EmbeddedKafka, folder: Path, *arguments: str, user: str = "admin", more: str = "") -> Result:
+    """What `access` says to a user of the broker."""
+    config = folder / "settings.toml"
+    secret = folder / "password"
+    secret.write_text(f"{user}-secret", encoding="utf-8")
+    config.write_text(
+        f'[tables]\nroot = "{folder}/ledger"\n{more}\n'
+        f"[clusters.main]\nbootstrap_servers = {json.dumps(kafka.bootstrap_servers)}\n"
+        f'[clusters.main.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+        f'sasl_plain_username = "{user}"\nsasl_plain_password = "file:{secret}"\n',
+        encoding="utf-8",
+    )
+    return CliRunner().invoke(access_group, [*arguments, "--config", str(config), "--cluster", "main"])
+
+
+def document(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def allowed(found: dict[str, Any], principal: str, host: str = "*") -> dict[str, set[str]]:
+    """By resource, what a principal, one that the ACLs name or not, is said to be allowed."""
+    named = {each["principal"] for each in found["rights"]}
+    principal = principal if principal in named else "User:*"
+    by_topic: dict[str, set[str]] = {}
+    for each in found["rights"]:
+        if (each["principal"], each["host"], each["result"]) == (principal, host, "allowed"):
+            by_topic.setdefault(each["resource_name"], set()).add(each["operation"])
+    return by_topic
+
+
+def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKafka, tmp_path: Path) -> None:
+    """A1: each user of the broker asks it for its own authorized operations."""
+    of_topics = [part for name in TOPICS for part in ("--topic", name)]
+    found = document(asked(granted, tmp_path, "who", *of_topics, "--format", "json"))
+    assert found["rights"] == document(asked(granted, tmp_path, "who", *of_topics, "--format", "json"))["rights"]
+    for user in ("creator", "describer", "nobody"):
+        with admin_of(granted, user) as admin:
+            told = {each.topic: {*(each.authorized_operations or ())} for each in admin.describe_topics(TOPICS)}
+        ours = allowed(found, f"User:{user}")
+        assert {name: ours[name] for name in TOPICS} == {
+            name: each & {*OPERATIONS["TOPIC"]} for name, each in told.items()
+        }
+    denied = [each for each in found["rights"] if each["result"] == "denied" and each["principal"] == "User:creator"]
+    assert [(each["resource_name"], each["operation"], each["acls"]) for each in denied] == [
+        ("access.ab", "DELETE", ["User:creator DENY DELETE TOPIC LITERAL access.ab *"]),
+        ("access.b", "WRITE", ["User:* DENY WRITE TOPIC PREFIXED access.b *"]),
+    ]
+    assert allowed(found, "User:creator", "10.9.9.9") == {"access.b": {"ALTER"}}
+
+
+def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: EmbeddedKafka, tmp_path: Path) -> None:
+    found = document(
+        asked(granted, tmp_path, "what", "--principal", "User:creator", "--operation", "DELETE", "--format", "json")
+    )
+    assert [
+        (each["pattern_type"], each["resource_name"], each["result"], each["exceptions"]) for each in found["rights"]
+    ] == [
+        ("PREFIXED", "access.a", "allowed", ["User:creator DENY DELETE TOPIC LITERAL access.ab *"]),
+        ("LITERAL", "access.ab", "denied", []),
+    ]
+    shown = asked(granted, tmp_path, "what", "--principal", "User:creator")
+    assert shown.exit_code == 0
+    assert "access.a" in shown.stdout
+    assert "super.users may do everything, and brokers hide who they are" in shown.stdout
+    assert "allow.everyone" not in shown.stdout
+    told = document(
+        asked(granted, tmp_path, "who", "--group", "g", "--format", "json", more='[acls]\nsuper_users = ["User:root"]')
+    )
+    assert {each["principal"] for each in told["rights"]} == {"User:root"}
+    assert not any("super.users" in each for each in told["notes"])
+
+
+def test_who_may_not_list_acls_is_told_what_to_grant(granted: EmbeddedKafka, tmp_path: Path) -> None:
+    refused = asked(granted, tmp_path, "who", "--topic", "access.a", user="nobody")
+    assert refused.exit_code == 1
+    assert "needs the ACL Describe on the cluster" in refused.stderr
+    for arguments in (["who"], ["who", "--topic", "t", "--operation", "REED"], ["what", "--principal", "Group:x"]):
+        assert asked(granted, tmp_path, *arguments).exit_code == 2

@@ -1,0 +1,90 @@
+"""A plan waits until others than who asked for it approved it; then it is applied, and the run is proven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import live
+from tests.harness import Estate
+from topicledger.config.guards import GuardSettings
+from topicledger.errors import UsageError
+from topicledger.ledger import runs
+from topicledger.ledger.verifying import verify
+from topicledger.plan.approvals import approve, needed
+from topicledger.schemas import APPROVALS, PLANS, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+
+def test_a_plan_is_applied_once_somebody_else_approved_it_and_the_approval_is_proven(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    settings = estate.settings = replace(estate.settings, guards=GuardSettings(approvals=1))
+    estate.declare({"topic": "approvals.a", "num_partitions": 1})
+    summary = estate.run("provision", "r", requested_by="ann")
+    assert (summary.exit_code, summary.state, summary.pending_changes) == (5, "planned", 1)
+    assert "the approval of 1 person other than ann" in str(summary.waits_for)
+    with pytest.raises(UsageError, match=r"Ann  asked for run r: somebody else has to approve it"):
+        approve(estate.ledger, settings, "r", by="Ann ")
+    assert live(kafka, "approvals.") == {}
+
+    assert approve(estate.ledger, settings, "r", by="bob", note="ticket 17").missing == 0
+    assert approve(estate.ledger, settings, "r", by="BOB").by == ("bob",)
+    summary = estate.run("apply", "r")
+    assert (summary.exit_code, summary.state, summary.waits_for) == (0, "finished", None)
+    assert set(live(kafka, "approvals.")) == {"approvals.a"}
+    ((by, note),) = [(row["by"], row["note"]) for row in estate.rows(APPROVALS)]
+    assert (by, note) == ("bob", "ticket 17")
+    with pytest.raises(UsageError, match="run r is finished"):
+        approve(estate.ledger, settings, "r", by="carol")
+
+    verified = verify(estate.ledger, settings)
+    assert (verified.findings, verified.runs) == ([], 1)
+    estate.ledger.spark.sql(
+        f"ALTER TABLE {estate.ledger.sql_name(APPROVALS)} SET TBLPROPERTIES ('delta.appendOnly' = 'false')"
+    )
+    estate.ledger._delta(APPROVALS).update("by = 'bob'", {"by": "'mallory'"})
+    assert [(each.run_id, each.table) for each in verify(estate.ledger, settings).findings] == [("r", "approvals")]
+
+
+@pytest.mark.thorough
+def test_an_approval_lapses_with_the_plan_and_runs_without_a_plan_cannot_be_approved(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka}, max_deletes=5)
+    guards = GuardSettings(max_deletes=5, approvals_for={"deletes": 2, "rights": 1})
+    settings = estate.settings = replace(estate.settings, guards=guards)
+    estate.declare({"topic": "approvals-lapse.a", "num_partitions": 1})
+    summary = estate.run("provision", "creates", requested_by="ann")
+    assert (summary.exit_code, summary.waits_for) == (0, None)
+
+    estate.declare_anew({"topic": "approvals-lapse.a", "state": "absent"})
+    assert estate.run("plan", "deletes", requested_by="ann").waits_for is not None
+    found = approve(estate.ledger, settings, "deletes", by="bob")
+    assert (found.needed, found.missing) == (2, 1)
+    assert "1 person beside bob other than ann" in str(found)
+    assert approve(estate.ledger, settings, "deletes", by="carol").missing == 0
+    estate.ledger._delta(PLANS).update("run_id = 'deletes'", {"topic_id": "'another'"})
+    assert estate.run("apply", "deletes").exit_code == 5
+    assert set(live(kafka, "approvals-lapse.")) == {"approvals-lapse.a"}
+    runs.abandon(estate.ledger, "deletes")
+    with pytest.raises(UsageError, match="run deletes was abandoned: plan again"):
+        approve(estate.ledger, settings, "deletes", by="bob")
+    with pytest.raises(UsageError, match="there is no run nobody"):
+        approve(estate.ledger, settings, "nobody", by="bob")
+    (row,) = estate.rows(RUNS, "creates")
+    assert row["digest"]
+
+
+def test_the_class_that_asks_for_most_approvals_decides() -> None:
+    guards = GuardSettings(approvals=1, approvals_for={"deletes": 3, "rights": 2})
+    assert [needed(guards, classes) for classes in ((), ("losses",), ("rights",), ("rights", "deletes"))] == [
+        1,
+        1,
+        2,
+        3,
+    ]

@@ -1,0 +1,46 @@
+"""What people see of the page that lists reports: by day and by night, on a phone and on paper."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import reports
+from tests.browser.conftest import Page
+from topicledger.report import entries, render, render_index
+
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"dark": True},
+    "phone": {"width": 390},
+    "print": {"media": "print"},
+}
+
+
+@pytest.mark.parametrize(
+    "view", ["light", "phone", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("dark", "print"))]
+)
+def test_an_index_is_readable_asks_for_nothing_and_leads_to_its_reports(page: Page, tmp_path: Path, view: str) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for number, report in enumerate((reports.run(), reports.hostile(), reports.audit(), reports.span())):
+        (folder / f"{number} <b>.html").write_text(render(report), encoding="utf-8")
+    page.open_text(render_index(entries(folder)), **VIEWS[view])
+    assert len(page.requested()) == 1
+    assert page.complaints() == []
+    assert page.violations() == []
+    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    narrowest = page.run(
+        "return Math.min(...[...document.querySelectorAll('tbody td')].map(td => td.offsetWidth || 999))"
+    )
+    assert narrowest > 60, "no column of single letters"
+    links = [each.get_attribute("href") for each in page.all("tbody a")]
+    assert sorted(link.rpartition("/")[2] for link in links) == [f"{number}%20%3Cb%3E.html" for number in range(4)]
+    kept = os.environ.get("TOPICLEDGER_SCREENSHOTS")
+    if kept is not None:
+        shot = page.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+        (Path(kept) / f"index-{view}.png").write_bytes(base64.b64decode(shot["data"]))

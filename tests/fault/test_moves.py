@@ -1,0 +1,183 @@
+"""Runs that move replicas: killed, stopped, and what is left of their throttles."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests import commands
+from tests.broker.direct import admin_of
+from tests.broker.moving import replicas, text, throttles_on, with_data
+from tests.fault.processes import family, kill_all, send
+from tests.harness import Estate
+from tests.waiting import until
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import ChangeSettings
+from topicledger.ledger.sql import sql_value
+from topicledger.model import RunState
+from topicledger.schemas import AUDIT, PLANS, RUNS, THROTTLES
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.thorough
+
+BEFORE = {0: (1,), 1: (1,), 2: (2,)}
+AFTER = {0: (1, 3), 1: (3,), 2: (2, 1)}
+
+
+def planned_moves(
+    spark: SparkSession, root: Path, kafka: EmbeddedKafka, topic: str, run_id: str, more: str
+) -> tuple[Estate, Path]:
+    """A saved plan that moves a topic's replicas, made by hand of one that alters a config; and its settings file."""
+    config = commands.settings_file(root, {"main": kafka.bootstrap_servers}, more=more)
+    estate = Estate(spark, root / "ledger", {"main": kafka})
+    estate.settings = load_settings(config)
+    assert estate.settings.changes == {"main": ChangeSettings(configs="declared")}
+    with_data(kafka, topic, BEFORE, 1_500_000)
+    estate.declare({"topic": topic, "configs": {"retention.ms": "1209600000"}})
+    assert estate.run("plan", run_id=run_id).pending_changes == 1
+    change = {
+        "action": sql_value("reassign"),
+        "before": sql_value({"assignments": text(BEFORE)}),
+        "after": sql_value({"assignments": text(AFTER), "bytes": "4500000"}),
+    }
+    assert estate.ledger.update(PLANS, f"run_id = {sql_value(run_id)}", change) == 1
+    validated = estate.ledger.read(AUDIT).where(F.col("run_id") == run_id).withColumn("action", F.lit("reassign"))
+    estate.ledger.append(AUDIT, validated, app_id=f"by hand {datetime.now(UTC)}", version=1)
+    return estate, config
+
+
+SETTINGS = '[changes]\nconfigs = "declared"\n[replicas]\nthrottle = {}\n'
+
+
+def state_of(estate: Estate, run_id: str) -> str:
+    return str(estate.rows(RUNS, run_id)[0]["state"])
+
+
+def begin(config: Path, run_id: str) -> subprocess.Popen[bytes]:
+    """A driver that applies the plan, as a process of its own."""
+    return subprocess.Popen(
+        commands.command("apply", "--config", str(config), "--run-id", run_id),
+        cwd=commands.REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def written(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
+    """A throttle is intended, and maybe not set yet."""
+    return estate.ledger.exists(THROTTLES) and bool(estate.rows(THROTTLES))
+
+
+def is_set(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
+    """A throttle is set, and maybe nothing is moved yet."""
+    return topic in throttles_on(kafka, [topic])
+
+
+def moved_now(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
+    """The first wave is under way."""
+    with admin_of(kafka) as admin:
+        return topic in (admin.topics_reassigned_now() or ())
+
+
+MOMENTS = {"written": written, "set": is_set, "moved": moved_now}
+
+
+def check_moved(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -> None:
+    """It is where it was planned to be, in one row, and no throttle is left."""
+    assert replicas(kafka, topic) == AFTER
+    until(lambda: throttles_on(kafka) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    rows = [row for row in estate.rows(AUDIT, run_id) if row["action"] == "reassign"]
+    (applied,) = [row for row in rows if row["phase"] == "apply"]
+    assert (applied["outcome"], applied["before"]["assignments"]) == ("ok", text(BEFORE))
+    assert (applied["after"]["partitions"], applied["after"]["assignments"]) == ("3", text(AFTER))
+    assert [row["outcome"] for row in rows if row["phase"] == "verify"] == ["ok"]
+
+
+def go_on(config: Path, run_id: str) -> None:
+    """The same run id again, faster, to the end."""
+    config.write_text(config.read_text().replace("throttle = 100000", "throttle = 20_000_000"))
+    ended = commands.run(commands.command("apply", "--config", str(config), "--run-id", run_id, "--format", "json"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert json.loads(ended.stdout)["exit_code"] == 0
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_driver_killed_amid_its_moves_is_taken_up_and_no_throttle_stays(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, moment: str
+) -> None:
+    """R2, R4, R6: a producer and a consumer work all the while and lose nothing."""
+    topic = f"killed.{moment}"
+    estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "killed", SETTINGS.format(100_000))
+    producer = KafkaProducer(bootstrap_servers=kafka_three.bootstrap_servers, acks="all", retries=20)
+    sent = 0
+    driver = begin(config, "killed")
+    try:
+        until(lambda: MOMENTS[moment](estate, kafka_three, topic), seconds=180, every=0.2)
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    assert None in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    assert state_of(estate, "killed") == RunState.APPLYING
+    for _ in range(20):
+        producer.send(topic, str(sent).encode(), partition=sent % 3)
+        sent += 1
+        time.sleep(0.05)
+    go_on(config, "killed")
+    producer.flush()
+    producer.close()
+    check_moved(estate, kafka_three, topic, "killed")
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka_three.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=10_000,
+    )
+    found = {record.value for record in consumer if len(record.value) < 20}
+    consumer.close()
+    assert found == {str(each).encode() for each in range(sent)}
+
+
+def test_a_driver_that_was_suspended_does_nothing_more_when_it_wakes(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Its lease is lost: the later start moved everything, and no throttle comes back."""
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "asleep.one", "asleep", SETTINGS.format(100_000))
+    driver = begin(config, "asleep")
+    try:
+        until(lambda: moved_now(estate, kafka_three, "asleep.one"), seconds=180, every=0.2)
+        send(family(driver.pid), signal.SIGSTOP)
+        go_on(config, "asleep")
+        send(family(driver.pid), signal.SIGCONT)
+        assert driver.wait(timeout=120) != 0
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    check_moved(estate, kafka_three, "asleep.one", "asleep")
+
+
+def test_a_run_that_is_abandoned_leaves_no_throttle(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.up", "given", SETTINGS.format(100_000))
+    driver = begin(config, "given")
+    try:
+        until(lambda: moved_now(estate, kafka_three, "given.up"), seconds=180, every=0.2)
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    ended = commands.run(commands.command("runs", "abandon", "--config", str(config), "--run-id", "given"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    until(lambda: replicas(kafka_three, "given.up") == AFTER, seconds=60)

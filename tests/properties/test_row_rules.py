@@ -1,0 +1,59 @@
+"""What a row of manifests gets wrong by itself: decided for a row of a file, and in Spark for a table, always alike."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import dicts, manifest_rows
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.files import ManifestRow
+from topicledger.manifests.reasons import reasons
+
+ROWS = 600
+"""Of one example, which is one Spark job."""
+
+TOPICS = ("a", "orders.created", "A-_.9", "", ".", "..", "...", " ", "a b", "a\n", "köln", "topic\u0663",
+          "\U0001f600" * 250, "x" * 249, "x" * 250, "a/b", "a\x00", "\ufeffa")  # fmt: skip
+COUNTS = (None, None, 1, 3, 0, -1, 32767, 32768, 2**31 - 1)
+BROKERS = ((), (0,), (1, 2), (2, 1), (1, 1), (-1,), (1, 2, 3))
+NAMES = ("retention.ms", "", " ", "  ", "\u00a0", "\t")
+
+
+def any_row(rng: random.Random) -> dict[str, Any]:
+    return {
+        "topic": rng.choice(TOPICS),
+        "state": rng.choice(("present", "present", "absent", "Present", "", "gone")),
+        "num_partitions": rng.choice(COUNTS),
+        "replication_factor": rng.choice(COUNTS),
+        "assignments": rng.choice((None, None, any_assignments(rng))),
+        "configs": rng.choice((None, {rng.choice(NAMES): "1" for _ in range(rng.randrange(3))})),
+    }
+
+
+def any_assignments(rng: random.Random) -> dict[int, tuple[int, ...]]:
+    alike = rng.choice((None, *BROKERS))
+    return {
+        rng.choice((number, number, number, number + 1, -1)): rng.choice(BROKERS) if alike is None else alike
+        for number in range(rng.randrange(4))
+    }
+
+
+@settings(deadline=None, derandomize=True, max_examples=3, phases=[Phase.generate])
+@given(st.integers())
+def test_rows_of_files_and_of_tables_are_refused_for_the_same_reasons(spark: SparkSession, seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [any_row(rng) for _ in range(ROWS)]
+    frame = manifest_rows(spark, *({**row, "owner": str(number)} for number, row in enumerate(rows)))
+    judged = dicts(frame.transform(manifests.with_reasons(manifests.row_rules())))
+    by_spark = {int(row["owner"]): row["error_message"] for row in judged}
+    plain = {
+        number: "; ".join(reasons(ManifestRow(cluster="main", file="f", line=1, **row))) or None
+        for number, row in enumerate(rows)
+    }
+    assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
+    assert len({*plain.values()}) > 50, "few rows are broken alike"

@@ -1,0 +1,128 @@
+"""Rights that are declared and rights that there are, compared: each kind where it is, and nothing where it isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import dicts, frame, judged_rows, observed_rows
+from topicledger.config.settings import AclSettings, AuditSettings, Settings, TablesSettings
+from topicledger.config.severities import SEVERITIES, DriftKind
+from topicledger.drift.acls import find_acl_drift
+from topicledger.drift.find import COLUMNS, Estate
+from topicledger.manifests import acls
+from topicledger.model import Refusal
+from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
+
+USUAL = {
+    "cluster": "main", "permission": "ALLOW", "operation": "READ", "resource_type": "TOPIC", "pattern_type": "LITERAL",
+    "host": "*",
+}  # fmt: skip
+SETTINGS = Settings(
+    path=Path("drawn.toml"), tables=TablesSettings(root=""), clusters={}, acls=AclSettings(manage=("^User:managed",))
+)
+
+
+def right(principal: str, name: str, **given: Any) -> dict[str, Any]:
+    return {**USUAL, "principal": f"User:{principal}", "resource_name": name, **given}
+
+
+def found(
+    spark: SparkSession,
+    declared: Sequence[dict[str, Any]],
+    live: Sequence[dict[str, Any]],
+    settings: Settings = SETTINGS,
+    statuses: dict[str, ListedStatus] | None = None,
+) -> set[tuple[str | None, ...]]:
+    """topic, kind, what, declared; topics `t` and `t.1` live, `declared` is only declared."""
+    estate = Estate(
+        cluster_ids={"main": "kafka-main"},
+        topics=observed_rows(spark, {"topic": "t"}, {"topic": "t.1"}),
+        configs=frame(spark, OBSERVED_CONFIGS.schema, []),
+        earlier_configs=frame(spark, OBSERVED_CONFIGS.schema, []),
+        audit=frame(spark, AUDIT.schema, []),
+    )
+    listed = Listed(
+        rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"), statuses=statuses or {"main": ListedStatus()}
+    )
+    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
+    manifests = judged_rows(spark, {"topic": "declared"})
+    rows = judged.transform(find_acl_drift(estate, listed, manifests, settings))
+    assert tuple(rows.columns) == COLUMNS
+    told = dicts(rows)
+    assert all(row["severity"] == settings.audit.severity[DriftKind(row["kind"])] for row in told)
+    assert {row["cluster_id"] for row in told} <= {"kafka-main"}
+    return {(row["topic"], row["kind"], row["what"], row["declared"]) for row in told}
+
+
+def test_rights_as_declared_are_no_drift(spark: SparkSession) -> None:
+    rights = [right("a", "t"), right("a", "t", operation="WRITE"), right("b", "declared"), right("c", "*")]
+    stranger = right("stranger", "t")
+    assert found(spark, rights, [*rights, stranger]) == set()
+
+
+def test_missing_unmanaged_and_absent_rights(spark: SparkSession) -> None:
+    declared = [right("a", "t"), right("b", "t.1", state="absent"), right("wrong", "t", operation="REED")]
+    live = [right("b", "t.1"), right("managed-1", "t", operation="WRITE"), right("other", "t")]
+    assert found(spark, declared, live) == {
+        ("t", "acl_missing", "User:a ALLOW READ TOPIC LITERAL t *", "present"),
+        ("t.1", "acl_unmanaged", "User:b ALLOW READ TOPIC LITERAL t.1 *", "absent"),
+        ("t", "acl_unmanaged", "User:managed-1 ALLOW WRITE TOPIC LITERAL t *", None),
+    }
+
+
+def test_rights_that_are_wider_than_declared(spark: SparkSession) -> None:
+    declared = [right("a", "t.1", host="10.0.0.1")]
+    wide = [
+        right("a", "t", pattern_type="PREFIXED"),
+        right("a", "t.1", host="10.0.0.1", operation="ALL"),
+        right("a", "*", host="10.0.0.1"),
+    ]
+    others = [right("a", "t.1", host="10.0.0.2"), right("a", "u", pattern_type="PREFIXED"), right("b", "*")]
+    text = "User:a ALLOW READ TOPIC LITERAL t.1 10.0.0.1"
+    assert found(spark, declared, [*declared, *wide, *others]) == {
+        (None, "acl_wider", "User:a ALLOW READ TOPIC PREFIXED t *", text),
+        ("t.1", "acl_wider", "User:a ALLOW ALL TOPIC LITERAL t.1 10.0.0.1", text),
+        (None, "acl_wider", "User:a ALLOW READ TOPIC LITERAL * 10.0.0.1", text),
+    }
+
+
+def test_denies_that_hide_what_is_declared(spark: SparkSession) -> None:
+    """A declared DENY is meant."""
+    allowed, meant = right("a", "t", pattern_type="PREFIXED"), right("a", "t", permission="DENY")
+    denies = [
+        right("a", "t.1", permission="DENY", host="10.0.0.1"),
+        right("*", "*", permission="DENY", operation="ALL"),
+    ]
+    others = [right("b", "t.1", permission="DENY"), right("a", "t", permission="DENY", operation="WRITE")]
+    text = "User:a ALLOW READ TOPIC PREFIXED t *"
+    assert found(spark, [allowed, meant], [allowed, meant, *denies, *others]) == {
+        ("t.1", "acl_denied", "User:a DENY READ TOPIC LITERAL t.1 10.0.0.1", text),
+        (None, "acl_denied", "User:* DENY ALL TOPIC LITERAL * *", text),
+    }
+
+
+def test_rights_on_topics_that_do_not_exist(spark: SparkSession) -> None:
+    rights = [right("a", "gone"), right("a", "t"), right("b", "x", pattern_type="PREFIXED"), right("c", "g")]
+    group = right("d", "g", resource_type="GROUP")
+    assert found(spark, [*rights, group], [*rights, group]) == {
+        ("gone", "acl_on_missing_topic", "User:a ALLOW READ TOPIC LITERAL gone *", "present"),
+        ("g", "acl_on_missing_topic", "User:c ALLOW READ TOPIC LITERAL g *", "present"),
+        (None, "acl_principal_without_topics", "User:b", None),
+        (None, "acl_principal_without_topics", "User:c", None),
+    }
+
+
+def test_rights_that_may_not_be_listed_are_not_known_which_is_not_none(spark: SparkSession) -> None:
+    statuses = {"main": ListedStatus(error=Refusal.NOT_PERMITTED, message="grant it")}
+    assert found(spark, [right("a", "t")], [], statuses=statuses) == {(None, "not_permitted", "acls", None)}
+
+
+def test_kinds_that_are_ignored_are_left_out(spark: SparkSession) -> None:
+    severity = {kind: each for kind, each in SEVERITIES.items() if kind != DriftKind.ACL_MISSING}
+    assert found(spark, [right("a", "t")], [], replace(SETTINGS, audit=AuditSettings(severity=severity))) == set()

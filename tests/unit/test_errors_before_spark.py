@@ -1,0 +1,113 @@
+"""What files, settings and options show wrong is said before there is a Spark session, and without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topicledger.cli import main
+
+NO_SESSION = "no Delta jars"
+"""What a command says that gets as far as the session here."""
+
+SETTINGS = """
+[tables]
+root = "ledger"
+[clusters.orders]
+bootstrap_servers = ["localhost:9092"]
+"""
+NO_POLICY = '[[policies.create]]\nuse = "topic_nam_pattern"\n'
+BAD_PATTERN = '[[policies.create]]\nuse = "topic_name_pattern"\npattern = "("\n'
+NO_DAYS = '[[policies.delete]]\nuse = "no_recent_records"\n'
+USERS_OWN = '[[policies.create]]\nuse = "no.such.module:rule"\n'
+
+BAD_ROW = "cluster: orders\ntopics:\n  - {topic: fine}\n  - {topic: a b, num_partitions: 0}\n"
+BAD_FIELD = "cluster: orders\ntopics:\n  - {topic: a, num_partitons: 3}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "ledger").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOPICLEDGER_JARS", str(tmp_path / "none"))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], folder: Path, settings: str, *arguments: str) -> tuple[int, str]:
+    (folder / "s.toml").write_text(SETTINGS + settings)
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--config", "s.toml"], prog_name="topicledger")
+    return int(str(ended.value.code)), capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "why"),
+    [
+        (BAD_ROW, 4, "topic a b: topic has a character other than ASCII letters"),
+        (BAD_ROW, 4, "; num_partitions is 0; it must be at least 1"),
+        (BAD_FIELD, 3, "unknown field `num_partitons`; did you mean `num_partitions`?"),
+        ("cluster: order\ntopics: [{topic: a}]", 2, "unknown cluster `order`; did you mean `orders`?"),
+    ],
+)
+@pytest.mark.parametrize("command", [["load_manifests", "m.yaml"], ["plan", "m.yaml"]])
+def test_wrong_files(
+    capsys: pytest.CaptureFixture[str], folder: Path, command: list[str], file: str, line: int, why: str
+) -> None:
+    (folder / "m.yaml").write_text(file)
+    code, error = told(capsys, folder, "", *command)
+    assert code == 2
+    assert f"m.yaml:{line}: " in error
+    assert why in error
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("[guards]\nmax_delets = 1\n", "unknown key `guards.max_delets`; did you mean `max_deletes`?"),
+        (NO_POLICY, "policies.create[1]: there is no create policy `topic_nam_pattern`; did you mean"),
+        (BAD_PATTERN, "policies.create[1]: topic_name_pattern: pattern '(' is not valid in RE2"),
+        (NO_DAYS, "policies.delete[1]: no_recent_records: `days`, an integer, is missing"),
+    ],
+)
+@pytest.mark.parametrize("command", [["plan"], ["provision"], ["policies", "audit"]])
+def test_wrong_settings(
+    capsys: pytest.CaptureFixture[str], folder: Path, command: list[str], settings: str, why: str
+) -> None:
+    code, error = told(capsys, folder, settings, *command)
+    assert code == 2
+    assert f"s.toml: {why}" in error
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("apply", "apply needs --run-id"),
+        ("plan --only topics", "there is no kind of actions `topics`"),
+        ("plan --only configs", "--only configs: changes.configs is off"),
+        ("plan --cluster order", "unknown cluster `order`; did you mean `orders`?"),
+        ("clusters accept order", "unknown cluster `order`; did you mean `orders`?"),
+        ("export --cluster orders --into-table --pattern (", "is not valid in RE2"),
+        ("export --cluster orders --to topics.txt", "a file's name must end in .yaml"),
+        ("export --cluster orders --to s.json --into-table", "export needs one of --to and --into-table"),
+        ("report --out r.html --since yesterday", "--since yesterday is not a time"),
+        ("runs show", "runs show needs --run-id"),
+    ],
+)
+def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command: str, why: str) -> None:
+    code, error = told(capsys, folder, "", *command.split())
+    assert code == 2
+    assert why in error
+
+
+def test_what_is_right_gets_as_far_as_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "m.yaml").write_text("cluster: orders\ntopics: [{topic: a}]")
+    for command in ("load_manifests m.yaml", "plan", "export --cluster orders --to out.yaml"):
+        code, error = told(capsys, folder, "", *command.split())
+        assert (code, NO_SESSION in error) == (1, True), error
+
+
+def test_a_policy_of_the_users_own_is_left_for_the_session(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, error = told(capsys, folder, USERS_OWN, "plan")
+    assert (code, NO_SESSION in error) == (1, True), error

@@ -1,0 +1,51 @@
+"""Moves of a plan, and how many of them may be under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from topicledger.config.reading import read_settings
+from topicledger.model.moves import Move, UnderWay, parse_assignments
+
+
+def test_assignments_are_read_as_plans_have_them() -> None:
+    assert parse_assignments("0:1,2;12:3") == {0: (1, 2), 12: (3,)}
+    assert parse_assignments("") == {}
+
+
+def a_move(partition: int, before: tuple[int, ...], after: tuple[int, ...], size: int = 1) -> Move:
+    return Move(topic="t", partition=partition, before=before, after=after, size=size)
+
+
+def test_a_broker_has_no_more_partitions_under_way_than_it_may_whether_it_sends_or_receives() -> None:
+    room = UnderWay(max_partitions=2, max_bytes=100)
+    assert room.take(a_move(0, (1,), (2,)))
+    assert room.take(a_move(1, (1,), (3,)))
+    assert not room.take(a_move(2, (1,), (4,)))
+    assert not room.take(a_move(2, (4,), (1, 4)))
+    assert room.take(a_move(2, (4,), (2,)))
+    assert not room.take(a_move(3, (5,), (2,)))
+
+
+def test_a_partition_that_is_too_large_goes_alone() -> None:
+    room = UnderWay(max_partitions=9, max_bytes=100)
+    assert room.take(a_move(0, (1,), (2,), 500))
+    assert not room.take(a_move(1, (1,), (3,)))
+    assert room.take(a_move(1, (4,), (3,), 60))
+    assert not room.take(a_move(2, (4,), (5,), 60))
+
+
+def test_what_only_loses_replicas_or_gets_another_order_needs_no_room() -> None:
+    room = UnderWay(max_partitions=1, max_bytes=1)
+    assert all(room.take(a_move(each, (1, 2, 3), (2, 1), 50)) for each in range(20))
+
+
+@pytest.mark.parametrize("wrong", ["throttle = -1", "max_partitions_per_broker = 0", "speed = 5", 'throttle = "fast"'])
+def test_wrong_limits_are_named(tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f'[tables]\nroot = "x"\n[clusters.a]\nbootstrap_servers = ["a:1"]\n[replicas]\n{wrong}\n')
+    _, problems = read_settings(path)
+    assert len(problems) == 1
+    assert "replicas." in problems[0]

@@ -1,0 +1,254 @@
+"""Announcements: which there are, what they look like, and that no address stops or delays a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.receiver import receiver
+from topicledger.apply.planned import Pending, PlannedAction
+from topicledger.apply.summary import ClusterCounts, Failure, Summary
+from topicledger.config.notify import Event, NotifySettings
+from topicledger.config.reading import read_settings
+from topicledger.config.severities import Severity
+from topicledger.drift.summary import Drift, DriftSummary
+from topicledger.notify.announcement import Announcement, of_audit, of_run
+from topicledger.notify.sending import post_all
+
+AT = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)
+HOSTILE = "<!channel> *a*\x1b[31m"
+DONE = Summary(
+    run_id="nightly",
+    state="finished",
+    exit_code=0,
+    manifest_version=3,
+    clusters=[ClusterCounts(cluster="main", outcomes={"ok": 2})],
+    decisions={},
+    pending=Pending(),
+    failures=[],
+    query="SELECT 1",
+)
+REFUSED = replace(
+    DONE,
+    exit_code=4,
+    clusters=[ClusterCounts(cluster="main", outcomes={"refused": 1})],
+    failures=[
+        Failure(
+            cluster="main",
+            topic=HOSTILE,
+            resource=HOSTILE,
+            action=None,
+            phase="manifest",
+            outcome="refused",
+            error_code=-1,
+            error="INVALID_TOPIC",
+            error_message="the name is not legal",
+        )
+    ],
+)
+
+
+def planned(count: int) -> Summary:
+    first = PlannedAction(owner=None, cluster="main", topic="a", resource="a", action="create", what="1 partition")
+    return replace(DONE, state="planned", pending=Pending(count=count, first=[first]))
+
+
+def drifted(**severities: int) -> DriftSummary:
+    found = [
+        Drift(
+            severity=severity,
+            cluster="main",
+            topic="orders",
+            kind="config_differs",
+            what="retention.ms",
+            declared="1",
+            live="2",
+            since="2026-11-23T02:00:00Z",
+            message="another value is set on the topic",
+        )
+        for severity, count in severities.items()
+        if count
+    ]
+    return DriftSummary(
+        run_id="audit-1",
+        state="finished",
+        exit_code=0,
+        manifest_version=3,
+        clusters=[],
+        kinds={},
+        severities={each.value: severities.get(each.value, 0) for each in Severity},
+        drift=found,
+        drift_count=len(found),
+        query="SELECT 1",
+        manifests_refused=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("summary", "event", "says"),
+    [
+        (REFUSED, Event.FAILED, "1 topic or right failed or refused"),
+        (replace(REFUSED, exit_code=5), Event.GUARD_STOPPED, "a guard stopped something"),
+        (replace(DONE, exit_code=1, problems=["cluster main can't be reached"]), Event.FAILED, "not finished"),
+        (planned(1), Event.APPROVAL_WANTED, "1 change waits to be applied"),
+        (planned(3), Event.APPROVAL_WANTED, "3 changes wait to be applied"),
+    ],
+)
+def test_a_run_announces_what_somebody_has_to_do_something_about(summary: Summary, event: Event, says: str) -> None:
+    (found,) = of_run(summary, "alice", AT)
+    assert (found.event, found.requested_by) == (event, "alice")
+    assert says in found.headline
+
+
+def test_a_run_in_which_all_went_well_announces_nothing() -> None:
+    assert of_run(DONE, "alice", AT) == ()
+    assert of_run(planned(0), "alice", AT) == ()
+    assert of_audit(drifted(), "alice", AT) == []
+
+
+def test_drift_is_announced_from_its_severity_on() -> None:
+    (found,) = of_audit(drifted(warning=2, info=1), None, AT)
+    assert found.headline == "topicledger audit audit-1: 2 warnings of drift, 1 info of drift"
+    to = NotifySettings(url="env:HOOK")
+    assert not found.concerns(to)
+    assert found.concerns(replace(to, severity=Severity.WARNING))
+    assert found.concerns(replace(to, severity=Severity.INFO))
+    assert not found.concerns(replace(to, severity=Severity.INFO, events=(Event.FAILED,)))
+
+
+def test_an_audit_that_is_not_finished_announces_that_beside_its_drift() -> None:
+    summary = replace(drifted(error=1), problems=["cluster main can't be reached"])
+    found = of_audit(summary, None, AT)
+    assert [each.event for each in found] == [Event.DRIFT, Event.FAILED]
+    assert found[1].worst is None
+
+
+def body(found: Announcement, **settings: Any) -> tuple[str, dict[str, Any]]:
+    content_type, text = found.body(NotifySettings(url="env:HOOK", report="https://r/{run_id}.html", **settings))
+    return content_type, json.loads(text)
+
+
+def test_a_cloud_event_has_what_its_standard_requires_and_the_result_document() -> None:
+    (found,) = of_run(REFUSED, "alice", AT)
+    content_type, event = body(found)
+    assert content_type == "application/cloudevents+json"
+    data = event.pop("data")
+    assert event == {
+        "specversion": "1.0",
+        "id": "nightly/failed",
+        "source": "urn:topicledger",
+        "type": "topicledger.run.failed",
+        "subject": "nightly",
+        "time": "2026-11-24T02:00:07Z",
+        "datacontenttype": "application/json",
+    }
+    assert (data["event"], data["requested_by"], data["report"]) == ("failed", "alice", "https://r/nightly.html")
+    assert data["result"] == json.loads(REFUSED.to_json())
+
+
+def test_names_from_outside_are_plain_text_in_messages() -> None:
+    (found,) = of_run(REFUSED, "alice", AT)
+    _, slack = body(found, format="slack")
+    assert slack["mrkdwn"] is False
+    assert "&lt;!channel&gt;" in slack["text"]
+    assert "<" not in slack["text"]
+    assert "\x1b" not in slack["text"]
+    assert slack["text"].splitlines()[-1] == "https://r/nightly.html"
+    _, teams = body(found, format="teams")
+    card = teams["attachments"][0]["content"]
+    assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+    assert card["actions"][0]["url"] == "https://r/nightly.html"
+
+
+def wrong(tmp_path: Path, more: str) -> str:
+    path = tmp_path / "run.toml"
+    path.write_text(f'[tables]\nroot = "x"\n[clusters.a]\nbootstrap_servers = ["h:1"]\n{more}\n')
+    return "\n".join(read_settings(path)[1])
+
+
+def test_settings_say_what_is_wrong_with_an_address_without_repeating_it(tmp_path: Path) -> None:
+    problems = wrong(
+        tmp_path, '[[notify]]\nurl = "https://hooks.example.com/s3cret"\nevents = ["faild"]\nformat = "irc"'
+    )
+    assert "`notify[1].url` holds a secret: give it as env:NAME or file:PATH" in problems
+    assert "`notify[1].events` must be of failed, guard_stopped, approval_wanted, drift" in problems
+    assert "`notify[1].format` must be one of cloudevents, slack, teams" in problems
+    assert "s3cret" not in problems
+    assert "`notify[1].url` is missing" in wrong(tmp_path, "[[notify]]")
+    assert "`notify` must be a list of tables" in wrong(tmp_path, "[notify]\nurl = 'env:A'")
+    assert wrong(tmp_path, '[[notify]]\nurl = "env:HOOK"\nevents = ["drift"]') == ""
+
+
+def test_each_address_gets_the_post_and_none_stops_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fine, refused, redirected, not there, not set, no address: one answers, the others are warnings without a URL."""
+
+    def answer(status: int, **headers: str) -> Any:
+        def answered(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+
+        return answered
+
+    with (
+        receiver() as fine,
+        receiver(answer(500)) as failing,
+        receiver(answer(302, Location=fine.url + "-other")) as moved,
+    ):
+        for name, url in (
+            ("FINE", fine.url), ("FAILING", failing.url), ("MOVED", moved.url),
+            ("GONE", "http://127.0.0.1:1/hook-s3cret"), ("FTP", "file:///etc/hook-s3cret"),
+        ):  # fmt: skip
+            monkeypatch.setenv(name, url)
+        names = ("FINE", "FAILING", "MOVED", "GONE", "FTP", "NOT_SET")
+        with caplog.at_level(logging.INFO, "topicledger"):
+            post_all([(n, f"env:{name}", "application/json", b"{}") for n, name in enumerate(names, start=1)])
+        assert [len(each.posts) for each in (fine, failing, moved)] == [1, 1, 1]
+    said = sorted(record.getMessage() for record in caplog.records)
+    assert said == [
+        "notify[1]: answered 204",
+        "notify[2]: refused with HTTP status 500",
+        "notify[3]: refused with HTTP status 302",
+        "notify[4]: can't be reached (ConnectionRefusedError)",
+        "notify[5].url: what env:FTP holds is no http:// or https:// address",
+        "notify[6].url: environment variable NOT_SET is not set",
+    ]
+
+
+def test_an_address_that_never_answers_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One accepts and says nothing, one drips bytes for as long as it is let."""
+    over = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        while not over.wait(0.05):
+            handler.wfile.write(b"H")
+
+    with receiver(drip) as dripping, socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("DRIPPING", dripping.url)
+        monkeypatch.setenv("SILENT", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        began = time.monotonic()
+        posts = [(1, "env:DRIPPING", "text/plain", b"{}"), (2, "env:SILENT", "text/plain", b"{}")]
+        post_all(posts, seconds=0.5)
+        took = time.monotonic() - began
+        said = [record.getMessage() for record in caplog.records]
+        over.set()
+    assert took < 4
+    assert said == [
+        "notify[1]: no answer within 0.5 s; the run goes on",
+        "notify[2]: no answer within 0.5 s; the run goes on",
+    ]

@@ -1,0 +1,170 @@
+"""Who may declare which topics, by [owners] and by a file like CODEOWNERS: the same for files and for tables."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import dicts, manifest_rows
+from topicledger.config.ownership import Topic, not_yours
+from topicledger.config.reading import load_settings, read_settings
+from topicledger.config.settings import Settings
+from topicledger.errors import ManifestFileError
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.read import read
+
+BASE = '[tables]\nroot = "x"\n' + "".join(
+    f'[clusters.{name}]\nbootstrap_servers = ["h:1"]\n' for name in ("main", "eu")
+)
+MAP = """
+[owners.payments]
+topics = ["^payments\\\\.", "^shared\\\\."]
+[owners.Orders]
+topics = ["^orders\\\\.", "^shared\\\\."]
+clusters = ["main"]
+"""
+LINES = """# comment
+*                   @platform
+payments.*          @acme/payments orders@example.com   # two owners
+payments.open.*
+/eu/audit.?         @security
+eu/orders.*         @orders
+/main/**/x          @nobody-here
+"""
+
+
+def settings_of(folder: Path, text: str, lines: str | None = None) -> Settings:
+    path = folder / "s.toml"
+    path.write_text(BASE + text)
+    if lines is not None:
+        (folder / "CODEOWNERS").write_text(lines)
+    return load_settings(path)
+
+
+def by_map(folder: Path) -> Settings:
+    return settings_of(folder, MAP)
+
+
+def by_lines(folder: Path) -> Settings:
+    return settings_of(folder, '[owners]\nfile = "CODEOWNERS"\n', LINES)
+
+
+MAPPED: dict[Topic, str | None] = {
+    ("main", "payments.a", "payments"): None,
+    ("main", "payments.a", " Payments\t"): None,
+    ("eu", "payments.a", "payments"): None,
+    ("main", "payments.a", "orders"): "owner orders may not declare it: it belongs to payments ([owners])",
+    ("main", "payments.a", None): "a row without an owner may not declare it: it belongs to payments ([owners])",
+    ("main", "payments.a", " "): "a row without an owner may not declare it: it belongs to payments ([owners])",
+    ("main", "payments.a", "x"): "owner x may not declare it: it belongs to payments ([owners])",
+    ("main", "shared.a", "orders"): None,
+    ("main", "shared.a", "payments"): None,
+    ("main", "shared.a", "x"): "owner x may not declare it: it belongs to payments, Orders ([owners])",
+    ("eu", "shared.a", "orders"): "owner orders may not declare it: it belongs to payments ([owners])",
+    ("eu", "orders.a", "orders"): "owner orders may not declare it: none of its patterns in [owners] match, and "
+    "nobody owns it",
+    ("eu", "orders.a", "x"): None,
+    ("main", "other", None): None,
+    ("main", "other", "x"): None,
+}
+LINED: dict[Topic, str | None] = {
+    ("main", "other", "platform"): None,
+    ("main", "other", "payments"): "owner payments may not declare it: it belongs to platform (CODEOWNERS:2)",
+    ("main", "payments.a", "payments"): None,
+    ("eu", "payments.a", "orders@example.com"): None,
+    ("main", "payments.a", "platform"): "owner platform may not declare it: it belongs to payments, "
+    "orders@example.com (CODEOWNERS:3)",
+    ("main", "paymentsXa", "platform"): None,
+    ("main", "payments.open.a", "x"): None,
+    ("main", "payments.open.a", "payments"): "owner payments may not declare it: none of its patterns in [owners] "
+    "match, and nobody owns it",
+    ("eu", "audit.1", "security"): None,
+    ("main", "audit.1", "security"): "owner security may not declare it: it belongs to platform (CODEOWNERS:2)",
+    ("eu", "audit.12", "platform"): None,
+    ("eu", "orders.a", "orders"): None,
+    ("main", "orders.a", "orders"): "owner orders may not declare it: it belongs to platform (CODEOWNERS:2)",
+}
+
+
+def test_a_topic_is_declared_by_its_owners_only(tmp_path: Path) -> None:
+    assert dict(zip(MAPPED, not_yours(by_map(tmp_path).owners, [*MAPPED]), strict=True)) == MAPPED
+
+
+def test_of_a_file_the_last_line_that_matches_counts(tmp_path: Path) -> None:
+    assert dict(zip(LINED, not_yours(by_lines(tmp_path).owners, [*LINED]), strict=True)) == LINED
+
+
+def test_a_cluster_as_a_whole_is_a_pattern_that_ends_with_a_slash(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "/eu/ @europe\nmain/ @home\n")
+    rows = [("eu", "main", "europe"), ("main", "eu", "home"), ("main", "eu", "europe"), ("eu", "a", "home")]
+    assert [reason is None for reason in not_yours(settings.owners, rows)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("make", "rows"), [(by_map, MAPPED), (by_lines, LINED)])
+def test_rows_of_a_table_are_refused_alike(spark: SparkSession, tmp_path: Path, make: object, rows: object) -> None:
+    settings = make(tmp_path)  # type: ignore[operator]
+    asked = list(rows)  # type: ignore[call-overload]
+    frame = manifest_rows(
+        spark, *({"cluster": c, "topic": t, "owner": o, "labels": {"n": str(n)}} for n, (c, t, o) in enumerate(asked))
+    )
+    judged = frame.transform(manifests.with_reasons(manifests.yours(settings.owners)))
+    told = {int(row["labels"]["n"]): (row["error"], row["error_message"]) for row in dicts(judged)}
+    expected = [("NOT_YOURS" if why else None, why) for why in rows.values()]  # type: ignore[attr-defined]
+    assert [told[number] for number in range(len(asked))] == expected
+
+
+def test_a_refused_row_is_refused_in_phase_manifest(spark: SparkSession, tmp_path: Path) -> None:
+    settings = by_map(tmp_path)
+    frame = manifest_rows(spark, {"topic": "payments.a", "owner": "x"}, {"topic": "payments.b", "owner": "payments"})
+    judge = manifests.judge(list(settings.clusters), None, manifests.yours(settings.owners))
+    told = {row["topic"]: (row["phase"], row["outcome"], row["error"]) for row in dicts(frame.transform(judge))}
+    assert told == {"payments.a": ("manifest", "refused", "NOT_YOURS"), "payments.b": (None, None, None)}
+
+
+def test_a_file_says_it_with_its_line_and_loads_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("cluster: main\ntopics:\n  - {topic: payments.a, owner: payments}\n  - {topic: payments.b}\n")
+    with pytest.raises(ManifestFileError) as caught:
+        read(by_map(tmp_path), [file], io.StringIO())
+    first, last = str(caught.value).splitlines()
+    assert first == (
+        f"{file}:4: topic payments.b: a row without an owner may not declare it: it belongs to payments ([owners])"
+    )
+    assert last == "1 error: nothing was loaded"
+
+
+def test_without_owners_everybody_declares_everything(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "")
+    assert manifests.yours(settings.owners) == ()
+
+
+def test_who_owns_what_bears_on_decisions(tmp_path: Path) -> None:
+    nobody = settings_of(tmp_path, "").digest()
+    mapped = by_map(tmp_path).digest()
+    lined = by_lines(tmp_path).digest()
+    other = settings_of(tmp_path, '[owners]\nfile = "CODEOWNERS"\n', LINES + "x @y\n").digest()
+    assert len({nobody, mapped, lined, other}) == 4
+    comment = settings_of(tmp_path, '[owners]\nfile = "CODEOWNERS"\n', "\n\n" + LINES + "# more\n").digest()
+    assert comment == lined, "only what the lines say counts"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[owners.a]\n", "`owners.a.topics` is missing"),
+        ('[owners.a]\ntopics = ["("]\n', "`owners.a.topics` pattern '(' is not valid in RE2"),
+        ('[owners.a]\ntopics = ["x"]\nclusters = ["mian"]\n', "names unknown cluster `mian`; did you mean `main`?"),
+        ('[owners.a]\ntopics = ["x"]\ntopic = "y"\n', "unknown key `owners.a.topic`; did you mean `topics`?"),
+        ('[owners]\nfile = "none"\n', "`owners.file` "),
+        ('[owners]\nfile = "CODEOWNERS"\n[owners.a]\ntopics = ["x"]\n', "both say who owns topics"),
+        ('[owners]\nfile = "CODEOWNERS"\n', "CODEOWNERS:2: `!x`: !, [ ] and \\ mean nothing here"),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "CODEOWNERS").write_text("a @b\n!x @b\n")
+    (tmp_path / "s.toml").write_text(BASE + text)
+    _, problems = read_settings(tmp_path / "s.toml")
+    assert any(problem in each for each in problems), problems

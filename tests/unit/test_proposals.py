@@ -1,0 +1,53 @@
+"""Whose a topic without a manifest may be: by [owners], by its prefix, by who consumes it, or nobody knows."""
+
+from __future__ import annotations
+
+from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
+from topicledger.observe.proposals import Proposal, proposals
+
+DECLARED = [
+    ("main", "payments.in.a", "payments"),
+    ("main", "payments.in.b", " payments "),
+    ("eu", "payments.out", "ledger"),
+    ("main", "orders-eu-a", "orders"),
+    ("main", "nobodys.a", None),
+    ("main", "blank.a", " "),
+    ("main", "whole", "whole-team"),
+]
+
+
+def owner_of(topic: str, *groups: str, owners: Owners | None = None) -> tuple[str, str] | None:
+    key = ("main", topic)
+    found: Proposal | None = proposals([key], DECLARED, {key: groups}, owners or Owners()).get(key)
+    return None if found is None else (found.owner, found.why)
+
+
+def test_the_longest_prefix_that_declared_topics_share_tells_the_owner() -> None:
+    assert owner_of("payments.in.c") == ("payments", "owns the 2 declared topics with prefix payments.in.")
+    assert owner_of("payments.in-c") is None, "payments. has two owners"
+    assert owner_of("payments.in.c.d") == ("payments", "owns the 2 declared topics with prefix payments.in.")
+    assert owner_of("orders-us-a") == ("orders", "owns the 1 declared topic with prefix orders-")
+    assert owner_of("orders") is None
+    assert owner_of("nobodys.b") is None
+    assert owner_of("blank.b") is None
+    assert owner_of("whole") is None
+
+
+def test_the_groups_that_use_a_topic_tell_the_owner_where_its_prefix_does_not() -> None:
+    assert owner_of("x", "Payments-reader") == ("payments", "consumer group Payments-reader uses it")
+    assert owner_of("x", "orders", "orders.batch") == ("orders", "consumer group orders uses it")
+    assert owner_of("x", "whole-team-1") == ("whole-team", "consumer group whole-team-1 uses it")
+    assert owner_of("x", "payments-reader", "orders-reader") is None
+    assert owner_of("x", "payments-reader", "somebody") == ("payments", "consumer group payments-reader uses it")
+    assert owner_of("x", "paymentsreader") is None
+    assert owner_of("orders-us-a", "payments-reader") == ("orders", "owns the 1 declared topic with prefix orders-")
+
+
+def test_what_the_settings_say_comes_first() -> None:
+    names = Owners(names={"b": OwnerSettings(topics=("^orders",)), "c": OwnerSettings(topics=("^payments[.]both",))})
+    assert owner_of("orders-us-a", owners=names) == ("b", "[owners]")
+    assert owner_of("x", "c-reader", owners=names) == ("c", "consumer group c-reader uses it")
+    both = Owners(names={name: OwnerSettings(topics=("^payments",)) for name in ("b", "c")})
+    assert owner_of("payments.in.c", owners=both) == ("payments", "owns the 2 declared topics with prefix payments.in.")
+    lines = Owners(lines=(OwnerLine(pattern="^main/x$", owners=("d",), place="CODEOWNERS:1"),))
+    assert owner_of("x", owners=lines) == ("d", "[owners]")

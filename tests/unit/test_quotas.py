@@ -1,0 +1,166 @@
+"""Rows of `quotas` are accepted, or refused with each of their reasons; beside what is live they become decisions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import dicts, frame
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import Settings, TablesSettings
+from topicledger.manifests import quotas
+from topicledger.model import Refusal
+from topicledger.model.quotas import Entity, kafka_name, written
+from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.quotas import decide
+from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
+
+QUOTA = {"cluster": "main", "user": "a", "producer_byte_rate": 1000.0}
+
+
+def judged(spark: SparkSession, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    return dicts(frame(spark, QUOTAS.schema, rows).transform(quotas.judge(["main", "other"], None)))
+
+
+WRONG = {
+    "cluster is null": {"cluster": None},
+    "the run settings name no cluster elsewhere": {"cluster": "elsewhere"},
+    "it names no user, client_id or ip": {"user": None},
+    "user is empty": {"user": ""},
+    "client_id is empty": {"client_id": ""},
+    "ip stands alone": {"ip": "10.0.0.1", "producer_byte_rate": None, "connection_creation_rate": 1.0},
+    "producer_byte_rate is 0.0; it must be above 0": {"producer_byte_rate": 0.0},
+    "producer_byte_rate is -1.0; it must be above 0": {"producer_byte_rate": -1.0},
+    "producer_byte_rate is 1000.5; it must be a whole number": {"producer_byte_rate": 1000.5},
+    "request_percentage is NaN": {"request_percentage": float("nan")},
+    "request_percentage is Infinity; for no limit write null": {"request_percentage": float("inf")},
+    "connection_creation_rate is 5.0; only an ip has it": {"connection_creation_rate": 5.0},
+    "producer_byte_rate is 1000.0; an ip has connection_creation_rate only": {"user": None, "ip": "10.0.0.2"},
+    "it has no limit": {"producer_byte_rate": None},
+    "state is gone; write present or absent": {"state": "gone"},
+}
+
+
+def test_a_row_that_no_broker_could_mean_is_refused_with_its_reason(spark: SparkSession) -> None:
+    """Q2: what Kafka refuses by the row alone, and NaN and Infinity, which it takes."""
+    rows = [
+        {**QUOTA, "user": f"u{number}", "owner": str(number), **wrong} for number, wrong in enumerate(WRONG.values())
+    ]
+    found = {int(row["owner"]): row for row in judged(spark, *rows)}
+    for number, reason in enumerate(WRONG):
+        assert (found[number]["phase"], found[number]["outcome"]) == ("manifest", "refused"), reason
+        assert reason in found[number]["error_message"]
+    both = {**QUOTA, "request_percentage": -1.0, "consumer_byte_rate": 0.5, "state": "x"}
+    (every,) = judged(spark, both)
+    assert every["error_message"].count("; ") >= 4, "each reason"
+
+
+def test_entities_have_one_text_each(spark: SparkSession) -> None:
+    rows = [
+        QUOTA,
+        {**QUOTA, "client_id": "<default>"},
+        {**QUOTA, "user": "<default>", "request_percentage": 0.5},
+        {**QUOTA, "user": None, "client_id": r"a user=b\ "},
+        {**QUOTA, "user": r"a client-id=b", "state": "absent"},
+        {**QUOTA, "client_id": "b"},
+        {"cluster": "main", "ip": "10.0.0.1", "connection_creation_rate": 5.0},
+    ]
+    found = judged(spark, *rows)
+    assert {row["phase"] for row in found} == {None}
+    texts = {row["resource"]: Entity(row["user"], row["client_id"], row["ip"]) for row in found}
+    assert set(texts) == {
+        "user=a",
+        "user=a client-id=<default>",
+        "user=<default>",
+        r"client-id=a\ user=b\\\ ",
+        r"user=a\ client-id=b",
+        "user=a client-id=b",
+        "ip=10.0.0.1",
+    }
+    assert {text: Entity.of_text(text) for text in texts} == texts
+
+
+@pytest.mark.parametrize(
+    ("kafkas", "ours"), [(None, "<default>"), ("<default>", r"\<default>"), ("a", "a"), ("\\", "\\")]
+)
+def test_the_default_is_told_from_a_name_that_looks_like_it(kafkas: str | None, ours: str) -> None:
+    """Brokers take a user who is called `<default>` for another entity (measured)."""
+    assert (written(kafkas), kafka_name(ours)) == (ours, kafkas)
+    assert kafka_name(written(rf"\{kafkas}")) == rf"\{kafkas}"
+
+
+def test_copies_are_one_and_entities_that_rows_disagree_about_are_refused(spark: SparkSession) -> None:
+    """Q3: an entity is in a request once."""
+    (one,) = judged(spark, {**QUOTA, "owner": "b"}, {**QUOTA, "owner": "a", "state": "present"})
+    assert (one["owner"], one["phase"]) == ("a", None)
+    for other in ({"producer_byte_rate": 5.0}, {"request_percentage": 5.0}, {"state": "absent"}):
+        (refused,) = judged(spark, QUOTA, {**QUOTA, **other})
+        assert (refused["error"], refused["outcome"]) == ("DUPLICATE_MANIFEST", "refused"), other
+    assert len(judged(spark, QUOTA, {**QUOTA, "client_id": "c"})) == 2
+
+
+def decided(
+    spark: SparkSession, declared: list[dict[str, Any]], live: list[dict[str, Any]], most: int = 9, **status: Any
+) -> dict[str, dict[str, Any]]:
+    seen = [{"cluster": "main", "cluster_id": "id", "observed_at": datetime.now(UTC), **row} for row in live]
+    rows = frame(spark, OBSERVED_QUOTAS.schema, seen).drop("run_id")
+    listed = Listed(rows=rows, statuses={"main": ListedStatus(**status)})
+    clusters = {"main": ClusterStatus(cluster_id="id")}
+    settings = Settings(
+        path=Path("tests.toml"),
+        tables=TablesSettings(root="/"),
+        clusters={},
+        guards=GuardSettings(max_quota_changes=most),
+    )
+    transform = decide(listed, clusters, settings, lambda rows: rows)
+    found = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).transform(transform)
+    return {row["resource"]: row for row in dicts(found)}
+
+
+def test_what_is_declared_is_all_that_an_entity_is_to_have(spark: SparkSession) -> None:
+    live = [
+        {"user": "same", "producer_byte_rate": 1000.0},
+        {"user": "other", "producer_byte_rate": 1000.0, "consumer_byte_rate": 5.0, "request_percentage": 0.5},
+        {"user": "gone", "controller_mutation_rate": 0.25, "producer_byte_rate": 1e18},
+        {"user": "same", "client_id": "x", "producer_byte_rate": 1.0},
+    ]
+    declared = [
+        {**QUOTA, "user": "same"},
+        {**QUOTA, "user": "other", "producer_byte_rate": 3e9, "consumer_byte_rate": 5.0},
+        {**QUOTA, "user": "gone", "state": "absent"},
+        {**QUOTA, "user": "nothing", "state": "absent"},
+        {**QUOTA, "user": "new", "client_id": "<default>"},
+    ]
+    found = decided(spark, declared, live)
+    changes = {name: (row["decision"], row["before"], row["after"]) for name, row in found.items()}
+    assert changes == {
+        "user=same": ("unchanged", None, None),
+        "user=other": (
+            "alter_quota",
+            {"producer_byte_rate": "1000", "request_percentage": "0.5"},
+            {"producer_byte_rate": "3000000000"},
+        ),
+        "user=gone": ("alter_quota", {"controller_mutation_rate": "0.25", "producer_byte_rate": "1.0E18"}, {}),
+        "user=nothing": ("unchanged", None, None),
+        "user=new client-id=<default>": ("alter_quota", {}, {"producer_byte_rate": "1000"}),
+        "user=same client-id=x": ("unmanaged", None, None),
+    }
+
+
+def test_more_changes_than_the_guard_allows_are_all_stopped(spark: SparkSession) -> None:
+    declared = [{**QUOTA, "user": name} for name in "ab"]
+    found = decided(spark, [*declared, {**QUOTA, "user": "same"}], [{"user": "same", "producer_byte_rate": 1000.0}], 1)
+    assert {row["error"] for name, row in found.items() if name != "user=same"} == {"MAX_QUOTA_CHANGES_EXCEEDED"}
+    assert found["user=same"]["phase"] is None
+    assert "are to be changed: 2, guards.max_quota_changes is 1" in found["user=a"]["error_message"]
+
+
+def test_unknown_quotas_are_never_taken_for_none(spark: SparkSession) -> None:
+    found = decided(spark, [QUOTA], [], error=Refusal.NOT_PERMITTED, message="grant it")
+    row = found["user=a"]
+    assert (row["phase"], row["outcome"], row["error"]) == ("observe", "refused", "NOT_PERMITTED")
