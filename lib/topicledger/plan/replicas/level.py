@@ -61,8 +61,8 @@ def _moved(topic: Topic, brokers: Sequence[int], everything: bool) -> bool:
 def level_leaders(topic: Topic, *, everything: bool) -> None:
     """Turns the order of replicas until no turn, or chain of turns, makes leaders more even.
 
-    Turned are partitions whose leader leaves, among the replicas that have the data; or `everything`, and then a replica
-    that is still to be copied may lead, too: else a second plan would turn it.
+    Turned are partitions whose leader leaves, among the replicas that have the data; or `everything`: then a replica
+    that is still to be copied may lead, too, since a second plan would turn it.
     """
     counts = topic.loads.topic_leaders
     free = [
