@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
 from topicledger import actions
-from topicledger.model import AccessAction, Action, Target
+from topicledger.model import AccessAction, Action, ReplicaAction, Target
 from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
 from topicledger.schemas import ACTIONS
 
@@ -213,5 +213,5 @@ def test_kinds_of_actions_have_places_of_their_own() -> None:
     orders = [kind.order for kind in actions.in_order()]
     assert orders == sorted(set(orders))
     names = [kind.name for kind in actions.in_order()]
-    assert names == [*Action, AccessAction.ACL_ADD, AccessAction.ACL_DELETE]
+    assert names == [*Action, *ReplicaAction, *AccessAction]
     assert all(actions.KINDS[kind.name] is kind for kind in actions.in_order())

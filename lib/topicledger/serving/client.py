@@ -16,6 +16,7 @@ from topicledger.serving import protocol
 
 COLD = "--cold"
 """The first argument of a command that is to be done here, whoever else is there."""
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _NOT_ASKED = {"serve", "--help", "--version"}
 
 
@@ -52,9 +53,12 @@ def ask(arguments: Sequence[str]) -> int | None:
             request = {"arguments": list(arguments), "folder": str(Path.cwd())}
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
+            # The server may have begun before `_wait` passes signals on: they are kept until then.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
             protocol.send(connection, request, protocol.STREAMS)
         except OSError:
             # A socket that a server left behind, or one that is ending.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
             return None
         return _wait(connection)
 
@@ -66,6 +70,7 @@ def _wait(connection: socket.socket) -> int | None:
     before = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, interrupt)
     accepted = False
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
         for message in protocol.lines(connection):
             if message.get("accepted") is False:
                 return None
