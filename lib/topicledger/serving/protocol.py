@@ -75,7 +75,9 @@ def send(connection: socket.socket, message: Mapping[str, Any], streams: Sequenc
     if streams:
         sent = socket.send_fds(connection, [line], list(streams))
         line = line[sent:]
-    connection.sendall(line)
+    if line:
+        # An empty rest is an error where the other end has answered and is gone already.
+        connection.sendall(line)
 
 
 def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
