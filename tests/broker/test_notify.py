@@ -20,6 +20,7 @@ from topicledger.schemas import RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_started_again_announces_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

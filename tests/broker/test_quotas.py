@@ -173,6 +173,7 @@ def test_a_run_changes_no_quotas_unless_its_guard_allows_all_of_them(
     assert set(live(fresh)) == {Entity(user="stranger")}
 
 
+@pytest.mark.thorough
 def test_what_changed_between_plan_and_apply_is_refused(
     spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
 ) -> None:

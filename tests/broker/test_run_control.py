@@ -131,6 +131,7 @@ def test_apply_skips_what_exists_as_planned(saved: Saved) -> None:
     assert ("saved.same", "verify") not in saved.estate.audit("saved")
 
 
+@pytest.mark.thorough
 def test_a_plan_that_another_run_carried_out_has_nothing_left_to_do_and_says_which(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
