@@ -84,7 +84,6 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
         assert executor.reassignments() == {("hands.one", 0): (1, 3)}
         executor.admin.reassign({("hands.one", 0): None})
         until(lambda: executor.reassignments() == {}, seconds=30)
-        # Whatever cancelling leaves, we never cancel: what was moved by whom can't be told from it.
         assert 1 in replicas(kafka_three, "hands.one")[0]
         throttling.end()
     assert throttles_on(kafka_three) == {}

@@ -98,6 +98,8 @@ class Context:
     """Whether to wait for clusters that another run is changing."""
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
+    cancel: bool = False
+    """Whether moves that are under way when it is stopped are cancelled."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """By cluster: the limits of its requests, kept from phase to phase."""
 

@@ -57,6 +57,12 @@ _deadline = click.option(
     help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
 )
 
+_cancel = click.option(
+    "--cancel",
+    is_flag=True,
+    help="When it is stopped, by SIGTERM, Ctrl-C or the deadline: cancel the moves of replicas that are under way.",
+)
+
 
 def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
     """The kinds that `--only` names."""
@@ -150,14 +156,20 @@ def plan(
 @_wait_visible
 @_wait
 @_deadline
+@_cancel
 @common
-def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None) -> int:
+def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None, cancel: bool) -> int:
     """Carry out a saved plan: --run-id names it."""
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")
     return run_request(
         runs.Request(
-            command="apply", run_id=options.run_id, clusters=options.cluster, wait=wait, wait_visible=wait_visible
+            command="apply",
+            run_id=options.run_id,
+            clusters=options.cluster,
+            wait=wait,
+            wait_visible=wait_visible,
+            cancel=cancel,
         ),
         options,
         deadline,
@@ -169,6 +181,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 @_wait_visible
 @_wait
 @_deadline
+@_cancel
 @requested_by_option
 @common
 def provision(
@@ -177,6 +190,7 @@ def provision(
     wait_visible: float,
     wait: bool,
     deadline: float | None,
+    cancel: bool,
     requested_by: str | None,
 ) -> int:
     """Plan and apply in one run."""
@@ -188,6 +202,7 @@ def provision(
             requested_by=requested_by,
             wait=wait,
             wait_visible=wait_visible,
+            cancel=cancel,
             only=only,
         ),
         options,
@@ -273,7 +288,12 @@ def _provisioned(
 ) -> Summary:
     progress = options.metrics.progress = Progress()
     context = Context(
-        progress=progress, stop=stop, policies=rules, wait=request.wait, wait_visible=request.wait_visible
+        progress=progress,
+        stop=stop,
+        policies=rules,
+        wait=request.wait,
+        wait_visible=request.wait_visible,
+        cancel=request.cancel,
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
