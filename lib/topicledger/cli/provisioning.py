@@ -1,4 +1,4 @@
-"""`plan`, `apply` and `provision`."""
+"""`plan`, `apply`, `provision`, `runs revert` and `prune`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
+from topicledger.config import patterns
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
+from topicledger.model.prune import MAX_DAYS, Prune
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -228,6 +230,58 @@ def revert(
     )
 
 
+def _pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for each in given:
+        try:
+            patterns.check(each)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return given
+
+
+@click.command("prune")
+@click.option(
+    "--topics",
+    multiple=True,
+    required=True,
+    callback=_pattern,
+    metavar="PATTERN",
+    help="Topics whose name has a match of this pattern (RE2; anywhere unless anchored); may be repeated.",
+)
+@click.option(
+    "--idle-days",
+    type=click.IntRange(1, MAX_DAYS),
+    required=True,
+    metavar="N",
+    help="Only topics that nobody wrote to for so many days.",
+)
+@_detailed
+@_deadline
+@requested_by_option
+@common
+def prune(
+    options: Options,
+    topics: tuple[str, ...],
+    idle_days: int,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan to delete topics that no manifest names and nobody uses. Changes nothing: `apply` the plan."""
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=options.run_id,
+            clusters=options.cluster,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            prunes=Prune(patterns=topics, idle_days=idle_days),
+        ),
+        options,
+        deadline,
+    )
+
+
 def run_request(
     request: runs.Request,
     options: Options,
@@ -254,7 +308,7 @@ def run_request(
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = request.reverts is not None or all(
+    compared = not run.of_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
     return _show(summary, options, configs_compared=compared)

@@ -21,6 +21,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
+from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Table
 
 WAVE_OUTCOMES = 10_000
@@ -33,6 +34,8 @@ ONLY_ARGUMENT = "only"
 """The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
 REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
 """The run whose changes are undone, and `true` where topics that it created are deleted."""
+PRUNES_ARGUMENT = "prunes"
+"""What unmanaged topics are deleted, as JSON; see `Prune`."""
 FILES_ARGUMENT = "files"
 """The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
@@ -128,6 +131,17 @@ class Run:
     def deletes_created(self) -> bool:
         """Whether topics that the run it reverts created are to be deleted."""
         return self.arguments.get(DELETES_ARGUMENT) == "true"
+
+    @property
+    def prunes(self) -> Prune | None:
+        """Which topics that no manifest names this one deletes."""
+        text = self.arguments.get(PRUNES_ARGUMENT)
+        return Prune.from_json(text) if text else None
+
+    @property
+    def of_manifests(self) -> bool:
+        """Whether it brings about what manifests declare: it neither reverts a run nor prunes."""
+        return self.reverts is None and self.prunes is None
 
     @property
     def latest_version_then(self) -> int:

@@ -26,6 +26,7 @@ from topicledger.ledger.run import (
     LATEST_ARGUMENT,
     MANIFESTS_ARGUMENT,
     ONLY_ARGUMENT,
+    PRUNES_ARGUMENT,
     REVERTS_ARGUMENT,
     Run,
     app_id,
@@ -37,6 +38,7 @@ from topicledger.ledger.run import (
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
+from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
@@ -86,6 +88,8 @@ class Request:
     """Plan: the run whose changes to undo, instead of what `manifests` say."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
+    prunes: Prune | None = None
+    """Plan: the unmanaged topics to delete, instead of what `manifests` say."""
 
     @property
     def unloaded(self) -> DataFrame | None:
@@ -106,6 +110,7 @@ class Request:
             FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
+            PRUNES_ARGUMENT: self.prunes.to_json() if self.prunes is not None else "",
         }
 
 
