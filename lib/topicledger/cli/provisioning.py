@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from topicledger import actions, pipeline, policies
-from topicledger.actions import add_partitions, alter_configs
+from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render
@@ -74,8 +74,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
-    "quotas.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, "
+    "replicas, leaders, acls, quotas.",
 )
 
 
@@ -263,9 +263,16 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    for kind, mends in ((add_partitions.KIND, "partitions"), (alter_configs.KIND, "configs")):
+    switches = {
+        add_partitions.KIND: "partitions",
+        alter_configs.KIND: "configs",
+        reassign.KIND: "replicas",
+        elect_leaders.KIND: "replicas",
+    }
+    for kind, mends in switches.items():
         if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
-            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/change.md")
+            page = "replicas" if mends == "replicas" else "change"
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/{page}.md")
 
 
 def _provisioned(

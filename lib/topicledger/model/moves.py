@@ -26,6 +26,11 @@ def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
     return found
 
 
+def assignments_text(assignments: Assignments) -> str:
+    """What `parse_assignments` reads."""
+    return ";".join(f"{each}:{','.join(map(str, brokers))}" for each, brokers in sorted(assignments.items()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
     """A config that is set while replicas move, and what it was before."""

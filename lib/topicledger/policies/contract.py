@@ -44,6 +44,7 @@ COLUMNS = (
     "after",
     "live_configs",
     "alters",
+    "placement",
 )
 """What decide returns and policies and guards see.
 
