@@ -83,6 +83,10 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     estate.ledger._delta(MANIFESTS).delete("topic IN ('rep.many', 'rep.wrong')")
     again = estate.run("plan", "again")
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "again")) == (0, {}, [])
+    estate.run("plan", "back", reverts="move")
+    assert {key: result[2] for key, result in ended(estate, "back").items() if key[1] == "reassign"} == dict.fromkeys(
+        [(name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")], "NOT_REVERTIBLE"
+    )
 
 
 def test_without_the_setting_replicas_are_only_drift(

@@ -202,7 +202,7 @@ def decided(
     rules: Sequence[Policy],
     known: Facts,
     settings: Settings,
-    answers: DataFrame | None,
+    answers: DataFrame | None = None,
 ) -> Transform:
     """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns.
 

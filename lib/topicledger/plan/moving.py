@@ -22,7 +22,7 @@ from topicledger.model.moves import assignments_text
 from topicledger.model.placement import ANYWHERE, parse_placement
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import lookup
-from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, plan
+from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, flows, plan
 from topicledger.policies.contract import COLUMNS
 from topicledger.policies.judging import WARNING
 from topicledger.schemas.tables import ASSIGNMENTS, VIOLATIONS
@@ -183,7 +183,7 @@ def _moves(topic: TopicReplicas, change: Change) -> dict[str, Any]:
         "before": {"assignments": assignments_text({each: topic.replicas[each] for each in change.target})},
         "after": {
             "assignments": assignments_text(change.target),
-            **({} if size is None else {"bytes": str(size)}),
+            **({} if size is None else {"bytes": str(size), "broker_bytes": assignments_text(flows(topic, change))}),
         },
         "warning": f"no broker of another rack may have them: partitions {crowded} have a rack twice"
         if crowded
