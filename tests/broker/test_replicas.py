@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from tests.broker.direct import admin_of, live, make
 from tests.broker.moving import move as moved
 from tests.broker.moving import mover, replicas, throttles_on, with_data
 from tests.broker.test_changes import changing, ended, of_phase
+from tests.clusters import three_brokers
 from tests.waiting import until
+from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
-from topicledger.model.moves import parse_assignments
+from topicledger.errors import UsageError
+from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.schemas import MANIFESTS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -109,3 +113,55 @@ def test_without_the_setting_replicas_are_only_drift(
     assert sorted(replicas(kafka_three, "still.new").values()) == [(2,), (2,), (3,), (3,)]
     with admin_of(kafka_three) as admin:
         assert not admin.list_reassignments()
+
+
+def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever is declared or not; a second plan is empty; manifests changed since hold it up."""
+    with three_brokers() as kafka:
+        with_data(kafka, "bal.declared", {n: (1 + n % 3,) for n in range(6)}, 100_000)
+        make(
+            kafka,
+            "bal.foreign",
+            assignments=dict.fromkeys(range(3), (3, 1)),
+            num_partitions=None,
+            replication_factor=None,
+        )
+        make(kafka, "bal.three", num_partitions=1, replication_factor=3)
+        estate = changing(spark, tmp_path, kafka, guards=GuardSettings(max_moves=100))
+        estate.declare({"topic": "bal.declared", "owner": "payments"}, {"topic": "bal.missing"})
+        with pytest.raises(UsageError, match=r"has no broker 7 that is up: it has 1, 2, 3"):
+            estate.run("plan", "none", rebalance=Rebalance(broker=7, fills=False))
+        drain = Rebalance(broker=3, fills=False)
+        assert estate.run("plan", "drain", rebalance=drain).exit_code == 4
+        assert ended(estate, "drain") == {
+            ("bal.declared", "reassign"): ("validate", "ok", None),
+            ("bal.foreign", "reassign"): ("validate", "ok", None),
+            ("bal.three", "reassign"): ("policy", "refused", "TOO_FEW_BROKERS"),
+        }
+        assert estate.run("apply", "drain").exit_code == 4
+        of_both = [*replicas(kafka, "bal.declared").values(), *replicas(kafka, "bal.foreign").values()]
+        assert 3 not in {broker for brokers in of_both for broker in brokers}
+        estate.run("plan", "again", rebalance=drain)
+        assert set(ended(estate, "again")) == {("bal.three", "reassign")}
+
+        fill = Rebalance(broker=3, fills=True)
+        assert estate.run("plan", "late", rebalance=fill).exit_code == 0
+        (moves,) = planned_moves(estate.ledger.read(PLANS).where("run_id = 'late'"), 1_000)
+        assert (moves.cluster, moves.unknown, set(moves.brokers) >= {3}) == ("main", 0, True)
+        assert moves.brokers[3][0] == moves.bytes == sum(out for _, out in moves.brokers.values())
+        assert moves.seconds == moves.bytes / 1_000
+        estate.declare_anew({"topic": "bal.declared", "owner": "other"})
+        assert estate.run("apply", "late").exit_code == 4
+        errors = {key: result[2] for key, result in ended(estate, "late").items()}
+        assert errors.get(("bal.declared", "reassign"), "CHANGED_SINCE_PLAN") == "CHANGED_SINCE_PLAN"
+        assert estate.run(run_id="fill", rebalance=fill).exit_code == 0
+        counts = Counter(
+            broker
+            for topic in ("bal.declared", "bal.foreign")
+            for each in replicas(kafka, topic).values()
+            for broker in each
+        )
+        assert counts[3] == 4
+        assert estate.run("plan", "full", rebalance=fill).exit_code == 0
+        assert estate.rows(PLANS, "full") == []
+        assert throttles_on(kafka) == {}

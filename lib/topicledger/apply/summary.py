@@ -236,7 +236,7 @@ def summarise(
 
 
 def _may_move(run: Run) -> bool:
-    return any(each.replicas == "on" for each in run.settings.changes.values())
+    return run.rebalances is not None or any(each.replicas == "on" for each in run.settings.changes.values())
 
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:

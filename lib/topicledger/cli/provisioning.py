@@ -37,6 +37,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
+from topicledger.model.moves import Rebalance
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -228,6 +229,43 @@ def revert(
     )
 
 
+@click.command("rebalance")
+@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas away from this broker.")
+@click.option("--fill", type=click.IntRange(min=0), metavar="BROKER", help="Give this broker its share of replicas.")
+@_detailed
+@_deadline
+@requested_by_option
+@common
+def rebalance(
+    options: Options,
+    drain: int | None,
+    fill: int | None,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan moves for a broker that goes or comes, of all topics of a cluster. Changes nothing: `apply` the plan."""
+    if (drain is None) == (fill is None):
+        raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
+    names = options.cluster or tuple(open_settings(options).clusters)
+    if len(names) != 1:
+        raise UsageError("rebalance is about one cluster: name it with --cluster")
+    broker = drain if drain is not None else fill
+    assert broker is not None, "one of them is given"
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=options.run_id,
+            clusters=names,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            rebalance=Rebalance(broker=broker, fills=fill is not None),
+        ),
+        options,
+        deadline,
+    )
+
+
 def run_request(
     request: runs.Request,
     options: Options,
@@ -249,12 +287,12 @@ def run_request(
             rows, resources = checked(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings, reverts=request.reverts is not None)
+        rules = policies.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = request.reverts is not None or all(
+    compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
     return _show(summary, options, configs_compared=compared)

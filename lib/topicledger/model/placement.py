@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -38,6 +38,19 @@ class Placement:
         if self.kind is PlacementKind.BROKERS:
             return f"brokers:{','.join(map(str, sorted(self.brokers)))}"
         return self.kind.value
+
+
+def allows(placement: Placement, broker: int, rack: str | None) -> bool:
+    """Whether a broker of this rack may have replicas."""
+    if placement.kind is PlacementKind.RACK:
+        return rack == placement.rack
+    return placement.kind is not PlacementKind.BROKERS or broker in placement.brokers
+
+
+def without(placement: Placement, broker: int) -> Placement:
+    """The same where other brokers than this one are named."""
+    others = placement.brokers - {broker}
+    return replace(placement, brokers=others) if others else placement
 
 
 ANYWHERE = Placement()

@@ -18,7 +18,7 @@ from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
@@ -223,7 +223,7 @@ def decided(
             rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
             rows = rows.transform(guards.changes(settings.guards))
         if answers is not None:
-            rows = rows.transform(moving.with_moves(answers, judged, seen))
+            rows = rows.transform(moving.with_moves(answers, judged, seen)).transform(_moves_judged(rules, known))
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
         return rows.transform(actions.found, wanted.kinds)
 
@@ -240,6 +240,17 @@ def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
         return rows.where(~alters).unionByName(rows.where(alters).transform(policies.judge(rules, known)))
 
     return transform
+
+
+def _moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
+    """Policies of moves see nothing but moves."""
+    of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        moves = F.col("decision").eqNullSafe(F.lit(move))
+        return decisions.where(~moves).unionByName(decisions.where(moves).transform(policies.judge(of_moves, known)))
+
+    return transform if of_moves else lambda decisions: decisions
 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:

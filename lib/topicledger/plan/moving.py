@@ -7,7 +7,7 @@ clusters are planned side by side, and the driver never holds an estate.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +18,11 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
-from topicledger.model.moves import assignments_text
-from topicledger.model.placement import ANYWHERE, parse_placement
+from topicledger.model.moves import Rebalance, assignments_text
+from topicledger.model.placement import ANYWHERE, allows, parse_placement, without
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import lookup
-from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, flows, plan
+from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
 from topicledger.policies.contract import COLUMNS
 from topicledger.policies.judging import WARNING
 from topicledger.schemas.tables import ASSIGNMENTS, VIOLATIONS
@@ -61,6 +61,8 @@ class Asked:
     growing: Collection[str] = ()
     """Topics may get partitions: these are moved by a later run."""
 
+    rebalance: Rebalance | None = None
+    """Instead of what manifests say: a broker that is drained or filled."""
     creates: bool = False
     """Instead: topics that are created on any cluster get a place."""
 
@@ -139,9 +141,13 @@ def answer(
     wishes = {
         topic: _wish(row)
         for topic, row in there.items()
-        if name in asked.moves and not (name in asked.growing and _grows(row))
+        if name in asked.moves and asked.rebalance is None and not (name in asked.growing and _grows(row))
     }
-    changes = plan(cluster, topics, wishes)
+    if asked.rebalance is None:
+        changes = plan(cluster, topics, wishes)
+    else:
+        changes = _rebalanced(cluster, topics, declared, asked.rebalance)
+        there = {row["topic"]: row for row in rows if row["topic"] in changes}
     for topic, change in changes.items():
         values = {"cluster": name, "topic": topic, "decision": ReplicaAction.REASSIGN.value}
         yield {**values, **_moves(by_name[topic], change)}
@@ -159,6 +165,43 @@ def answer(
     if asked.creates:
         missing = {topic: row for topic, row in declared.items() if topic not in by_name}
         yield from _creates(name, cluster, topics, missing)
+
+
+def _rebalanced(
+    cluster: LiveCluster,
+    topics: Sequence[TopicReplicas],
+    declared: Mapping[str, Mapping[str, Any]],
+    rebalance: Rebalance,
+) -> Mapping[str, Change]:
+    """Moves that drain or fill a broker: within the placement of what is declared, and anywhere of what isn't."""
+    broker = rebalance.broker
+    placements = {
+        topic: parse_placement(row["placement"]) for topic, row in declared.items() if row["placement"] is not None
+    }
+    assigned = {topic for topic, row in declared.items() if row["assigned"] is not None}
+    if rebalance.fills:
+        allowed = {
+            each.topic
+            for each in topics
+            if each.topic not in assigned
+            and allows(placements.get(each.topic, ANYWHERE), broker, cluster.racks[broker])
+        }
+        return fill(cluster, topics, [broker], allowed)
+    there = [each.topic for each in topics if any(broker in replicas for replicas in each.replicas.values())]
+    wishes = {
+        topic: Wish(placement=without(placements.get(topic, ANYWHERE), broker))
+        for topic in there
+        if topic not in assigned
+    }
+    stay = Change(
+        refused=(
+            Refusal.BROKERS_UNAVAILABLE,
+            f"its manifest assigns replicas to brokers, and it has some on broker {broker}, which is drained: declare "
+            "other assignments, or a placement",
+        )
+    )
+    changes = plan(replace(cluster, leaving=frozenset([broker])), topics, wishes)
+    return dict(sorted({**changes, **{topic: stay for topic in there if topic in assigned}}.items()))
 
 
 def _wish(row: Mapping[str, Any]) -> Wish:
@@ -288,8 +331,8 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
     moves = (
         answers.where(actions)
         .drop("assignments")
-        .join(declared, on=["cluster", "topic"])
-        .join(live, on=["cluster", "topic"])
+        .join(declared, on=["cluster", "topic"], how="left")
+        .join(live, on=["cluster", "topic"], how="inner")
         .withColumns(
             {
                 **empty,
@@ -307,7 +350,8 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
     def transform(decisions: DataFrame) -> DataFrame:
         own = moves.select(*(name for name in COLUMNS if name in moves.columns))
         acted = own.select("cluster", "topic", F.lit(True).alias("_acted")).distinct()
-        nothing_else = F.col("decision").isin(Decision.UNCHANGED.value, Decision.DRIFTED.value)
+        nothing = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+        nothing_else = F.col("decision").isin(*(each.value for each in nothing))
         replaced = nothing_else & F.col("phase").isNull() & F.col("_acted").isNotNull()
         rest = decisions.join(acted, on=["cluster", "topic"], how="left").where(~F.coalesce(replaced, F.lit(False)))
         return rest.drop("_acted").unionByName(own, allowMissingColumns=True)

@@ -6,13 +6,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from topicledger import actions
 from topicledger.config.settings import ChangeSettings
+from topicledger.errors import ClusterError, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ReplicaAction
+from topicledger.model.moves import Rebalance
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
@@ -48,6 +51,34 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
         to_describe=lambda seen: to_describe(asked, judged, seen),
         changes=(lambda configs: with_changes(asked, configs)) if asked else None,
         replicas=_asked_of_replicas(narrow, kinds),
+    )
+
+
+def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
+    """That a broker is drained or filled, as far as placements of manifests allow it."""
+    judge = manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
+    names = [each.name for each in run.clusters]
+
+    def require_broker(seen: Observation) -> None:
+        """Raises ClusterError where a cluster wasn't reached, and UsageError where it has no such broker."""
+        for name in names:
+            problem = seen.statuses[name].problem
+            if problem is not None:
+                raise ClusterError(problem)
+            up = [row["broker_id"] for row in seen.brokers.where(F.col("cluster") == name).collect()]
+            has = F.exists(F.flatten(F.map_values("assignments")), lambda each: each == rebalance.broker)
+            # One that is gone for good is drained, too.
+            if rebalance.broker not in up and (rebalance.fills or seen.topics.where(has).isEmpty()):
+                raise UsageError(
+                    f"cluster {name} has no broker {rebalance.broker} that is up: it has "
+                    f"{', '.join(map(str, sorted(up)))}"
+                )
+
+    return Wanted(
+        judged=run.manifests(run.manifest_version).transform(judge).where(F.col("phase").isNull()),
+        kinds=list(ReplicaAction),
+        to_describe=require_broker,
+        replicas=Asked(moves=names, elections=names, rebalance=rebalance),
     )
 
 
