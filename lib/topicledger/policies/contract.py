@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import AccessAction, Action, Refusal
+from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 from topicledger.model.quotas import ENTITY
 
 COLUMNS = (
@@ -45,6 +45,7 @@ COLUMNS = (
     "after",
     "live_configs",
     "alters",
+    "placement",
 )
 """What decide returns and policies and guards see.
 
@@ -94,6 +95,10 @@ alter_quota, or what needs nothing; state, owner, labels: as declared, null wher
 """
 
 
+Judged: TypeAlias = Action | AccessAction | ReplicaAction
+"""The kinds of actions that policies are about."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """What a list of policies judges: topics, rights, or quotas."""
@@ -106,7 +111,7 @@ class Subject:
     """What a rule about several together sees."""
 
 
-OF_TOPICS = Subject(actions=tuple(Action), key="topic", columns=TOPICS)
+OF_TOPICS = Subject(actions=(*Action, ReplicaAction.REASSIGN), key="topic", columns=TOPICS)
 OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=RIGHTS)
 OF_QUOTAS = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=QUOTAS)
 
@@ -187,7 +192,7 @@ class Policy:
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
-    action: Action | AccessAction
+    action: Judged
     """What it judges."""
     rule: Rule
     """How it judges."""
