@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.provisioning.prune`."""
+"""spark-submit entry point: see `topicledger.cli.plans.prune`."""
 
-from topicledger.cli.provisioning import prune
+from topicledger.cli.plans import prune
 
 if __name__ == "__main__":
     prune()

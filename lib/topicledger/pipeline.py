@@ -39,7 +39,7 @@ from topicledger.plan.prune import pruned, rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
-from topicledger.plan.wanted import Wanted, declared
+from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
@@ -235,7 +235,9 @@ def _plan_clusters(
 def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
     if run.prunes is not None:
         return pruned(run, run.prunes, selected)
-    return declared(run, selected) if run.reverts is None else undone(run, run.reverts, selected)
+    if run.reverts is not None:
+        return undone(run, run.reverts, selected)
+    return declared(run, selected) if run.rebalances is None else rebalanced(run, run.rebalances, selected)
 
 
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:

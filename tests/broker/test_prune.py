@@ -81,9 +81,14 @@ def test_topics_that_no_manifest_names_and_nobody_uses_are_deleted(
         {"topic": "pr.absent", "state": "absent"},
         {"topic": "pr.missing"},
     )
-    estate.ledger.append(USAGES, spark.createDataFrame([("main", "pr.usages", "billing", None, None)], USAGES.schema), app_id="usages", version=1)
+    estate.ledger.append(
+        USAGES,
+        spark.createDataFrame([("main", "pr.usages", "billing", None, None)], USAGES.schema),
+        app_id="usages",
+        version=1,
+    )
 
-    plan = estate.run("plan", "pr", prunes=prune(r"^_?pr\.", r"^nothing-has-this-name$"))
+    plan = estate.run("plan", "pr", instead=prune(r"^_?pr\.", r"^nothing-has-this-name$"))
     late = ("pr.late.manifest", "pr.late.record", "pr.late.group", "pr.late.again")
     assert planned(estate, "pr") == {
         **dict.fromkeys(("pr.old", *late), DELETE),
@@ -129,17 +134,17 @@ def test_a_topic_that_keeps_no_records_is_pruned_once_its_end_offset_stayed_the_
     write(kafka, "em.emptied", at=LONG_AGO)
     drop_records(kafka, "em.emptied")
     estate = estate_of(spark, tmp_path, kafka)
-    estate.run("plan", "em-first", prunes=prune("^em[.]"))
-    estate.run("plan", "em-too-early", prunes=prune("^em[.]"))
+    estate.run("plan", "em-first", instead=prune("^em[.]"))
+    estate.run("plan", "em-too-early", instead=prune("^em[.]"))
     assert planned(estate, "em-first") == planned(estate, "em-too-early") == dict.fromkeys(names, UNKNOWN)
     earlier(estate, "em-first", 31)
     write(kafka, "em.written", at=LONG_AGO)
     drop_records(kafka, "em.written")
     remove(kafka, {"em.again": str(live(kafka, "em.again")["em.again"].topic_id)})
     make(kafka, "em.again", configs=FOREVER)
-    estate.run("plan", "em-longer", prunes=prune("^em[.]", days=32))
+    estate.run("plan", "em-longer", instead=prune("^em[.]", days=32))
     assert set(planned(estate, "em-longer").values()) == {UNKNOWN}
-    plan = estate.run("plan", "em", prunes=prune("^em[.]"))
+    plan = estate.run("plan", "em", instead=prune("^em[.]"))
     assert planned(estate, "em") == {
         **dict.fromkeys(("em.never", "em.emptied"), DELETE),
         **dict.fromkeys(("em.written", "em.again"), UNKNOWN),
@@ -162,12 +167,12 @@ def test_guards_policies_and_approvals_hold_for_a_prune(
     estate = estate_of(spark, tmp_path, kafka, GuardSettings(max_deletes=1))
     protected = PolicySettings(delete=(policy("protected_topics", patterns=["three"]),))
     estate.settings = replace(estate.settings, policies=protected)
-    assert estate.run("plan", "gu-many", prunes=prune("^gu[.]")).exit_code == 5
+    assert estate.run("plan", "gu-many", instead=prune("^gu[.]")).exit_code == 5
     stopped = ("guard", "refused", "MAX_DELETES_EXCEEDED")
     refused = {"gu.three": ("policy", "refused", "POLICY_VIOLATION")}
     assert planned(estate, "gu-many") == {**dict.fromkeys(("gu.one", "gu.two"), stopped), **refused}
     estate.settings = replace(estate.settings, guards=GuardSettings(max_deletes=2, approvals_for={"deletes": 1}))
-    plan = estate.run("plan", "gu", prunes=prune("^gu[.]"), requested_by="ann")
+    plan = estate.run("plan", "gu", instead=prune("^gu[.]"), requested_by="ann")
     assert planned(estate, "gu") == {**dict.fromkeys(("gu.one", "gu.two"), DELETE), **refused}
     assert plan.pending.waits_for is not None
     assert estate.run("apply", "gu").exit_code == 5
@@ -187,7 +192,7 @@ def test_a_cluster_that_is_not_reached_fails_alone_and_is_pruned_by_the_same_run
         estate.settings, clusters={**estate.settings.clusters, "far": cluster_settings("far", UNREACHABLE)}
     )
     estate.declare({"topic": "un.declared"}, cluster="far")
-    first = estate.run("plan", "un", prunes=prune("^un[.]"))
+    first = estate.run("plan", "un", instead=prune("^un[.]"))
     assert first.exit_code == 1
     rows = {(row["cluster"], row["topic"]): row["error"] for row in estate.rows(PLANS, "un")}
     assert rows == {("main", "un.one"): None, ("far", None): "CLUSTER_UNREACHABLE"}
@@ -196,7 +201,7 @@ def test_a_cluster_that_is_not_reached_fails_alone_and_is_pruned_by_the_same_run
         estate.settings = replace(
             estate.settings, clusters={**estate.settings.clusters, "far": cluster_settings("far", other)}
         )
-        assert estate.run("plan", "un", prunes=prune("^un[.]")).exit_code == 0
+        assert estate.run("plan", "un", instead=prune("^un[.]")).exit_code == 0
         assert estate.run("apply", "un").exit_code == 0
         assert not live(other, "un.")
     assert not live(kafka, "un.")
@@ -209,7 +214,7 @@ def test_another_cluster_behind_a_name_is_not_pruned(spark: SparkSession, kafka:
     estate = estate_of(spark, tmp_path, kafka)
     meant = cluster_settings("main", kafka, "it-is-another-one-AAAA")
     estate.settings = replace(estate.settings, clusters={"main": meant})
-    assert estate.run("plan", "an", prunes=prune("^an[.]")).exit_code == 5
+    assert estate.run("plan", "an", instead=prune("^an[.]")).exit_code == 5
     (row,) = estate.rows(PLANS, "an")
     assert (row["topic"], row["phase"], row["error"]) == (None, "guard", "CLUSTER_ID_MISMATCH")
 

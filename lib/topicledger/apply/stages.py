@@ -184,7 +184,7 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     now = run.ledger.read(MANIFESTS, latest)
     if run.prunes is not None:
         return declared_since(now, latest)
-    if run.of_manifests and not run.of_earlier_manifests:
+    if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(
             manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))
         )

@@ -1,4 +1,4 @@
-"""`plan`, `apply`, `provision`, `runs revert` and `prune`."""
+"""`plan`, `apply` and `provision`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from topicledger import actions, pipeline, policies
-from topicledger.actions import add_partitions, alter_configs
+from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render
@@ -31,14 +31,12 @@ from topicledger.cli.options import (
     started,
     with_resume_hint,
 )
-from topicledger.config import patterns
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
-from topicledger.model.prune import MAX_DAYS, Prune
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -52,7 +50,7 @@ _wait_visible = click.option(
     help="How long verify waits until every applied partition has a leader.",
 )
 
-_deadline = click.option(
+deadline_option = click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -76,8 +74,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
-    "quotas.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, "
+    "replicas, leaders, acls, quotas.",
 )
 
 
@@ -94,7 +92,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-_detailed = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
+detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
 )
@@ -109,8 +107,8 @@ _wait = click.option(
 @click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
-@_detailed
-@_deadline
+@detailed_option
+@deadline_option
 @requested_by_option
 @common
 def plan(
@@ -151,7 +149,7 @@ def plan(
 @click.command("apply")
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @common
 def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None) -> int:
     """Carry out a saved plan: --run-id names it."""
@@ -170,7 +168,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 @_only
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @requested_by_option
 @common
 def provision(
@@ -191,91 +189,6 @@ def provision(
             wait=wait,
             wait_visible=wait_visible,
             only=only,
-        ),
-        options,
-        deadline,
-    )
-
-
-@click.command("revert")
-@click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
-@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
-@_detailed
-@_deadline
-@requested_by_option
-@common
-def revert(
-    options: Options,
-    plan_id: str | None,
-    deletes: bool,
-    detailed_exitcode: bool,
-    deadline: float | None,
-    requested_by: str | None,
-) -> int:
-    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
-    if options.run_id is None:
-        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
-    return run_request(
-        runs.Request(
-            command="plan",
-            run_id=plan_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
-            reverts=options.run_id,
-            deletes=deletes,
-        ),
-        options,
-        deadline,
-    )
-
-
-def _pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for each in given:
-        try:
-            patterns.check(each)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return given
-
-
-@click.command("prune")
-@click.option(
-    "--topics",
-    multiple=True,
-    required=True,
-    callback=_pattern,
-    metavar="PATTERN",
-    help="Topics whose name has a match of this pattern (RE2; anywhere unless anchored); may be repeated.",
-)
-@click.option(
-    "--idle-days",
-    type=click.IntRange(1, MAX_DAYS),
-    required=True,
-    metavar="N",
-    help="Only topics that nobody wrote to for so many days.",
-)
-@_detailed
-@_deadline
-@requested_by_option
-@common
-def prune(
-    options: Options,
-    topics: tuple[str, ...],
-    idle_days: int,
-    detailed_exitcode: bool,
-    deadline: float | None,
-    requested_by: str | None,
-) -> int:
-    """Plan to delete topics that no manifest names and nobody uses. Changes nothing: `apply` the plan."""
-    return run_request(
-        runs.Request(
-            command="plan",
-            run_id=options.run_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
-            prunes=Prune(patterns=topics, idle_days=idle_days),
         ),
         options,
         deadline,
@@ -303,12 +216,12 @@ def run_request(
             rows, resources = checked(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings, reverts=request.reverts is not None)
+        rules = policies.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = not run.of_manifests or all(
+    compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
     return _show(summary, options, configs_compared=compared)
@@ -317,9 +230,16 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    for kind, mends in ((add_partitions.KIND, "partitions"), (alter_configs.KIND, "configs")):
+    switches = {
+        add_partitions.KIND: "partitions",
+        alter_configs.KIND: "configs",
+        reassign.KIND: "replicas",
+        elect_leaders.KIND: "replicas",
+    }
+    for kind, mends in switches.items():
         if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
-            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/change.md")
+            page = "replicas" if mends == "replicas" else "change"
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/{page}.md")
 
 
 def _provisioned(
