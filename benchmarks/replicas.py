@@ -155,6 +155,7 @@ def _compared(title: str, cluster: LiveCluster, topics: Sequence[TopicReplicas],
     allowed = [broker for broker in cluster.racks if broker not in cluster.leaving]
     racks = {broker: cluster.racks[broker] for broker in allowed}
     rng = random.Random(3)
+    every = [(each, part) for each in topics for part in each.replicas]
 
     def ours() -> Placed:
         changes = plan(cluster, topics, {each.topic: Wish(replication_factor=factor) for each in topics})
@@ -172,7 +173,11 @@ def _compared(title: str, cluster: LiveCluster, topics: Sequence[TopicReplicas],
         }
 
     def topicmappr() -> Placed:
-        return {each.topic: rebuild(cluster.racks, each.replicas, factor, allowed) for each in topics}
+        # All topics in one call, as a user would: it counts what brokers have of those that it is told of.
+        numbered = {(each.topic, part): number for number, (each, part) in enumerate(every)}
+        now = {numbered[each.topic, part]: each.replicas[part] for each, part in every}
+        placed = rebuild(cluster.racks, now, factor, allowed)
+        return {each.topic: {part: placed[numbered[each.topic, part]] for part in each.replicas} for each in topics}
 
     def kafka() -> Placed:
         return _kafka_generate(racks, topics, factor)
