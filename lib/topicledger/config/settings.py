@@ -250,6 +250,8 @@ class PolicySettings:
     """Asked about every change of configs or partitions, as are the policies of `create` about these."""
     acl: tuple[PolicySpec, ...] = ()
     """Asked about every ACL that is added."""
+    quota: tuple[PolicySpec, ...] = ()
+    """Asked about every entity whose quotas are altered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +275,7 @@ class Settings(Proven):
     guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
+    """[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     owners: Owners = Owners()
@@ -322,6 +324,7 @@ class Settings(Proven):
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
                 *((("acl", self.policies.acl),) if self.policies.acl else ()),
+                *((("quota", self.policies.quota),) if self.policies.quota else ()),
             )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.

@@ -99,6 +99,9 @@ OF_DRIFT: Mapping[str, str] = {
     "acl_wider": "Declare the wider right in place of the narrow one, or declare it absent.",
     "acl_on_missing_topic": "Declare the topic, or declare the right absent: it would hold for whatever gets the name.",
     "acl_principal_without_topics": "See whether anybody still uses the principal; else declare its rights absent.",
+    "quota_missing": "Run `provision`: it sets the limits.",
+    "quota_differs": "Run `provision`: it sets the limits as declared; or declare those that there are.",
+    "quota_unmanaged": "Declare the entity, or declare it absent: runs leave it alone.",
     "not_permitted": "Grant the principal Describe on the topic with kafka-acls.sh: nothing is known of it.",
 }
 """By kind of a finding."""
