@@ -45,9 +45,11 @@ class Stopped(TopicLedgerError):
 class Stop(threading.Event):
     """Set to stop after the batches under way: by SIGTERM, by Ctrl-C, or by the deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cancels: bool = False) -> None:
+        """`cancels`: whether moves that are under way then are cancelled."""
         super().__init__()
         self.why = "was stopped"
+        self.cancels = cancels
 
     @contextmanager
     def after(self, deadline: float | None) -> Iterator[None]:
@@ -98,8 +100,6 @@ class Context:
     """Whether to wait for clusters that another run is changing."""
     wait_visible: float = 0.0
     """Seconds that verify waits for leaders."""
-    cancel: bool = False
-    """Whether moves that are under way when it is stopped are cancelled."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """By cluster: the limits of its requests, kept from phase to phase."""
 

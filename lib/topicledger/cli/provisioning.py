@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from topicledger import actions, pipeline, policies
-from topicledger.actions import add_partitions, alter_configs
+from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render
@@ -50,7 +50,7 @@ _wait_visible = click.option(
     help="How long verify waits until every applied partition has a leader.",
 )
 
-_deadline = click.option(
+deadline_option = click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -80,8 +80,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
-    "quotas.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, "
+    "replicas, leaders, acls, quotas.",
 )
 
 
@@ -98,7 +98,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-_detailed = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
+detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
 )
@@ -113,8 +113,8 @@ _wait = click.option(
 @click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
-@_detailed
-@_deadline
+@detailed_option
+@deadline_option
 @requested_by_option
 @common
 def plan(
@@ -155,7 +155,7 @@ def plan(
 @click.command("apply")
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @_cancel
 @common
 def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None, cancel: bool) -> int:
@@ -169,10 +169,10 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
             clusters=options.cluster,
             wait=wait,
             wait_visible=wait_visible,
-            cancel=cancel,
         ),
         options,
         deadline,
+        cancel=cancel,
     )
 
 
@@ -180,7 +180,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 @_only
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @_cancel
 @requested_by_option
 @common
@@ -202,44 +202,11 @@ def provision(
             requested_by=requested_by,
             wait=wait,
             wait_visible=wait_visible,
-            cancel=cancel,
             only=only,
         ),
         options,
         deadline,
-    )
-
-
-@click.command("revert")
-@click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
-@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
-@_detailed
-@_deadline
-@requested_by_option
-@common
-def revert(
-    options: Options,
-    plan_id: str | None,
-    deletes: bool,
-    detailed_exitcode: bool,
-    deadline: float | None,
-    requested_by: str | None,
-) -> int:
-    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
-    if options.run_id is None:
-        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
-    return run_request(
-        runs.Request(
-            command="plan",
-            run_id=plan_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
-            reverts=options.run_id,
-            deletes=deletes,
-        ),
-        options,
-        deadline,
+        cancel=cancel,
     )
 
 
@@ -248,12 +215,15 @@ def run_request(
     options: Options,
     deadline: float | None = None,
     files: Sequence[Path | Literal["-"]] = (),
+    *,
+    cancel: bool = False,
 ) -> int:
     """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code.
 
-    `files`: manifest files to plan from, as if they were loaded.
+    `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves that are under way when it is
+    stopped.
     """
-    with _stoppable(deadline) as stop:
+    with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
         policies.check(settings)
@@ -264,12 +234,12 @@ def run_request(
             rows, resources = checked(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings, reverts=request.reverts is not None)
+        rules = policies.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = request.reverts is not None or all(
+    compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
     return _show(summary, options, configs_compared=compared)
@@ -278,9 +248,16 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    for kind, mends in ((add_partitions.KIND, "partitions"), (alter_configs.KIND, "configs")):
+    switches = {
+        add_partitions.KIND: "partitions",
+        alter_configs.KIND: "configs",
+        reassign.KIND: "replicas",
+        elect_leaders.KIND: "replicas",
+    }
+    for kind, mends in switches.items():
         if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
-            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/change.md")
+            page = "replicas" if mends == "replicas" else "change"
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/{page}.md")
 
 
 def _provisioned(
@@ -293,7 +270,6 @@ def _provisioned(
         policies=rules,
         wait=request.wait,
         wait_visible=request.wait_visible,
-        cancel=request.cancel,
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
@@ -307,9 +283,9 @@ def _provisioned(
 
 
 @contextmanager
-def _stoppable(deadline: float | None) -> Iterator[Stop]:
+def _stoppable(deadline: float | None, *, cancels: bool) -> Iterator[Stop]:
     """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
-    stop = Stop()
+    stop = Stop(cancels=cancels)
     before = signal.getsignal(signal.SIGTERM)
 
     def terminate(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
-from topicledger.cli.provisioning import revert
+from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
 from topicledger.ledger import runs, verifying
@@ -45,8 +45,9 @@ def runs_show(options: Options) -> int:
     """Every action of a run, with what validateOnly resolved: --run-id names it."""
     if options.run_id is None:
         raise UsageError("runs show needs --run-id; see `runs list`")
-    ledger = open_ledger(options, open_settings(options), "runs")
-    return show.show_run(ledger, options.run_id, as_json=options.format == "json")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
+    return show.show_run(ledger, options.run_id, settings.replicas.throttle, as_json=options.format == "json")
 
 
 runs_group.add_command(revert)

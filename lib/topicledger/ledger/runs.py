@@ -26,6 +26,8 @@ from topicledger.ledger.run import (
     LATEST_ARGUMENT,
     MANIFESTS_ARGUMENT,
     ONLY_ARGUMENT,
+    PRUNES_ARGUMENT,
+    REBALANCE_ARGUMENT,
     REVERTS_ARGUMENT,
     Run,
     app_id,
@@ -37,6 +39,8 @@ from topicledger.ledger.run import (
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
+from topicledger.model.moves import Rebalance
+from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
@@ -77,8 +81,6 @@ class Request:
     """Wait for a cluster that another run is changing."""
     wait_visible: float = 0.0
     """Seconds to wait until every applied partition has a leader."""
-    cancel: bool = False
-    """Cancel moves that are under way when it is stopped."""
     only: tuple[str, ...] = ()
     """Kinds of actions to restrict the run to, as `--only` names them; empty takes all."""
     manifests: int | datetime | Files | None = None
@@ -88,6 +90,13 @@ class Request:
     """Plan: the run whose changes to undo, instead of what `manifests` say."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
+    instead: Rebalance | Prune | None = None
+    """Plan: a broker to drain or to fill, or the unmanaged topics to delete, instead of what `manifests` say."""
+
+    @property
+    def by_manifests(self) -> bool:
+        """Whether it is about what manifests declare."""
+        return self.reverts is None and self.instead is None
 
     @property
     def unloaded(self) -> DataFrame | None:
@@ -108,6 +117,8 @@ class Request:
             FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
+            REBALANCE_ARGUMENT: str(self.instead) if isinstance(self.instead, Rebalance) else "",
+            PRUNES_ARGUMENT: self.instead.to_json() if isinstance(self.instead, Prune) else "",
         }
 
 
