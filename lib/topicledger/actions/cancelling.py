@@ -139,7 +139,9 @@ class _Left:
 def _row(context: ClusterContext, target: Target, left: _Left, began: datetime) -> PhaseResult:
     after = {**target.after, "assignments": assignments_text(left.assignments), "partitions": str(len(left.moved))}
     if left.all_moved:
-        answer = Answer(TopicResult(before=target.before, after=after), 1, began, datetime.now(UTC))
+        factor = len(next(iter(left.assignments.values())))
+        result = TopicResult(replication_factor=factor, before=target.before, after=after)
+        answer = Answer(result, 1, began, datetime.now(UTC))
         message = "moved before it could be cancelled"
         return context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
     result = TopicResult(error_code=OURS, before=target.before, after=after)
