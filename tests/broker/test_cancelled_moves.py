@@ -37,7 +37,6 @@ def slow_topic(kafka: EmbeddedKafka, topic: str, before: dict[int, tuple[int, ..
         throttling.begin(moves_of(move(topic, topic_id, before, everywhere)), 1_000)
         yield executor, topic_id
         throttling.end()
-    until(lambda: throttles_on(kafka) == {}, seconds=30)
 
 
 def begin(executor: Executor, topic: str, targets: dict[int, tuple[int, ...] | None]) -> set[int]:
@@ -62,6 +61,7 @@ def test_kafka_restores_the_brokers_of_a_cancelled_move_not_their_order(kafka_th
         until(lambda: replicas(kafka_three, "cancelled.once") == {0: (1, 2), 1: (2, 1)}, seconds=30)
         until(lambda: replicas(kafka_three, "cancelled.twice") == {0: (1, 2)}, seconds=30)
         assert begin(executor, "cancelled.once", {0: None}) == {NO_REASSIGNMENT_IN_PROGRESS}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_a_cancelled_topic_says_where_its_replicas_were_left(kafka_three: EmbeddedKafka) -> None:
@@ -83,6 +83,7 @@ def test_a_cancelled_topic_says_where_its_replicas_were_left(kafka_three: Embedd
         assert executor.reassignments() == {("cancelled.left", 2): (1, 3)}
         begin(executor, "cancelled.left", {2: None})
         until(lambda: executor.reassignments() == {}, seconds=30)
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_what_was_not_begun_stays_open_and_what_was_done_is_ok(kafka_three: EmbeddedKafka) -> None:

@@ -71,7 +71,7 @@ def outcomes(rows: Sequence[object]) -> list[Outcome]:
 def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
     """R2: the same target again changes nothing; so does cancelling again what is cancelled."""
     topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
-    target = move(topic, with_data(kafka_three, topic, before, 100_000), before, after)
+    target = move(topic, with_data(kafka_three, topic, before), before, after)
     with FaultProxy(kafka_three) as proxy:
         proxy.on(REASSIGN, direction, do=CUT)
         with behind(proxy, kept) as executor:
