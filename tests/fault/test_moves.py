@@ -217,8 +217,9 @@ def test_a_run_that_is_told_to_stop_can_cancel_what_is_under_way(
 def test_a_run_that_is_abandoned_can_cancel_what_is_under_way(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """R3: after a driver that was killed, under other settings than it had."""
-    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", SETTINGS.format(100_000))
+    """R3: after a driver that was killed, under other settings than it had; it waits for the dead driver's lease, so
+    the moves must take longer than that."""
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", SETTINGS.format(5_000))
     driver = begin(config, "back")
     try:
         until(lambda: moved_now(estate, kafka_three, "given.back"), seconds=180, every=0.2)
