@@ -59,7 +59,7 @@ def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str
     if run.reverts is not None:
         yield from _done(run, run.reverts, clusters)
         return
-    for kind in KINDS:
+    for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in actions.about(kind.resource_type)}
         managed = kind.manages(run.settings)
         version, unloaded = run.version_of(kind.table), run.unloaded_resources.get(kind.table.name)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import AccessAction, Action, Refusal
+from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 
 COLUMNS = (
     "cluster",
@@ -44,6 +44,7 @@ COLUMNS = (
     "after",
     "live_configs",
     "alters",
+    "placement",
 )
 """What decide returns and policies and guards see.
 
@@ -80,6 +81,10 @@ in `TOPICS`.
 """
 
 
+Judged: TypeAlias = Action | AccessAction | ReplicaAction
+"""The kinds of actions that policies are about."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """What a list of policies judges: topics, or rights."""
@@ -92,7 +97,7 @@ class Subject:
     """What a rule about several together sees."""
 
 
-OF_TOPICS = Subject(actions=tuple(Action), key="topic", columns=TOPICS)
+OF_TOPICS = Subject(actions=(*Action, ReplicaAction.REASSIGN), key="topic", columns=TOPICS)
 OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=RIGHTS)
 
 CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
@@ -172,7 +177,7 @@ class Policy:
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
-    action: Action | AccessAction
+    action: Judged
     """What it judges."""
     rule: Rule
     """How it judges."""
