@@ -25,7 +25,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES, lookup
 from topicledger.plan.guards import stopped
-from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided
 from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
@@ -210,14 +210,13 @@ def _replaced(rows: DataFrame) -> DataFrame:
     )
 
 
-def live_rights(observed: DataFrame) -> DataFrame:
-    """See `ResourceKind.live`."""
+def _live(observed: DataFrame) -> DataFrame:
     rows = observed.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("_live_acl"))
     return rows.select("cluster", "resource", values_of("_live_acl").alias("now"))
 
 
 def asked_by(planned: DataFrame) -> DataFrame:
-    """See `ResourceKind.asked_by`."""
+    """See `AsRows.asked_by`."""
     return planned.transform(_as_rows, PRESENT, ABSENT)
 
 
@@ -230,7 +229,7 @@ def _as_rows(changed: DataFrame, added: str, removed: str) -> DataFrame:
 
 
 def undo(done: DataFrame) -> DataFrame:
-    """See `ResourceKind.undo`: what was added goes, what was removed comes back."""
+    """See `AsRows.undo`: what was added goes, what was removed comes back."""
     added, there = F.col("action") == ADD, F.col("now").isNotNull()
     return done.transform(_as_rows, ABSENT, PRESENT).withColumns(
         {
@@ -253,7 +252,5 @@ RIGHTS = ResourceKind(
     undeclared=lambda: F.when(F.col("action") == ADD, F.lit("don't declare it")),
     manages=lambda settings: bool(settings.acls.manage),
     subject=OF_RIGHTS,
-    live=live_rights,
-    asked_by=asked_by,
-    undo=undo,
+    as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),
 )

@@ -71,11 +71,6 @@ def _decided(rows: DataFrame) -> DataFrame:
     )
 
 
-def live_quotas(observed: DataFrame) -> DataFrame:
-    """See `ResourceKind.live`."""
-    return observed.select("cluster", text_of().alias("resource"), limits_of().alias("now"))
-
-
 QUOTAS = ResourceKind(
     resource_type=ResourceType.QUOTA,
     table=TABLE,
@@ -86,5 +81,4 @@ QUOTAS = ResourceKind(
     counted={"quotas_unchanged": Decision.UNCHANGED, "quotas_unmanaged": Decision.UNMANAGED},
     now={"limits": declared_limits},
     undeclared=lambda: F.lit("don't declare it"),
-    live=live_quotas,
 )

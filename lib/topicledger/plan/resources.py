@@ -75,7 +75,7 @@ def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
     """What a run changed, of kinds that can be reverted."""
-    kinds = {kind.resource_type.value: kind for kind in KINDS if kind.undo is not None}
+    kinds = {kind.resource_type.value: kind for kind in KINDS if kind.as_rows is not None}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
     done = changed_by(run, reverted, *types).where(selected).localCheckpoint()
@@ -159,7 +159,7 @@ def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterat
     policies of them."""
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
-        if kind.asked_by is None or kind.subject is None or not of_kind:
+        if kind.as_rows is None or kind.subject is None or not of_kind:
             continue
         asked = planned.where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
         ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
@@ -170,7 +170,7 @@ def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterat
         own = _judged(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
         rows = asked.drop("owner", "labels").join(own, on=["cluster", "resource"], how="left")
         judged = (
-            rows.transform(kind.asked_by)
+            rows.transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.judge(list(run.settings.clusters), None))
             .localCheckpoint()

@@ -43,14 +43,14 @@ def judged(
     """
     reverted = run.reverts
     assert reverted is not None, "the run reverts another"
-    assert kind.undo is not None, "such resources can be reverted"
+    assert kind.as_rows is not None, "such resources can be reverted"
     own = declared.select(*_KEY, "owner", "labels")
     undone = (
         done.drop("topic", "topic_id")
-        .join(listed.rows.transform(kind.live), on=[*_KEY], how="left")
+        .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
         .join(own, on=[*_KEY], how="left")
         .join(_changed_later(run, reverted, kind, done), on=[*_KEY], how="left")
-        .transform(kind.undo)
+        .transform(kind.as_rows.undo)
         .localCheckpoint()
     )
     ids = {name: status.cluster_id for name, status in clusters.items()}
