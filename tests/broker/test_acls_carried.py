@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_loading_what_was_exported_plans_nothing(
     assert "User:name" in left.message
     assert found.clusters[0].resources == {"acls": len(all_of_them) - 1}
 
-    parsed = read(estate.settings, [file], None)
+    parsed = read(estate.settings, [file], io.StringIO())
     loaded = load(estate.ledger, estate.settings, parsed)
     assert loaded.resources["acls"]["added"] == len(all_of_them) - 1
     rows = estate.rows(ACLS)
