@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def listed(kafka: EmbeddedKafka, folder: Path, *more: str) -> str:
 
 
 @pytest.fixture
-def odd(fresh: EmbeddedKafka) -> Iterator[list[Acl]]:
+def odd(fresh: EmbeddedKafka) -> list[Acl]:
     """ACLs of each type, pattern and permission, with words that the tool's lines are made of."""
     acls = [
         acl(right("User:rights-a", "READ", "orders.", pattern_type="PREFIXED")),
@@ -59,7 +58,7 @@ def odd(fresh: EmbeddedKafka) -> Iterator[list[Acl]]:
     ]
     change(fresh, add=acls)
     until(lambda: live(fresh, "User:rights") == set(acls), seconds=30)
-    yield acls
+    return acls
 
 
 @pytest.mark.thorough
