@@ -210,7 +210,7 @@ def _acls(table: TomlTable) -> AclSettings:
 
 
 def _audit(table: TomlTable) -> AuditSettings:
-    table.only("require_owner", "owners", "severity")
+    table.only("require_owner", "owners", "max_replica_skew", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
     given.only(*DriftKind)
@@ -223,16 +223,20 @@ def _audit(table: TomlTable) -> AuditSettings:
             severity[name] = Severity(text)
         elif text is not None:
             given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
-    return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
+    skew = table.integer("max_replica_skew", 0, 1, 2**31 - 1) if "max_replica_skew" in table.values else None
+    return AuditSettings(
+        require_owner=require_owner, owners=table.texts("owners"), max_replica_skew=skew, severity=severity
+    )
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change", "acl")
+    table.only("create", "delete", "change", "acl", "quota")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
         acl=_policy_list(table, "acl", clusters),
+        quota=_policy_list(table, "quota", clusters),
     )
 
 

@@ -204,6 +204,8 @@ class AuditSettings:
     """A manifest without an owner is drift (`owner_missing`)."""
     owners: tuple[str, ...] = ()
     """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
+    max_replica_skew: int | None = None
+    """A topic of whose replicas one broker has so many more than another is drift (`replica_skew`). By default none."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
 
@@ -248,6 +250,8 @@ class PolicySettings:
     """Asked about every change of configs or partitions, as are the policies of `create` about these."""
     acl: tuple[PolicySpec, ...] = ()
     """Asked about every ACL that is added."""
+    quota: tuple[PolicySpec, ...] = ()
+    """Asked about every entity whose quotas are altered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +275,7 @@ class Settings(Proven):
     guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
+    """[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     owners: Owners = Owners()
@@ -320,6 +324,7 @@ class Settings(Proven):
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
                 *((("acl", self.policies.acl),) if self.policies.acl else ()),
+                *((("quota", self.policies.quota),) if self.policies.quota else ()),
             )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.

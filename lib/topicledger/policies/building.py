@@ -74,7 +74,7 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
-    for access, specs in ((AccessAction.ACL_ADD, found.acl),):
+    for access, specs in ((AccessAction.ACL_ADD, found.acl), (AccessAction.ALTER_QUOTA, found.quota)):
         policies += [made for spec in specs if (made := _policy(spec, access, problems)) is not None]
     if problems:
         raise problems_of(settings.path, problems)
@@ -94,6 +94,7 @@ def check(settings: Settings) -> None:
         *((Action.CREATE, spec) for spec in found.create),
         *((_of_change(spec)[0], spec) for spec in found.change),
         *((AccessAction.ACL_ADD, spec) for spec in found.acl),
+        *((AccessAction.ALTER_QUOTA, spec) for spec in found.quota),
     ]
     for action, spec in named:
         if spec.use in BUILT_IN[action]:
@@ -130,6 +131,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
         (Action.CREATE, named.create),
         (Action.ADD_PARTITIONS, named.change),
         (AccessAction.ACL_ADD, named.acl),
+        (AccessAction.ALTER_QUOTA, named.quota),
     ):
         for spec in specs:
             if any(spec.use in each for each in BUILT_IN.values()):

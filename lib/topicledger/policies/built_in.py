@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
-from topicledger.policies import acl, change, create, create_together, delete, moves
+from topicledger.policies import acl, change, create, create_together, delete, moves, quota
 from topicledger.policies.contract import Judged, Rule
 
 Factory = Callable[..., Rule]
@@ -66,6 +66,9 @@ BUILT_IN: Mapping[Judged, Mapping[str, Factory]] = {
             create.owner_required,
             create.labels_required,
         )
+    },
+    AccessAction.ALTER_QUOTA: {
+        each.__name__: each for each in (quota.quota_range, create.owner_required, create.labels_required)
     },
 }
 """The policies to choose from, by what they judge and by name."""
