@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import Run
 from topicledger.manifests import owners
@@ -46,6 +47,8 @@ class Pending:
     """Whether it was planned from files, which have to be loaded first."""
     waits_for: str | None = None
     """What approval the plan still needs, in words."""
+    moves: Sequence[PlannedMoves] = ()
+    """Of a plan, what its moves come to."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
@@ -103,3 +106,4 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
     if pending.count > len(pending.first):
         first = f"the first {len(pending.first)} of {pending.count}, by owner"
         console.print(f"{first}; all of them: runs show --run-id {run_id}", highlight=False)
+    render_moves(pending.moves, console)

@@ -40,8 +40,9 @@ def runs_show(options: Options) -> int:
     """Every action of a run, with what validateOnly resolved: --run-id names it."""
     if options.run_id is None:
         raise UsageError("runs show needs --run-id; see `runs list`")
-    ledger = open_ledger(options, open_settings(options), "runs")
-    return show.show_run(ledger, options.run_id, as_json=options.format == "json")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "runs")
+    return show.show_run(ledger, options.run_id, settings.replicas.throttle, as_json=options.format == "json")
 
 
 runs_group.add_command(revert)

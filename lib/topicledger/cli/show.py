@@ -14,13 +14,14 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from topicledger.apply.moves import planned_moves, render_moves
 from topicledger.apply.summary import phase_order
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import SET_ON_TOPIC, Outcome, ResourceType
+from topicledger.model import SET_ON_TOPIC, Outcome, ReplicaAction, ResourceType
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
@@ -97,8 +98,11 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
 
 
-def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
-    """Print every decision of a run with how each phase ended, what validateOnly resolved (C5) and what it changes."""
+def show_run(ledger: Ledger, run_id: str, throttle: int, *, as_json: bool) -> ExitCode:
+    """Print every decision of a run with how each phase ended, what validateOnly resolved (C5) and what it changes.
+
+    `throttle`: bytes a second of moves.
+    """
     with for_few_rows(ledger.spark) as for_many:
         ledger.ensure(RUNS, PLANS, AUDIT)
         run = find_run(ledger, run_id)
@@ -107,6 +111,9 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
         if run["counts"] is None or sum(run["counts"].values()) > FEW_ACTIONS:
             for_many()
         actions = _actions(ledger, run_id)
+        plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
+        moved = any(action["action"] == ReplicaAction.REASSIGN for action in actions)
+        moves = planned_moves(plans, throttle) if moved and not as_json else ()
     if as_json:
         click.echo(json.dumps(actions, default=str, indent=2))
         return ExitCode.DONE
@@ -146,6 +153,7 @@ def show_run(ledger: Ledger, run_id: str, *, as_json: bool) -> ExitCode:
             cell(message),
         )
     _console().print(grid)
+    render_moves(moves, _console())
     return ExitCode.DONE
 
 

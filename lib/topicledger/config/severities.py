@@ -23,12 +23,19 @@ class DriftKind(StrEnum):
     OWNER_MISSING = "owner_missing"
     BROKER_DEFAULT_CHANGED = "broker_default_changed"
     PREFERRED_LEADER = "preferred_leader"
+    RACKS_SHARED = "racks_shared"
+    BROKER_NOT_ALLOWED = "broker_not_allowed"
+    REPLICA_SKEW = "replica_skew"
+    MOVES_UNDER_WAY = "moves_under_way"
     ACL_MISSING = "acl_missing"
     ACL_DENIED = "acl_denied"
     ACL_UNMANAGED = "acl_unmanaged"
     ACL_WIDER = "acl_wider"
     ACL_ON_MISSING_TOPIC = "acl_on_missing_topic"
     ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
+    QUOTA_MISSING = "quota_missing"
+    QUOTA_DIFFERS = "quota_differs"
+    QUOTA_UNMANAGED = "quota_unmanaged"
 
 
 class Severity(StrEnum):
@@ -57,11 +64,18 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.OWNER_MISSING: Severity.WARNING,
     DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
     DriftKind.PREFERRED_LEADER: Severity.INFO,
+    DriftKind.RACKS_SHARED: Severity.WARNING,
+    DriftKind.BROKER_NOT_ALLOWED: Severity.WARNING,
+    DriftKind.REPLICA_SKEW: Severity.INFO,
+    DriftKind.MOVES_UNDER_WAY: Severity.INFO,
     DriftKind.ACL_MISSING: Severity.ERROR,
     DriftKind.ACL_DENIED: Severity.ERROR,
     DriftKind.ACL_UNMANAGED: Severity.WARNING,
     DriftKind.ACL_WIDER: Severity.WARNING,
     DriftKind.ACL_ON_MISSING_TOPIC: Severity.WARNING,
     DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS: Severity.INFO,
+    DriftKind.QUOTA_MISSING: Severity.ERROR,
+    DriftKind.QUOTA_DIFFERS: Severity.ERROR,
+    DriftKind.QUOTA_UNMANAGED: Severity.WARNING,
 }
 """What each kind of drift is where the settings don't say otherwise."""
