@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tests.broker.direct import admin_of, set_quota
 from tests.harness import Estate, topics
 from tests.waiting import until
 from tests.yarn.cluster import Yarn
+from topicledger.kafka import ClusterAdmin
 from topicledger.schemas import RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -93,6 +96,25 @@ def test_a_run_whose_driver_is_here_observes_on_containers_and_passes_its_exit_c
     estate.check_invariant("client")
 
 
+@dataclass(frozen=True)
+class Slow:
+    """A run that isn't over."""
+
+    command: list[str]
+    submitted: subprocess.Popen[bytes]
+    application: str
+    names: list[str]
+    estate: Estate
+    admin: ClusterAdmin
+
+    def check(self, *, epoch: int) -> None:
+        """It is over by its `epoch`th start: every topic was created, once."""
+        assert self.estate.last("slow") == dict.fromkeys(self.names, ("verify", "ok", None))
+        self.estate.check_invariant("slow")
+        (run,) = self.estate.rows(RUNS)
+        assert run["epoch"] == epoch
+
+
 def attempts(yarn: Yarn, application: str) -> list[Path]:
     """The folder of each attempt's driver."""
     return [container for container in yarn.containers(application) if container.name.endswith("_000001")]
@@ -135,42 +157,50 @@ def test_wrong_settings_end_with_2_where_the_driver_is_in_a_container(yarn: Yarn
         assert "nowhere.toml: no such file" in (driver / "stdout").read_text()
 
 
-@pytest.mark.parametrize("how", ["the driver dies", "the application is killed"])
-def test_a_run_goes_on_by_its_id_when(yarn: Yarn, spark: SparkSession, tmp_path: Path, how: str) -> None:
-    dies = how == "the driver dies"
-    log = tmp_path / "submit.log"
+@pytest.fixture
+def slow(yarn: Yarn, spark: SparkSession, tmp_path: Path) -> Iterator[Slow]:
+    """A run in deploy mode cluster that is amid its creates, on a broker of its own that takes its time."""
     with clusters.plain() as kafka, admin_of(kafka) as admin:
         config = commands.settings_file(
             tmp_path, {"main": kafka.bootstrap_servers}, more="[kafka]\nmax_batch_records = 40\n"
         )
         estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-        names = [f"killed-{number:03}" for number in range(140)]
+        names = [f"slow-{number:03}" for number in range(140)]
         estate.declare(*topics(names, num_partitions=1))
         set_quota(admin, RATE)
-        arguments = [str(commands.SUBMIT), job("provision"), "--config", str(config), "--run-id", "killed"]
+        log = tmp_path / "submit.log"
+        command = [str(commands.SUBMIT), job("provision"), "--config", str(config), "--run-id", "slow"]
         with log.open("wb") as output:
-            submitted = subprocess.Popen(
-                arguments, stdout=output, stderr=output, env=commands.environment(**in_cluster(yarn))
-            )
-            until(lambda: len(list(admin.list_topics())) >= 70 or submitted.poll() is not None, seconds=240)
-            started = application(log.read_text())
-            if dies:
-                driver = yarn.driver(started, 1)
-                assert driver is not None
-                os.kill(driver, signal.SIGKILL)
-            else:
-                yarn.kill(started)
-            code = submitted.wait(300)
-        tried = len(attempts(yarn, started))
-        (run,) = estate.rows(RUNS)
-        if dies:
-            assert (code, tried) == (0, 2), log.read_text()
-        else:
-            assert (code, tried, run["state"]) == (1, 1, "applying"), log.read_text()
-            set_quota(admin, None)
-            done = commands.run(arguments, SPARK_MASTER="local[2]")
-            assert done.returncode == 0, done.stderr
-        assert estate.last("killed") == dict.fromkeys(names, ("verify", "ok", None))
-        estate.check_invariant("killed")
-        epochs = {row["epoch"] for row in estate.rows(RUNS)}
-        assert epochs == {2}
+            environment = commands.environment(**in_cluster(yarn))
+            submitted = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+            until(lambda: len(list(admin.list_topics())) >= 70 or submitted.poll() is not None, seconds=300)
+            yield Slow(command, submitted, application(log.read_text()), names, estate, admin)
+            submitted.kill()
+
+
+def test_a_driver_that_died_is_started_again_by_yarn_and_goes_on(yarn: Yarn, slow: Slow) -> None:
+    driver = yarn.driver(slow.application, 1)
+    assert driver is not None
+    os.kill(driver, signal.SIGKILL)
+    assert slow.submitted.wait(300) == 0
+    assert len(attempts(yarn, slow.application)) == 2
+    slow.check(epoch=2)
+
+
+def test_an_application_that_was_killed_ends_with_1_and_goes_on_anywhere(yarn: Yarn, slow: Slow) -> None:
+    yarn.kill(slow.application)
+    assert slow.submitted.wait(300) == 1
+    assert len(attempts(yarn, slow.application)) == 1
+    (run,) = slow.estate.rows(RUNS)
+    assert run["state"] == "applying"
+    set_quota(slow.admin, None)
+    done = commands.run(slow.command, SPARK_MASTER="local[2]")
+    assert done.returncode == 0, done.stderr
+    slow.check(epoch=2)
+
+
+def test_a_driver_in_a_container_goes_on_without_whoever_submitted_it(yarn: Yarn, slow: Slow) -> None:
+    slow.submitted.terminate()
+    assert slow.submitted.wait(60) != 0
+    until(lambda: [row["state"] for row in slow.estate.rows(RUNS)] == ["finished"], seconds=300, every=1)
+    slow.check(epoch=1)
