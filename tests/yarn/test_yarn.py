@@ -185,22 +185,3 @@ def test_a_driver_that_died_is_started_again_by_yarn_and_goes_on(yarn: Yarn, slo
     assert slow.submitted.wait(300) == 0
     assert len(attempts(yarn, slow.application)) == 2
     slow.check(epoch=2)
-
-
-def test_an_application_that_was_killed_ends_with_1_and_goes_on_anywhere(yarn: Yarn, slow: Slow) -> None:
-    yarn.kill(slow.application)
-    assert slow.submitted.wait(300) == 1
-    assert len(attempts(yarn, slow.application)) == 1
-    (run,) = slow.estate.rows(RUNS)
-    assert run["state"] == "applying"
-    set_quota(slow.admin, None)
-    done = commands.run(slow.command, SPARK_MASTER="local[2]")
-    assert done.returncode == 0, done.stderr
-    slow.check(epoch=2)
-
-
-def test_a_driver_in_a_container_goes_on_without_whoever_submitted_it(yarn: Yarn, slow: Slow) -> None:
-    slow.submitted.terminate()
-    assert slow.submitted.wait(60) != 0
-    until(lambda: [row["state"] for row in slow.estate.rows(RUNS)] == ["finished"], seconds=300, every=1)
-    slow.check(epoch=1)
