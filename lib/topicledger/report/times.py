@@ -38,7 +38,7 @@ def of_run(run: RunFacts, plans: DataFrame, audit: DataFrame) -> Sequence[PhaseT
         run,
         {
             row["phase"]: Moments(**{name: row[name] and utc(row[name]) for name in ("first", "last")})
-            for row in asked.unionByName(planned).collect()
+            for row in asked.unionByName(planned.where("last IS NOT NULL")).collect()
         },
     )
 
@@ -50,7 +50,7 @@ def in_order(run: RunFacts, found: Mapping[str, Moments]) -> Sequence[PhaseTime]
     ends = [
         (OBSERVED, found.get(OBSERVED, Moments()).last),
         (Phase.VALIDATE.value, found.get(Phase.VALIDATE, Moments()).last),
-        (WAITED, apply.first),
+        (WAITED, apply.first if OBSERVED in found or Phase.VALIDATE in found else None),
         (Phase.APPLY.value, apply.last),
         (Phase.VERIFY.value, found.get(Phase.VERIFY, Moments()).last),
         (CLOSED, run.finished_at),
