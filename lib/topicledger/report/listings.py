@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import escape
 
 from topicledger.report import words
-from topicledger.report.facts import Drift, Report, Result, Shown
+from topicledger.report.facts import Drift, Report, Result, Rights, Shown
 
 LISTED_CHARACTERS = 3_000_000
 """Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
@@ -70,6 +70,8 @@ class Listing:
     lines: Sequence[Line]
     total: int
     query: str
+    order: str
+    """Which ones come first, in words."""
 
 
 def topics(report: Report) -> Listing:
@@ -164,6 +166,7 @@ def _listing(
     lines: Sequence[Line],
     total: int,
     query: str,
+    order: str = "problems",
 ) -> Listing:
     kept = _folded(_within(lines))
     choices: list[dict[str, int]] = [{} for _ in labels]
@@ -181,6 +184,7 @@ def _listing(
         lines=kept,
         total=max(total, len(kept)),
         query=query,
+        order=order,
     )
 
 
@@ -210,3 +214,55 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
         if left < 0:
             return lines[:number]
     return lines
+
+
+def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
+    """Rights by owner, and each change of one."""
+    if rights is None:
+        return
+    since = words.name(rights.since)
+    owners = [
+        Line(
+            cells=[
+                Cell(text=words.name(each.owner) or NO_OWNER, under=words.name(each.cluster), wide=True),
+                *(Cell(text=words.number(count)) for count in (each.rights, each.principals, each.added, each.removed)),
+            ],
+            filters=[words.name(each.cluster)],
+        )
+        for each in rights.owners
+    ]
+    yield _listing(
+        "rights",
+        f"Rights by owner, and how many changed {since}",
+        ["Owner", "Rights", "Principals", "Added", "Removed"],
+        ["cluster"],
+        owners,
+        len(owners),
+        rights.owners_query,
+        "most changes",
+    )
+    changes = [
+        Line(
+            cells=[
+                Cell(text=each.change),
+                Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
+                Cell(text=words.name(each.owner) or "–"),
+                Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
+            ],
+            filters=[
+                each.change, words.name(each.cluster), words.name(each.principal) or "none",
+                words.name(each.owner) or NO_OWNER,
+            ],
+        )
+        for each in rights.changes
+    ]  # fmt: skip
+    yield _listing(
+        "rights-changed",
+        f"Rights that changed {since}",
+        ["Change", "Right", "Owner", "When (UTC)"],
+        ["change", "cluster", "principal", "owner"],
+        changes,
+        rights.total,
+        rights.query,
+        "the newest",
+    )
