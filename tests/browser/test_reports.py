@@ -60,7 +60,7 @@ def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None
     page.open(reports.hostile())
     assert page.run("return window.taken") is None
     assert page.driver.title.startswith("7 of 7 topics failed")
-    names = [cell.text for cell in page.all(".listing td:nth-child(2) > bdi")][: len(reports.HOSTILE)]
+    names = [cell.text for cell in page.all("[data-listing=topics] td:nth-child(2) > bdi")][: len(reports.HOSTILE)]
     assert names == [" ".join(show(text, 300).split()) for text in reports.HOSTILE]
     assert page.run("return document.scripts.length") == 1
     assert page.all("img") == []
@@ -84,17 +84,17 @@ def test_marks_that_turn_the_direction_of_text_turn_none(page: Page) -> None:
 def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     assert shown_rows() == 192
-    page.one(".listing input[type=search]").send_keys("AUTHORISED-0012 policy")
+    page.one("[data-listing=topics] input[type=search]").send_keys("AUTHORISED-0012 policy")
     eventually(lambda: shown_rows() == 1)
-    assert page.one(".listing .status").text == "1 of 230 rows"
-    page.one(".listing button[type=reset]").click()
+    assert page.one("[data-listing=topics] .status").text == "1 of 230 rows"
+    page.one("[data-listing=topics] button[type=reset]").click()
     eventually(lambda: shown_rows() == 192)
 
 
 def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
-    assert page.one(".listing .status").text == "230 rows, 38 of them folded"
-    folds = [each for each in page.all(".listing .fold button") if each.is_displayed()]
+    assert page.one("[data-listing=topics] .status").text == "230 rows, 38 of them folded"
+    folds = [each for each in page.all("[data-listing=topics] .fold button") if each.is_displayed()]
     assert [each.text for each in folds] == [f"Show {count} more for the same reason" for count in (6, 28, 4)]
     folds[1].click()
     # Those of two hundred rows that are shown at once.
@@ -102,7 +102,8 @@ def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown
     assert not folds[1].is_displayed()
     assert page.run("return document.activeElement.textContent").startswith("refused")
     choose(page, "outcome", "refused")
-    assert not [each for each in page.all(".listing .fold button") if each.is_displayed()], "a filter unfolds"
+    folds = page.all("[data-listing=topics] .fold button")
+    assert not any(each.is_displayed() for each in folds), "a filter unfolds"
 
 
 def test_a_reason_tells_its_parts_apart(page: Page) -> None:
@@ -175,9 +176,9 @@ def test_a_picture_has_all_of_the_page(
 
 def test_a_search_that_finds_nothing_says_so(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
-    page.one(".listing input[type=search]").send_keys("no such topic")
+    page.one("[data-listing=topics] input[type=search]").send_keys("no such topic")
     eventually(lambda: shown_rows() == 0)
-    assert page.one(".listing .status").text.startswith("No row fits")
+    assert page.one("[data-listing=topics] .status").text.startswith("No row fits")
 
 
 def test_filters_narrow_each_other(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -206,13 +207,13 @@ def test_a_kind_of_drift_leads_to_its_findings(page: Page, shown_rows: Callable[
 def test_a_large_page_shows_more_when_asked(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.large())
     assert shown_rows() == 200
-    page.one("[data-more='200']").click()
+    page.one("[data-listing=topics] [data-more='200']").click()
     assert shown_rows() == 400
-    page.one("[data-more=all]").click()
+    page.one("[data-listing=topics] [data-more=all]").click()
     assert shown_rows() == 2503
-    page.one(".listing .fold button").click()
+    page.one("[data-listing=topics] .fold button").click()
     assert shown_rows() == 5000
-    assert "995,000 more are in the table" in page.one(".listing").text
+    assert "995,000 more are in the table" in page.one("[data-listing=topics]").text
 
 
 def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -268,8 +269,8 @@ def test_rows_can_be_filtered_by_owner(page: Page, shown_rows: Callable[[], int]
 def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
     page.open(reports.run(), dark=True, media="print")
     assert colour(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.one(".listing form").is_displayed()
-    assert page.one(".listing table").is_displayed()
+    assert not page.one("[data-listing=topics] form").is_displayed()
+    assert page.one("[data-listing=topics] table").is_displayed()
     printed = page.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
     assert len(printed["data"]) > 10_000
 
