@@ -261,8 +261,12 @@ def run() -> Report:
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
-        history=History(rights=_rights("by this run")),
     )
+
+
+def rights() -> Report:
+    """The same run, of a ledger that declares rights."""
+    return replace(run(), history=History(rights=_rights("by this run")))
 
 
 def _rights(since: str, *words: str) -> Rights:
@@ -420,7 +424,6 @@ def span() -> Report:
             runs=runs,
             run_count=len(runs),
             periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
-            rights=_rights("in this time"),
         ),
         drift=_drift(run_facts("audit")),
     )
