@@ -15,15 +15,20 @@ from topicledger.report.facts import (
     DriftReport,
     DriftTally,
     History,
+    OwnerRights,
+    PhaseTime,
     PolicyTally,
     Report,
     Requests,
     Result,
+    RightChange,
+    Rights,
     RunFacts,
     RunOfSpan,
     Tally,
     Waiting,
 )
+from topicledger.report.times import CLOSED, OBSERVED, WAITED
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
 
@@ -82,6 +87,17 @@ def _result(
         what="12 partitions, replication factor 3, retention.ms=604800000",
         owner="payments" if number % 3 else None,
     )
+
+
+def phases(facts: RunFacts) -> list[PhaseTime]:
+    """As of a run that was applied the next day."""
+    times, began = [], facts.started_at
+    for phase, seconds in (
+        (OBSERVED, 6.2), ("validate", 12.9), (WAITED, 61_200.0), ("apply", 166.0), ("verify", 1.4), (CLOSED, 0.8)
+    ):  # fmt: skip
+        times.append(PhaseTime(phase=phase, began_at=began, seconds=seconds))
+        began += timedelta(seconds=seconds)
+    return times
 
 
 def run() -> Report:
@@ -241,10 +257,46 @@ def run() -> Report:
                 message="compact topics need min.insync.replicas",
             ),
         ],
-        requests=Requests(batches=batches, waiting=waiting),
+        requests=Requests(batches=batches, waiting=waiting, phases=phases(facts)),
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
+    )
+
+
+def rights() -> Report:
+    """The same run, of a ledger that declares rights."""
+    return replace(run(), history=History(rights=_rights("by this run")))
+
+
+def _rights(since: str, *words: str) -> Rights:
+    """Of owners, principals and names like `words`, where given."""
+    names = words or ("payments", "")
+    changes = [
+        RightChange(
+            run_id=run_facts().run_id,
+            cluster=words[0] if words else "orders",
+            resource=f"User:{name} ALLOW READ TOPIC PREFIXED orders. *",
+            change="added" if number % 2 else "removed",
+            principal=f"User:{name}",
+            completed_at=NOW - timedelta(minutes=9, seconds=number),
+            owner=name or None,
+        )
+        for number, name in enumerate(names)
+    ]
+    owners = [
+        OwnerRights(
+            cluster=words[0] if words else "orders", owner=name, rights=12 - n, principals=3, added=n, removed=1 - n
+        )
+        for n, name in enumerate(names)
+    ]
+    return Rights(
+        since=since,
+        owners=owners,
+        changes=changes,
+        total=len(changes),
+        owners_query="SELECT owner, cluster\nFROM delta.`/data/ledger/acls`",
+        query="SELECT run_id, cluster, action, resource\nFROM delta.`/data/ledger/audit`",
     )
 
 
@@ -281,6 +333,7 @@ def hostile() -> Report:
             rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
         ),
         query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
+        history=History(rights=_rights(SCRIPT, *HOSTILE)),
     )
 
 
@@ -343,7 +396,8 @@ def _drift(facts: RunFacts) -> DriftReport:
 def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
-    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts))
+    history = History(rights=_rights("since audit 20261120T060000000000Z-0a0a0a0a"))
+    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts), history=history)
 
 
 def span() -> Report:

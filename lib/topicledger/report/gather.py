@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
-from topicledger.report import figures, scope
+from topicledger.report import figures, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
     PROBLEMS,
@@ -25,6 +25,7 @@ from topicledger.report.facts import (
     DriftReport,
     DriftTally,
     History,
+    PhaseTime,
     PolicyTally,
     Report,
     ReportKind,
@@ -34,6 +35,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
+from topicledger.report.rights import gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
@@ -56,7 +58,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
 
     `runs`, `plans` and `audit` must be there; `drift` need not.
     """
-    audit = asked.rows(ledger.read(AUDIT), "completed_at")
+    audit = _named(asked.rows(ledger.read(AUDIT), "completed_at"))
     ended = _results(ledger, asked).localCheckpoint()
     runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
     # A topic that ten runs refused is one topic that is refused.
@@ -70,10 +72,12 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         clusters=asked.clusters,
         span=asked.span,
         run=asked.run,
-        history=History(runs=runs, run_count=run_count, periods=periods, unit=unit),
+        history=History(
+            runs=runs, run_count=run_count, periods=periods, unit=unit, rights=gather_rights(ledger, asked, listed)
+        ),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
-        requests=_requests(sent),
+        requests=_requests(ledger, asked, sent),
         rows=_all(Result, _owned(ledger, figures.worst_first, found, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
@@ -81,11 +85,18 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     )
 
 
-def _requests(sent: DataFrame) -> Requests:
+def _requests(ledger: Ledger, asked: Scope, sent: DataFrame) -> Requests:
+    phases: Sequence[PhaseTime] = ()
+    if asked.run is not None and asked.run.kind is ReportKind.RUN:
+        rows = (
+            asked.rows(ledger.read(table), time) for table, time in ((PLANS, "planned_at"), (AUDIT, "completed_at"))
+        )
+        phases = times.of_run(asked.run, *rows)
     by_wait = (F.desc("between_seconds"), "cluster", F.desc("phase"))
     return Requests(
         batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
         waiting=_all(Waiting, figures.waiting(sent).orderBy(*by_wait).limit(LISTED_WAITS)),
+        phases=phases,
     )
 
 
@@ -100,11 +111,16 @@ def _value(row: Row, name: str) -> Any:
     return utc(value) if isinstance(value, datetime) else value
 
 
+def _named(rows: DataFrame) -> DataFrame:
+    """Rows whose `topic` names also what isn't one."""
+    return rows.withColumn("topic", F.coalesce("topic", "resource"))
+
+
 def _results(ledger: Ledger, asked: Scope) -> DataFrame:
     runs = ledger.read(RUNS).where(F.col("state") == RunState.APPLYING.value).select("run_id").collect()
     return figures.results(
-        asked.rows(ledger.read(AUDIT), "completed_at"),
-        asked.rows(ledger.read(PLANS), "planned_at"),
+        _named(asked.rows(ledger.read(AUDIT), "completed_at")),
+        _named(asked.rows(ledger.read(PLANS), "planned_at")),
         [row["run_id"] for row in runs],
     )
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -19,64 +18,18 @@ from markupsafe import Markup, escape
 
 from topicledger import __version__
 from topicledger.model import Phase
-from topicledger.report import advice, charts, words
-from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
-from topicledger.text import printable, show
+from topicledger.report import advice, charts, listings, times, words
+from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, Shown, Tally
+from topicledger.report.listings import NO_CLUSTER, NO_OWNER
+from topicledger.text import printable
 
-LISTED_CHARACTERS = 3_000_000
-"""Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
-_NAME_CHARACTERS = 300
-_MESSAGE_CHARACTERS = 400
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
-_NO_CLUSTER = "no cluster"
-_NO_OWNER = "no owner"
 _COMMAND = re.compile("`([^`]+)`")
+_SIGNS = {"create": "+", "acl_add": "+", "delete": "−", "acl_delete": "−"}
+"""What adds and what takes away; everything else changes."""
 _SHOWN_WAIT = 0.01
 """Seconds between requests that a page shows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A cell of a listing."""
-
-    text: str = ""
-    under: str = ""
-    """More of it, in small print below."""
-    outcome: str = ""
-    """Where the text is one: it gets its colour."""
-    wide: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A row of a listing."""
-
-    cells: Sequence[Cell]
-    filters: Sequence[str]
-    """What its filters compare with, in their order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """A choice above a listing."""
-
-    label: str
-    choices: Mapping[str, int]
-    """Value -> rows that have it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """A table that can be searched and filtered in the page."""
-
-    name: str
-    title: str
-    columns: Sequence[str]
-    filters: Sequence[Filter]
-    lines: Sequence[Line]
-    total: int
-    query: str
 
 
 def environment(*templates: str) -> Environment:
@@ -89,8 +42,8 @@ def environment(*templates: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        name=_name,
-        message=_message,
+        name=words.name,
+        message=words.message,
         code=_code,
         sql=printable,
         number=words.number,
@@ -122,11 +75,16 @@ def render(report: Report) -> str:
             clusters=_by_cluster(report.tallies),
             policies=_by_policy(report),
             drift_kinds=_by_kind(report),
-            topics=_topics(report),
-            findings=_findings(report),
+            topics=listings.topics(report),
+            findings=listings.findings(report),
+            rights=list(listings.listings_of_rights(report.history.rights)),
             periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
             waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
             ended={name for _, counts in report.history.periods for name in counts},
+            diff=_diff(report),
+            phases=report.requests.phases,
+            timeline=charts.timeline([each.seconds for each in report.requests.phases if each.phase != times.WAITED]),
+            WAITED=times.WAITED,
             bar=charts.bar,
             Shown=list(Shown),
             Age=list(Age),
@@ -150,9 +108,9 @@ def _entry(report: Report, headline: words.Headline) -> str:
             "headline": headline.text,
             "tone": headline.tone,
             "began": words.time(began),
-            "about": _name(about),
-            "by": _name(run.requested_by) if run is not None else "",
-            "clusters": _name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
+            "about": words.name(about),
+            "by": words.name(run.requested_by) if run is not None else "",
+            "clusters": words.name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
         }
     )
 
@@ -167,29 +125,36 @@ def hash_of(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _name(text: object) -> str:
-    return "" if text is None else show(str(text), _NAME_CHARACTERS)
-
-
-def _message(text: object) -> str:
-    return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
-
-
 def _code(text: str) -> Markup:
     """A text with `commands` in it, these as code."""
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def _diff(report: Report) -> list[dict[str, Any]]:
+    """What a run adds, removes and changes, by owner and cluster, as far as its topics are listed."""
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in report.rows if report.run is not None else ():
+        if row.action is None or row.outcome in PROBLEMS or row.outcome == Shown.SKIPPED:
+            continue
+        key = (words.name(row.owner) or "", words.name(row.cluster))
+        line = {"sign": _SIGNS.get(row.action, "~"), "action": row.action, "topic": words.name(row.topic)}
+        groups.setdefault(key, []).append({**line, "what": words.with_durations(words.message(row.what))})
+    return [
+        {"owner": owner or NO_OWNER, "cluster": cluster, "lines": lines}
+        for (owner, cluster), lines in sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))
+    ]
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
     """Clusters with their phases, and how the topics that ended there stand; beyond the 40 largest, as one."""
     sizes: dict[str, int] = {}
     for each in tallies:
-        sizes[each.cluster or _NO_CLUSTER] = sizes.get(each.cluster or _NO_CLUSTER, 0) + each.topics
+        sizes[each.cluster or NO_CLUSTER] = sizes.get(each.cluster or NO_CLUSTER, 0) + each.topics
     largest = sorted(sizes, key=lambda cluster: (-sizes[cluster], cluster))[:_CLUSTERS]
     rest = f"{words.number(len(sizes) - len(largest))} other clusters"
     found: dict[str, dict[str, dict[str, int]]] = {name: {} for name in sorted(largest)}
     for each in tallies:
-        name = each.cluster or _NO_CLUSTER
+        name = each.cluster or NO_CLUSTER
         phases = found.setdefault(name if name in largest else rest, {})
         counts = phases.setdefault(each.phase or "none yet", {})
         counts[each.outcome] = counts.get(each.outcome, 0) + each.topics
@@ -222,7 +187,7 @@ def _by_policy(report: Report) -> list[dict[str, Any]]:
             "policy": policy,
             "mode": mode,
             "topics": sum(each.topics for each in group),
-            "clusters": [each.cluster or _NO_CLUSTER for each in group],
+            "clusters": [each.cluster or NO_CLUSTER for each in group],
             "example": group[0].example,
             "message": group[0].message,
         }
@@ -242,7 +207,7 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
             (each.kind, severity), {"kind": each.kind, "severity": severity, "ages": {}, "clusters": {}}
         )
         row["ages"][each.age] = row["ages"].get(each.age, 0) + each.findings
-        name = each.cluster or _NO_CLUSTER
+        name = each.cluster or NO_CLUSTER
         row["clusters"][name] = row["clusters"].get(name, 0) + each.findings
     for row in kinds.values():
         row["findings"] = sum(row["ages"].values())
@@ -250,111 +215,3 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
         row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))
-
-
-def _topics(report: Report) -> Listing:
-    several = report.run is None
-    lines = [_topic(row, several=several) for row in report.rows]
-    return _listing(
-        "topics",
-        "Every topic",
-        ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
-        ["outcome", "cluster", "error", "owner"],
-        lines,
-        sum(each.topics for each in report.tallies),
-        report.query,
-    )
-
-
-def _topic(row: Result, *, several: bool) -> Line:
-    cluster = _name(row.cluster) or _NO_CLUSTER
-    ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
-    what = words.with_durations(_message(row.what))
-    error = _name(row.error)
-    details = (what, _message(row.error_message)) if error else (_message(row.error_message),)
-    return Line(
-        cells=[
-            Cell(text=row.outcome, under=ended, outcome=row.outcome),
-            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
-            Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
-            Cell(text=_name(row.owner) or "–"),
-            Cell(text=words.time(row.completed_at), under=_name(row.run_id) if several else ""),
-        ],
-        filters=[row.outcome, cluster, error or "none", _name(row.owner) or _NO_OWNER],
-    )
-
-
-def _findings(report: Report) -> Listing | None:
-    drift = report.drift
-    if drift is None:
-        return None
-    lines = [_finding(row, report) for row in drift.rows]
-    return _listing(
-        "findings",
-        "Every finding",
-        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
-        ["severity", "cluster", "kind", "owner"],
-        lines,
-        sum(each.findings for each in drift.tallies),
-        drift.query,
-    )
-
-
-def _finding(row: Drift, report: Report) -> Line:
-    cluster = _name(row.cluster) or _NO_CLUSTER
-    severity = row.severity or "none"
-    sides = {"declared": row.declared, "live": row.live}
-    pair = [
-        f"{side} {words.config_value(row.what, _name(value))}" for side, value in sides.items() if value is not None
-    ]
-    return Line(
-        cells=[
-            Cell(text=severity, outcome=severity),
-            # Of a right that names no topic: the right.
-            Cell(text=_name(row.topic) or _name(row.what) or "(no name)", under=cluster, wide=True),
-            Cell(text=row.kind, under=_name(row.what)),
-            Cell(text=", ".join(pair), under=_message(row.message), wide=True),
-            Cell(text=_name(row.owner) or "–"),
-            Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
-        ],
-        filters=[severity, cluster, row.kind, _name(row.owner) or _NO_OWNER],
-    )
-
-
-def _listing(
-    name: str,
-    title: str,
-    columns: Sequence[str],
-    labels: Sequence[str],
-    lines: Sequence[Line],
-    total: int,
-    query: str,
-) -> Listing:
-    kept = _within(lines)
-    choices: list[dict[str, int]] = [{} for _ in labels]
-    for line in kept:
-        for counts, value in zip(choices, line.filters, strict=True):
-            counts[value] = counts.get(value, 0) + 1
-    return Listing(
-        name=name,
-        title=title,
-        columns=columns,
-        filters=[
-            Filter(label=label, choices=dict(sorted(counts.items())))
-            for label, counts in zip(labels, choices, strict=True)
-        ],
-        lines=kept,
-        total=max(total, len(kept)),
-        query=query,
-    )
-
-
-def _within(lines: Sequence[Line]) -> Sequence[Line]:
-    """As many lines, from the first, as a page has room for: names and messages may be long, and grow when escaped."""
-    left = LISTED_CHARACTERS
-    for number, line in enumerate(lines):
-        texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
-        left -= sum(len(escape(text)) for text in texts)
-        if left < 0:
-            return lines[:number]
-    return lines
