@@ -130,6 +130,7 @@ ACTIONS = StructType(
         ),
         *_RESOURCE,
         _column("after", MapType(_STRING, _STRING), "of a change: what is to be in place of before"),
+        _column("owner", _STRING, "as declared; null in rows before schema version 8"),
     ]
 )
 """Columns of `plans`: what decide, policy and guard produce."""

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import DECLARED, ActionKind
+from topicledger.actions.showing import ADDS, Shown, created
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
@@ -273,6 +274,7 @@ KIND = ActionKind(
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,
     done="created",
+    shown=Shown(ADDS, created),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,
