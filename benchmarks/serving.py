@@ -47,6 +47,7 @@ def serve(size: Size, folder: Path) -> Result:
 
             @contextmanager
             def all_there() -> Iterator[None]:
+                _await_topics(kafka, count)
                 yield
 
             def plain(_: None) -> Mapping[str, int]:
@@ -157,19 +158,27 @@ def _many(place: Ground, count: int, health: Path) -> str:
     )
 
 
+def _listed(client: AdminClient, count: int) -> list[str]:
+    """The topics that a broker lists: a while after the controller has said that they are created or deleted."""
+    names = set(brokers.names(count))
+    return [name for name in client.list_topics(timeout=_SECONDS).topics if name in names]
+
+
+def _await_topics(kafka: EmbeddedKafka, count: int) -> None:
+    """Wait until all topics are listed."""
+    client = AdminClient({"bootstrap.servers": ",".join(kafka.bootstrap_servers)})
+    while len(_listed(client, count)) < count:
+        time.sleep(0.1)
+
+
 def _delete(kafka: EmbeddedKafka, count: int) -> None:
     """Delete the topics that are there, and wait until none is listed."""
     client = AdminClient({"bootstrap.servers": ",".join(kafka.bootstrap_servers)})
-    names = set(brokers.names(count))
-
-    def there() -> list[str]:
-        return [name for name in client.list_topics(timeout=_SECONDS).topics if name in names]
-
-    found = there()
+    found = _listed(client, count)
     if found:
         for future in client.delete_topics(found, operation_timeout=_SECONDS, request_timeout=_SECONDS).values():
             future.result(timeout=_SECONDS)
-    while there():
+    while _listed(client, count):
         time.sleep(0.1)
 
 

@@ -76,6 +76,7 @@ MANIFESTS = Table(
             _column("configs", MapType(_STRING, _STRING), "only what is set; the rest stays the broker's"),
             _column("owner", _STRING, "team or service"),
             _column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
+            _column("placement", _STRING, "where replicas are to be: any, racks, spread, rack:NAME or brokers:1,2,3"),
         ]
     ),
     properties={"delta.enableChangeDataFeed": "true"},
@@ -130,6 +131,7 @@ ACTIONS = StructType(
         ),
         *_RESOURCE,
         _column("after", MapType(_STRING, _STRING), "of a change: what is to be in place of before"),
+        _column("placement", _STRING, "as declared; the assignments of a create are then those that the planner chose"),
         _column("owner", _STRING, "as declared; null in rows before schema version 8"),
     ]
 )

@@ -38,7 +38,7 @@ from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
-from topicledger.plan.wanted import declared
+from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
@@ -212,7 +212,7 @@ def _plan_clusters(
     selected = [cluster.name for cluster in clusters] if again else run.selected
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
-        wanted = declared(run, selected) if run.reverts is None else undone(run, run.reverts, selected)
+        wanted = _wanted(run, selected)
         accepted = wanted.judged.where(F.col("phase").isNull())
         # It is decided, but nothing relies on it, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
@@ -227,6 +227,12 @@ def _plan_clusters(
         with context.progress.phase("plan"):
             commit_plan(run, decided)
     return seen, decided
+
+
+def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
+    if run.reverts is not None:
+        return undone(run, run.reverts, selected)
+    return declared(run, selected) if run.rebalances is None else rebalanced(run, run.rebalances, selected)
 
 
 def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:

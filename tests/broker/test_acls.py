@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, settings_for
 from tests.harness import Estate
 from tests.waiting import until
-from topicledger.cli import explain_acls
+from topicledger.cli import explain_resources
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
 from topicledger.errors import UsageError
@@ -324,7 +324,8 @@ def test_policies_explain_says_what_each_rule_says_of_a_right(
     declare(estate, there, denied, {**there, "operation": "REED"})
 
     def explained(acl: str) -> dict[str, Any]:
-        explain_acls.explain(estate.ledger, estate.settings, estate.settings.cluster("main"), acl, as_json=True)
+        main = estate.settings.cluster("main")
+        explain_resources.explain(estate.ledger, estate.settings, main, "acl", acl, as_json=True)
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 

@@ -169,8 +169,8 @@ def test_each_kind_is_found_and_nothing_else(audited: Audited) -> None:
     changed = {(f"kinds.{name}", "broker_default_changed", DELAY, None, "30000") for name in INHERITING}
     assert set(found(audited, "after")) == lasting(audited) | changed
     kinds = {key[1] for key in found(audited, "after")}
-    # Those of rights are in test_acls.py: these brokers have no authorizer.
-    of_topics = {kind.value for kind in DriftKind if not kind.startswith("acl_")}
+    # Those of rights and quotas are in test_acls.py and test_quotas.py.
+    of_topics = {kind.value for kind in DriftKind if not kind.startswith(("acl_", "quota_"))}
     assert kinds == of_topics - {"not_permitted"}
     assert (audited.after.exit_code, audited.after.state) == (3, "finished")
     assert (audited.after.drift_count, audited.after.manifests_refused) == (21, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,12 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import admin_of, settings_for
-from tests.harness import Estate
+from tests.harness import Estate, policy
 from tests.waiting import until
+from topicledger.cli import explain_resources
 from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import PolicySettings
+from topicledger.errors import UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import AccessAction, Target
 from topicledger.model.quotas import KAFKA_TYPES, Entity
@@ -277,3 +281,39 @@ def test_ten_thousand_entities_are_set_in_batches(spark: SparkSession, fresh: Em
     assert (done.exit_code, done.outcomes()) == (0, {"ok": 10_000})
     found = {entity: each for entity, each in live(fresh).items() if entity.user != "stranger"}
     assert found == {Entity(user=f"many-{number}"): limits for number in range(10_000)}
+
+
+@pytest.mark.thorough
+def test_policies_judge_quotas_and_say_why_and_an_audit_finds_what_differs(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    estate = estate_of(spark, fresh, tmp_path, most=1)
+    most = policy("quota_range", limit="producer_byte_rate", max=100)
+    estate.settings = replace(estate.settings, policies=PolicySettings(quota=(most,)))
+    declare(estate, {"user": "wide", "producer_byte_rate": 101.0}, {"user": "fine", "producer_byte_rate": 100.0})
+    done = estate.run()
+    assert done.exit_code == 4
+    assert outcomes(estate, done.run_id) == {
+        "user=wide": [("policy refused", "POLICY_VIOLATION")],
+        "user=fine": ALL_OK,
+    }
+
+    def explained(text: str) -> dict[str, Any]:
+        capsys.readouterr()
+        main = estate.settings.cluster("main")
+        explain_resources.explain(estate.ledger, estate.settings, main, "quota", text, as_json=True)
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    wide, stranger = explained("user=wide"), explained("user=stranger")
+    assert [each["message"] for each in wide["verdicts"]] == ["producer_byte_rate is 101; allowed is any to 100"]
+    assert (stranger["decision"], stranger["verdicts"][0]["verdict"]) == ("unmanaged", "fine")
+    assert stranger["notes"] == ["unmanaged: judged as if it were altered to what it is now"]
+    with pytest.raises(UsageError, match="no row of quotas declares it"):
+        explained("user=nobody")
+
+    audited = estate.run_audit()
+    assert {(each.kind, each.what, each.declared, each.live) for each in audited.drift} == {
+        ("quota_missing", "user=wide", "producer_byte_rate=101", None),
+        ("quota_unmanaged", "user=stranger", None, "producer_byte_rate=77"),
+    }

@@ -21,6 +21,9 @@ TOPICS = ("a", "orders.created", "A-_.9", "", ".", "..", "...", " ", "a b", "a\n
           "\U0001f600" * 250, "x" * 249, "x" * 250, "a/b", "a\x00", "\ufeffa")  # fmt: skip
 COUNTS = (None, None, 1, 3, 0, -1, 32767, 32768, 2**31 - 1)
 BROKERS = ((), (0,), (1, 2), (2, 1), (1, 1), (-1,), (1, 2, 3))
+PLACEMENTS = (None, None, "any", "racks", "spread", "rack:a", "rack:eu west-1", "rack:", "rack: ", "rack:a\n",
+              "rack:\u00a0", "brokers:1", "brokers:1,2", "brokers:", "brokers:1,", "brokers: 1", "brokers:\u0661",
+              "Racks", "", "any ", "brokers:4294967296", "racks\n")  # fmt: skip
 NAMES = ("retention.ms", "", " ", "  ", "\u00a0", "\t")
 
 
@@ -31,6 +34,7 @@ def any_row(rng: random.Random) -> dict[str, Any]:
         "num_partitions": rng.choice(COUNTS),
         "replication_factor": rng.choice(COUNTS),
         "assignments": rng.choice((None, None, any_assignments(rng))),
+        "placement": rng.choice(PLACEMENTS),
         "configs": rng.choice((None, {rng.choice(NAMES): "1" for _ in range(rng.randrange(3))})),
     }
 

@@ -49,6 +49,7 @@ DECISIONS = StructType(
         StructField("after", _TEXT),
         StructField("live_configs", CONFIGS),
         StructField("alters", StructType([StructField("before", _TEXT), StructField("after", _TEXT)])),
+        StructField("placement", StringType()),
     ]
 )
 """What `decide` returns, policies and guards change, and `planned` takes."""

@@ -93,6 +93,9 @@ def test_wrong_settings(
         ("export --cluster orders --to s.json --into-table", "export needs one of --to and --into-table"),
         ("report --out r.html --since yesterday", "--since yesterday is not a time"),
         ("runs show", "runs show needs --run-id"),
+        ("plan --only replicas", "--only replicas: changes.replicas is off; see docs/replicas.md"),
+        ("rebalance --cluster orders", "rebalance needs --drain BROKER or --fill BROKER, one of them"),
+        ("rebalance --drain 1 --fill 2", "rebalance needs --drain BROKER or --fill BROKER, one of them"),
     ],
 )
 def test_wrong_options(capsys: pytest.CaptureFixture[str], folder: Path, command: str, why: str) -> None:

@@ -185,3 +185,29 @@ def test_so_many_topics_with_losses_are_stopped_and_other_changes_go_on(spark: S
     assert set(stopped) == {("main", "a"), ("main", "b")}
     assert {row["error"] for row in stopped.values()} == {"MAX_LOSSES_EXCEEDED"}
     assert rows.transform(guards.changes(GuardSettings(max_losses=2))).where("phase is not null").count() == 0
+
+
+@pytest.mark.parametrize(("most", "stopped"), [(2, {"big", "small", "led"}), (3, set())])
+def test_moves_of_a_cluster_are_stopped_together_and_with_them_the_elections_of_their_leaders(
+    spark: SparkSession, most: int, stopped: set[str]
+) -> None:
+    """Partitions count, not topics; what is stopped already doesn't; another topic's leaders are elected."""
+    rows = decision_rows(
+        spark,
+        {"topic": "big", "decision": "reassign", "after": {"assignments": "0:1;1:2"}},
+        {"topic": "small", "decision": "reassign", "after": {"assignments": "0:1"}},
+        {"topic": "refused", "decision": "reassign", "after": {"assignments": "0:1;1:2"}, **ENDED},
+        {"topic": "turned", "decision": "elect_leaders", "after": {"partitions": "0,1,2,3"}},
+        {"topic": "altered", "decision": "alter_configs"},
+        {"cluster": "other", "topic": "one", "decision": "reassign", "after": {"assignments": "0:1;1:2"}},
+        {"cluster": "third", "topic": "led", "decision": "elect_leaders", "after": {"partitions": "0"}},
+    )
+    both = decision_rows(spark, {"topic": "led", "decision": "elect_leaders", "after": {"partitions": "0"}})
+    moved = decision_rows(spark, {"topic": "led", "decision": "reassign", "after": {"assignments": "0:1"}})
+    found = rows.transform(guards.max_moves(2)) if most == 2 else rows.transform(guards.max_moves(most))
+    of_main = {topic for cluster, topic in _stopped(found) if cluster == "main"}
+    assert of_main == stopped - {"led"}
+    together = rows.unionByName(both).unionByName(moved).transform(guards.max_moves(most)).where("phase = 'guard'")
+    assert {(row["topic"], row["error"]) for row in together.collect()} == {
+        (name, "MAX_MOVES_EXCEEDED") for name in ("big", "small", "led")
+    }

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from topicledger.actions import KINDS
+from topicledger.apply.moves import PlannedMoves
 from topicledger.plan.lines import planned_action
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
@@ -88,10 +89,26 @@ PLANS = {
     "growth": plan(
         [
             line("add_partitions", "orders.a", before={"num_partitions": "3"}, after={"num_partitions": "12"}),
-            line("reassign", "orders.b", before={"assignments": "0:1,2;1:2,3"}, after={"assignments": "0:2,3;1:3,1"}),
+            line(
+                "reassign",
+                "orders.b",
+                before={"assignments": "0:1,2;1:2,3"},
+                after={"assignments": "0:2,3;1:3,1", "bytes": "4000"},
+            ),
             line("elect_leaders", "orders.b", after={"partitions": "0,1"}),
             line("elect_leaders", "orders.c", after={"partitions": "4"}),
-        ]
+        ],
+        moves=[
+            PlannedMoves(
+                cluster="orders",
+                topics=1,
+                partitions=2,
+                bytes=4_000,
+                unknown=0,
+                brokers={3: (4_000, 0), 2: (0, 4_000)},
+                seconds=90.0,
+            )
+        ],
     ),
     "rights": plan(
         [

@@ -18,8 +18,9 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import NOW, decision_rows, estate_facts, frame
 from topicledger import policies
-from topicledger.model import Action, Refusal
+from topicledger.model import Action, Refusal, ReplicaAction
 from topicledger.policies import Policy, built_in
+from topicledger.policies.contract import Judged
 
 EXPECTED = StructType(
     [
@@ -74,7 +75,7 @@ class Estate:
     """Topics of a cluster, and what one policy says of them."""
 
     policy: str
-    action: Action
+    action: Judged
     settings: Mapping[str, Any] = field(default_factory=dict)
     cluster: str
     title: str
@@ -109,6 +110,11 @@ def alters(
 ) -> Row:
     changed = {"before": before, "after": after}
     return {"topic": topic, "says": says, "decision": "alter_configs", "live": True, **changed, **columns}
+
+
+def moves(topic: str, size: int | None, says: str | None = None) -> Row:
+    after = {"assignments": "0:1,2"} | ({} if size is None else {"bytes": str(size)})
+    return alters(topic, {"assignments": "0:1"}, after, says, decision="reassign")
 
 
 def of_one(policy: str, title: str, *topics: Row, action: Action = Action.CREATE, **options: Any) -> Estate:
@@ -946,8 +952,29 @@ def of_changes() -> Iterator[Estate]:
     )
 
 
+def of_moves() -> Iterator[Estate]:
+    def says(size: int, so_far: int) -> str:
+        most = "; at most 100 are allowed in a run"
+        return f"copies {size} bytes, and with it the moves on the cluster copy {so_far}{most}"
+
+    grant = "it isn't known how large its replicas are: grant this principal Describe on the cluster"
+    yield of_one(
+        "max_bytes_moved",
+        "moves copy so many bytes, and none is let past the first over it",
+        moves("a", 60),
+        {**moves("ended", 60), **ENDED},
+        moves("b", 50, says(50, 110)),
+        moves("c", 0, says(0, 110)),
+        {**moves("unknown", None, grant), "error": "UNJUDGEABLE"},
+        live("d", live_num_partitions=9),
+        action=ReplicaAction.REASSIGN,
+        max_bytes=100,
+    )
+
+
 ESTATES = [
     *of_changes(),
+    *of_moves(),
     *creates_one_by_one(),
     *racks(),
     *collisions(),
@@ -964,7 +991,7 @@ def rules() -> list[Policy]:
 
     The first of each name also judges the cluster `nulls`.
     """
-    made: dict[tuple[Action, str, str], Policy] = {}
+    made: dict[tuple[Judged, str, str], Policy] = {}
     for estate in ESTATES:
         key = estate.action, estate.policy, str(estate.settings)
         factory, error = built_in.ALWAYS.get(estate.action, {}).get(estate.policy, (None, Refusal.POLICY_VIOLATION))
@@ -1018,7 +1045,7 @@ def test_every_built_in_policy_has_an_estate() -> None:
     known = {
         (action, name)
         for each in (built_in.BUILT_IN, built_in.ALWAYS)
-        for action in Action
+        for action in (*Action, ReplicaAction.REASSIGN)
         for name in each.get(action, ())
     }
     assert {(estate.action, estate.policy) for estate in ESTATES} == known

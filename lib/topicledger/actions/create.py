@@ -258,13 +258,16 @@ def not_declared() -> Column:
 
 
 def _same(name: str) -> Column:
-    if name in ("assignments", "configs"):
-        # Spark can't compare maps; none and an empty one ask for the same.
-        one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
-        return F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
-            (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
-        )
-    return F.col(name).eqNullSafe(F.col(f"now_{name}"))
+    if name not in ("assignments", "configs"):
+        return F.col(name).eqNullSafe(F.col(f"now_{name}"))
+    # Spark can't compare maps; none and an empty one ask for the same.
+    one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
+    same = F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
+        (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
+    )
+    # Of a topic with a placement they are the planner's.
+    chosen = F.col("placement").isNotNull() & F.col("now_assignments").isNull()
+    return same | chosen if name == "assignments" else same
 
 
 KIND = ActionKind(

@@ -110,7 +110,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=ReplicaAction.ELECT_LEADERS.value,
-    option=None,
+    option="leaders",
     order=6,
     wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,
     not_declared=not_declared,

@@ -12,7 +12,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.showing import CHANGE, Shown
 from topicledger.model import PhaseResult, Target, TopicResult
 
-DECLARED = ("num_partitions", "replication_factor", "assignments", "configs")
+DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "placement")
 """Columns of `plans`: what the manifest declares of the topic."""
 
 Step: TypeAlias = Callable[[ClusterContext, Sequence[Target]], Iterator[PhaseResult]]

@@ -179,7 +179,7 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=ReplicaAction.REASSIGN.value,
-    option=None,
+    option="replicas",
     order=5,
     wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,
     not_declared=not_declared,

@@ -64,7 +64,8 @@ def moved(target: Target) -> str:
         return ",".join(map(str, of.get(partition, ())))
 
     moves = (f"{each}: {brokers(before, each)} -> {brokers(after, each)}" for each in sorted(after))
-    return first(moves, "; ")
+    size = target.after.get("bytes")
+    return first(moves, "; ") + ("" if size is None else f"; {size} bytes")
 
 
 def elected(target: Target) -> str:

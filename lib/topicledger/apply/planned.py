@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 from topicledger.actions.showing import ADDS, REMOVES
+from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.ledger.run import Run
 from topicledger.model import Outcome, Phase
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
@@ -32,6 +33,8 @@ class Pending:
     """Whether it was planned from files, which have to be loaded first."""
     waits_for: str | None = None
     """What approval the plan still needs, in words."""
+    moves: Sequence[PlannedMoves] = ()
+    """Of a plan, what its moves come to."""
 
 
 def first_planned(run: Run, results: DataFrame) -> Sequence[PlannedAction]:
@@ -66,3 +69,4 @@ def render_planned(pending: Pending, run_id: str, console: Console) -> None:
     if pending.count > len(pending.first):
         first = f"the first {len(pending.first)} of {pending.count:,}, by owner"
         console.print(f"{first}; all of them: runs show --run-id {run_id}", highlight=False, soft_wrap=True)
+    render_moves(pending.moves, console)

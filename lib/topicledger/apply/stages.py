@@ -181,7 +181,7 @@ def _of_topics(planned: DataFrame) -> DataFrame:
 def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
-    if run.reverts is None and not run.of_earlier_manifests:
+    if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(
             manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))
         )

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.apply.moves import planned_moves
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
@@ -122,6 +123,7 @@ class Summary:
             "pending_changes": pending["count"],
             "planned": pending["first"],
             "waits_for": pending["waits_for"],
+            "moves": pending["moves"],
         }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
 
@@ -221,6 +223,7 @@ def summarise(
             count=pending,
             first=first_planned(run, results) if planning_only and results is not None and pending else (),
             of_files=run.of_files,
+            moves=planned_moves(run.plans(), run.settings.replicas.throttle) if pending and _may_move(run) else (),
         ),
         failures=failures,
         query=(
@@ -231,6 +234,10 @@ def summarise(
         warnings=warnings,
         warning_count=warning_count,
     )
+
+
+def _may_move(run: Run) -> bool:
+    return run.rebalances is not None or any(each.replicas == "on" for each in run.settings.changes.values())
 
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:

@@ -9,7 +9,7 @@ from topicledger.cli.maintenance import maintain
 from topicledger.cli.manifests import export, load_manifests
 from topicledger.cli.options import main
 from topicledger.cli.policies import policies_group
-from topicledger.cli.provisioning import apply, plan, provision
+from topicledger.cli.provisioning import apply, plan, provision, rebalance
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
 
@@ -20,6 +20,7 @@ for _command in (
     plan,
     apply,
     provision,
+    rebalance,
     audit,
     export,
     runs_group,

@@ -301,7 +301,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
 
 def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     console = _console()
-    named = answer.get("topic") or answer.get("acl")
+    named = next(answer[name] for name in ("topic", "acl", "quota") if name in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title), highlight=False)
     for note in answer["notes"]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from topicledger.cli import explain, explain_acls, live_policies
+from topicledger.cli import explain, explain_resources, live_policies
 from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
@@ -48,11 +48,13 @@ def policies_check(options: Options) -> int:
 @policies_group.command("explain")
 @click.option("--topic", help="The topic, as its manifest names it.")
 @click.option("--acl", metavar="TEXT", help="Or the right, as the column `resource` of plans names it.")
+@click.option("--quota", metavar="TEXT", help="Or the entity that has quotas, named likewise.")
 @common
-def policies_explain(options: Options, topic: str | None, acl: str | None) -> int:
-    """Each rule, its inputs and its verdict for one topic, or right, of one --cluster. Asks it; changes nothing."""
-    if (topic is None) == (acl is None):
-        raise UsageError("policies explain needs a --topic or an --acl: what is to be explained")
+def policies_explain(options: Options, topic: str | None, acl: str | None, quota: str | None) -> int:
+    """Each rule, its inputs and its verdict for one topic, right or quota of a --cluster. Asks it; changes nothing."""
+    beside = [(option, text) for option, text in (("acl", acl), ("quota", quota)) if text is not None]
+    if (topic is not None) + len(beside) != 1:
+        raise UsageError("policies explain needs one --topic, --acl or --quota: what is to be explained")
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)
@@ -60,8 +62,8 @@ def policies_explain(options: Options, topic: str | None, acl: str | None) -> in
     ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
     as_json = options.format == "json"
-    if acl is not None:
-        return explain_acls.explain(ledger, settings, cluster, acl, as_json=as_json)
+    for option, text in beside:
+        return explain_resources.explain(ledger, settings, cluster, option, text, as_json=as_json)
     return explain.explain(ledger, settings, cluster, str(topic), as_json=as_json)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from topicledger import actions, pipeline, policies
-from topicledger.actions import add_partitions, alter_configs
+from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render
@@ -37,6 +37,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import checked, files_arguments, read
 from topicledger.model import RunState
+from topicledger.model.moves import Rebalance
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -74,8 +75,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, acls, "
-    "quotas.",
+    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, "
+    "replicas, leaders, acls, quotas.",
 )
 
 
@@ -228,6 +229,43 @@ def revert(
     )
 
 
+@click.command("rebalance")
+@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas away from this broker.")
+@click.option("--fill", type=click.IntRange(min=0), metavar="BROKER", help="Give this broker its share of replicas.")
+@_detailed
+@_deadline
+@requested_by_option
+@common
+def rebalance(
+    options: Options,
+    drain: int | None,
+    fill: int | None,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan moves for a broker that goes or comes, of all topics of a cluster. Changes nothing: `apply` the plan."""
+    if (drain is None) == (fill is None):
+        raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
+    names = options.cluster or tuple(open_settings(options).clusters)
+    if len(names) != 1:
+        raise UsageError("rebalance is about one cluster: name it with --cluster")
+    broker = drain if drain is not None else fill
+    assert broker is not None, "one of them is given"
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=options.run_id,
+            clusters=names,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            rebalance=Rebalance(broker=broker, fills=fill is not None),
+        ),
+        options,
+        deadline,
+    )
+
+
 def run_request(
     request: runs.Request,
     options: Options,
@@ -249,12 +287,12 @@ def run_request(
             rows, resources = checked(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings, reverts=request.reverts is not None)
+        rules = policies.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)
     changes = narrowed(settings.changes, kinds_of(run))
-    compared = request.reverts is not None or all(
+    compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
     return _show(summary, options, configs_compared=compared)
@@ -263,9 +301,16 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    for kind, mends in ((add_partitions.KIND, "partitions"), (alter_configs.KIND, "configs")):
+    switches = {
+        add_partitions.KIND: "partitions",
+        alter_configs.KIND: "configs",
+        reassign.KIND: "replicas",
+        elect_leaders.KIND: "replicas",
+    }
+    for kind, mends in switches.items():
         if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
-            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/change.md")
+            page = "replicas" if mends == "replicas" else "change"
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/{page}.md")
 
 
 def _provisioned(

@@ -114,7 +114,7 @@ def show_diff(
         if run["state"] == RunState.PLANNED and (settings.guards.approvals or settings.guards.approvals_for):
             found = approvals.of_run(ledger, settings.guards, run_id, run["requested_by"])
             waits_for = str(found) if found.missing else None
-        found_diff = diff.read(ledger, run, most=most, waits_for=waits_for)
+        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, waits_for=waits_for)
         if form == "markdown":
             pieces = rendering.markdown(found_diff, most=max_characters or 0)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings, has_url_credentials
-from topicledger.config.toml_table import TomlTable, kind_of
+from topicledger.config.toml_table import REFERENCES, TomlTable, kind_of
 from topicledger.text import nearest, show
 
 _INTEGER_OPTIONS_WITHOUT_DEFAULT = frozenset({"receive_buffer_bytes", "send_buffer_bytes"})
@@ -22,7 +22,6 @@ _FOREIGN_OPTIONS = {
     "metrics_sample_window_ms": "topicledger keeps no client metrics",
 }
 
-_REFERENCE = re.compile(r"(?:env|file):")
 _FACTORY = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})")
 
@@ -101,9 +100,9 @@ def _client_problem(name: str, value: object, default: object) -> str | None:
         return None if type(value) is int else f"must be an integer, not {kind_of(value)}"
     if not isinstance(value, str):
         return f"must be a string, not {kind_of(value)}"
-    if _REFERENCE.fullmatch(value):
+    if value in REFERENCES:
         return f"is only `{value}`: the name of the variable or file is missing"
-    if _REFERENCE.match(value):
+    if value.startswith(REFERENCES):
         return None
     if name in SECRET_OPTIONS or has_url_credentials(name, value):
         return "holds a secret: give it as env:NAME or file:PATH"

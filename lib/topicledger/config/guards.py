@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from topicledger.config.toml_table import TomlTable
 
-ApprovedClass: TypeAlias = Literal["deletes", "losses", "rights"]
+ApprovedClass: TypeAlias = Literal["deletes", "losses", "moves", "rights"]
 MAX_APPROVALS = 20
 """More people than approve anything: a larger number is a mistake."""
 
@@ -28,6 +28,9 @@ class GuardSettings:
     max_losses: int = 0
     """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
     of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
+    max_moves: int = 0
+    """Partitions whose replicas one run may move, per cluster. Where a run would move more, it moves none
+    (exit code 5)."""
     max_acl_deletes: int = 0
     """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
     max_quota_changes: int = 0
@@ -38,7 +41,8 @@ class GuardSettings:
     approvals: int = 0
     """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
     approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `rights` (also quotas)."""
+    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `moves`
+    (of replicas), `rights` (also quotas)."""
 
 
 def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:

@@ -12,8 +12,6 @@ from topicledger.config.toml_table import TomlTable
 
 Format: TypeAlias = Literal["cloudevents", "slack", "teams"]
 
-_REFERENCES = ("env:", "file:")
-
 
 class Event(StrEnum):
     """What a run announces."""
@@ -57,21 +55,13 @@ def read_notify(values: Mapping[str, object], problems: list[str]) -> tuple[Noti
 
 def _one(table: TomlTable) -> NotifySettings:
     table.only("url", "format", "events", "severity", "report")
-    url = table.text("url")
-    if url is None and "url" not in table.values:
-        table.problem("url", "is missing: give it as env:NAME or file:PATH")
-    elif url is not None and not url.startswith(_REFERENCES):
-        # The value isn't repeated: it is a secret.
-        table.problem("url", "holds a secret: give it as env:NAME or file:PATH")
-    elif url is not None and url in _REFERENCES:
-        table.problem("url", f"is only `{url}`: the name of the variable or file is missing")
     events = table.texts("events")
     for each in events:
         if each not in tuple(Event):
             table.problem("events", f"must be of {', '.join(Event)}")
             break
     return NotifySettings(
-        url=url or "",
+        url=table.reference("url", required=True) or "",
         format=cast(Format, table.choice("format", NotifySettings.format, "cloudevents", "slack", "teams")),
         events=tuple(Event(each) for each in events if each in tuple(Event)) or NotifySettings.events,
         severity=Severity(table.choice("severity", NotifySettings.severity, *Severity)),

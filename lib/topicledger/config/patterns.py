@@ -7,9 +7,13 @@ lookaround, and says so when a pattern asks for them. A pattern may match anywhe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 
@@ -32,3 +36,8 @@ def matches(column: str, pattern: str) -> Column:
     # The stubs ask for a third argument, which has a default.
     matched: Column = arrow_udf(match, "boolean")(column)  # type: ignore[call-overload]
     return matched
+
+
+def any_matches(column: str, patterns: Sequence[str]) -> Column:
+    """boolean: whether the string column has a match of any of these; false where there are none."""
+    return reduce(lambda found, pattern: found | matches(column, pattern), patterns, F.lit(False))

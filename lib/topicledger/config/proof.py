@@ -27,8 +27,4 @@ class Proven:
 def read_proof(table: TomlTable) -> ProofSettings:
     """[proof]"""
     table.only("key")
-    key = table.text("key")
-    if key is not None and not key.startswith(("env:", "file:")):
-        table.problem("key", "must be a reference, env:NAME or file:PATH: no key stands in the settings")
-        key = None
-    return ProofSettings(key=key)
+    return ProofSettings(key=table.reference("key"))

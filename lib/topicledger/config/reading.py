@@ -26,6 +26,7 @@ from topicledger.config.settings import (
     PartitionChanges,
     PolicySettings,
     PolicySpec,
+    ReplicaChanges,
     ReplicaSettings,
     Scope,
     Settings,
@@ -143,6 +144,7 @@ def _guards(table: TomlTable) -> GuardSettings:
         max_deletes=table.integer("max_deletes", GuardSettings.max_deletes, 0, 2**31 - 1),
         max_changes=table.integer("max_changes", 0, 0, 2**31 - 1) if "max_changes" in table.values else None,
         max_losses=table.integer("max_losses", GuardSettings.max_losses, 0, 2**31 - 1),
+        max_moves=table.integer("max_moves", GuardSettings.max_moves, 0, 2**31 - 1),
         max_plan_age=table.seconds("max_plan_age", GuardSettings.max_plan_age),
         max_acl_deletes=table.integer("max_acl_deletes", GuardSettings.max_acl_deletes, 0, 2**31 - 1),
         max_quota_changes=table.integer("max_quota_changes", GuardSettings.max_quota_changes, 0, 2**31 - 1),
@@ -167,7 +169,7 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
 
 
 def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSettings:
-    table.only("configs", "partitions", "pin", "ignore")
+    table.only("configs", "partitions", "replicas", "pin", "ignore")
     ignore = table.values.get("ignore", list(default.ignore))
     if not isinstance(ignore, list) or not all(isinstance(each, str) and each for each in ignore):
         table.problem("ignore", "must be a list of names of configs")
@@ -175,6 +177,7 @@ def _change_settings(table: TomlTable, default: ChangeSettings) -> ChangeSetting
     return ChangeSettings(
         configs=cast(ConfigChanges, table.choice("configs", default.configs, "off", "declared", "exact")),
         partitions=cast(PartitionChanges, table.choice("partitions", default.partitions, "off", "grow")),
+        replicas=cast(ReplicaChanges, table.choice("replicas", default.replicas, "off", "on")),
         pin=table.flag("pin", default.pin),
         ignore=tuple(ignore),
     )
@@ -224,12 +227,13 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change", "acl")
+    table.only("create", "delete", "change", "acl", "quota")
     return PolicySettings(
         create=_policy_list(table, "create", clusters),
         delete=_policy_list(table, "delete", clusters),
         change=_policy_list(table, "change", clusters),
         acl=_policy_list(table, "acl", clusters),
+        quota=_policy_list(table, "quota", clusters),
     )
 
 

@@ -26,6 +26,7 @@ Needs: TypeAlias = Literal["full", "visible"]
 ConfigChanges: TypeAlias = Literal["off", "declared", "exact"]
 Scope: TypeAlias = Literal["changes", "all"]
 PartitionChanges: TypeAlias = Literal["off", "grow"]
+ReplicaChanges: TypeAlias = Literal["off", "on"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
@@ -124,6 +125,9 @@ class ChangeSettings:
     declared topic and its manifest doesn't declare."""
     partitions: PartitionChanges = "off"
     """`grow` adds partitions where a manifest declares more than there are. Kafka can't remove partitions."""
+    replicas: ReplicaChanges = "off"
+    """`on` moves replicas where a manifest declares another replication factor, a placement or assignments than there
+    are, as far as guards.max_moves allows it, and has preferred replicas lead."""
     pin: bool = False
     """Set a declared config on the topic also where the topic has the same value by the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -133,7 +137,7 @@ class ChangeSettings:
     @property
     def any(self) -> bool:
         """Whether any difference is mended."""
-        return (self.configs, self.partitions) != ("off", "off")
+        return (self.configs, self.partitions, self.replicas) != ("off", "off", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +248,8 @@ class PolicySettings:
     """Asked about every change of configs or partitions, as are the policies of `create` about these."""
     acl: tuple[PolicySpec, ...] = ()
     """Asked about every ACL that is added."""
+    quota: tuple[PolicySpec, ...] = ()
+    """Asked about every entity whose quotas are altered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +273,7 @@ class Settings(Proven):
     guards: GuardSettings = field(default_factory=GuardSettings)
     """[guards]"""
     policies: PolicySettings = PolicySettings()
-    """[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"""
+    """[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"""
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     owners: Owners = Owners()
@@ -316,13 +322,16 @@ class Settings(Proven):
                 ("delete", self.policies.delete),
                 *((("change", self.policies.change),) if self.changes else ()),
                 *((("acl", self.policies.acl),) if self.policies.acl else ()),
+                *((("quota", self.policies.quota),) if self.policies.quota else ()),
             )
         }
         # What a run without changes doesn't need is left out: its digest is that of versions before there were any.
         guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
-        changes: dict[str, object] = {name: asdict(each) for name, each in self.changes.items()}
+        changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
         if changes:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
+            if self.guards.max_moves:
+                guards["max_moves"] = self.guards.max_moves
             changes["scopes"] = [spec.scope for spec in self.policies.create]
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
         if self.guards.max_acl_deletes:
@@ -361,6 +370,14 @@ class Settings(Proven):
                 **self._ownership(),
             }
         )
+
+
+def _as_digested(changes: ChangeSettings) -> dict[str, object]:
+    """What bears on decisions, as versions before there were replicas had it where they are off."""
+    found = asdict(changes)
+    if changes.replicas == "off":
+        del found["replicas"]
+    return found
 
 
 def _digest(content: object) -> str:

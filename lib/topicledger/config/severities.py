@@ -29,6 +29,9 @@ class DriftKind(StrEnum):
     ACL_WIDER = "acl_wider"
     ACL_ON_MISSING_TOPIC = "acl_on_missing_topic"
     ACL_PRINCIPAL_WITHOUT_TOPICS = "acl_principal_without_topics"
+    QUOTA_MISSING = "quota_missing"
+    QUOTA_DIFFERS = "quota_differs"
+    QUOTA_UNMANAGED = "quota_unmanaged"
 
 
 class Severity(StrEnum):
@@ -63,5 +66,8 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.ACL_WIDER: Severity.WARNING,
     DriftKind.ACL_ON_MISSING_TOPIC: Severity.WARNING,
     DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS: Severity.INFO,
+    DriftKind.QUOTA_MISSING: Severity.ERROR,
+    DriftKind.QUOTA_DIFFERS: Severity.ERROR,
+    DriftKind.QUOTA_UNMANAGED: Severity.WARNING,
 }
 """What each kind of drift is where the settings don't say otherwise."""

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from topicledger.text import nearest, show
 
 _MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
+REFERENCES = ("env:", "file:")
+"""What a value that is read elsewhere begins with: a variable's name or a file's path follows."""
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -50,6 +53,21 @@ class TomlTable:
             return None
         if not value.strip():
             self.problem(name, "must not be empty")
+            return None
+        return value
+
+    def reference(self, name: str, required: bool = False) -> str | None:
+        """`env:NAME` or `file:PATH` of a secret; None where the key is missing or wrong. Never repeats it."""
+        value = self.text(name)
+        if value is None:
+            if required and name not in self.values:
+                self.problem(name, "is missing: give it as env:NAME or file:PATH")
+            return None
+        if not value.startswith(REFERENCES):
+            self.problem(name, "holds a secret: give it as env:NAME or file:PATH")
+            return None
+        if value in REFERENCES:
+            self.problem(name, f"is only `{value}`: the name of the variable or file is missing")
             return None
         return value
 

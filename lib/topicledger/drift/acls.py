@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.find import COLUMNS, Estate, lookup
+from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
+from topicledger.drift.find import Estate
 from topicledger.manifests.acls import covered_topics, text_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
-from topicledger.plan.acls import covers, managed, name_covers
-from topicledger.schemas import ACL_KEY
-
-_WHAT = ("cluster", "topic", "kind", "what", "declared", "live", "message")
+from topicledger.plan.acls import RIGHTS, covers, managed, name_covers
+from topicledger.schemas import ACL_KEY, ACLS
 
 
 def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
@@ -37,21 +34,9 @@ def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, setting
             rows.transform(_denied),
             rows.transform(_on_missing_topic, topics),
             rows.transform(_without_topics, topics),
-            _unknown(listed, judged),
+            unknown(listed, judged, ACLS.name),
         ]
-        return (
-            reduce(DataFrame.unionByName, found)
-            .where(F.col("cluster").isin(*estate.cluster_ids))
-            .withColumns(
-                {
-                    "cluster_id": lookup(estate.cluster_ids, F.col("cluster")),
-                    "topic_id": F.lit(None).cast("string"),
-                    "severity": lookup(settings.audit.severity, F.col("kind")),
-                }
-            )
-            .where("severity is not null")
-            .select(*COLUMNS)
-        )
+        return as_found(estate, settings, found)
 
     return transform
 
@@ -96,7 +81,7 @@ def _undeclared() -> Column:
 def _finding(
     kind: DriftKind, message: Column | str, *, declared: Column | None = None, live: Column | None = None
 ) -> list[Column]:
-    """`_WHAT` of a row about the ACL in `acl`, whose text is `resource`."""
+    """`WHAT` of a row about the ACL in `acl`, whose text is `resource`."""
     names_topic = (
         (F.col("acl.resource_type") == "TOPIC")
         & (F.col("acl.pattern_type") != PREFIXED)
@@ -111,7 +96,7 @@ def _finding(
         "live": F.lit(None) if live is None else live,
         "message": F.lit(message) if isinstance(message, str) else message,
     }
-    return [values[name].cast("string").alias(name) for name in _WHAT]
+    return [values[name].cast("string").alias(name) for name in WHAT]
 
 
 def _missing(rows: DataFrame) -> DataFrame:
@@ -215,12 +200,4 @@ def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
     )
 
 
-def _unknown(listed: Listed, judged: DataFrame) -> DataFrame:
-    """A row per cluster whose ACLs may not be listed."""
-    failed = [
-        (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
-    ]
-    rows = judged.sparkSession.createDataFrame(failed, "cluster string, message string")
-    values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "what": "acls", "declared": None, "live": None}
-    named = {name: F.lit(value).cast("string") for name, value in values.items()}
-    return rows.withColumns(named).select(*_WHAT)
+DRIFT = ResourceDrift(kind=RIGHTS, find=find_acl_drift)

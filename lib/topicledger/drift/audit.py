@@ -7,7 +7,7 @@ can't be reached keeps its earlier rows, and the same run id goes on with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,35 +18,34 @@ from pyspark.sql import functions as F
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
 from topicledger.config.severities import Severity
-from topicledger.drift.acls import find_acl_drift
+from topicledger.drift import acls, quotas
+from topicledger.drift.beside import ResourceDrift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
 from topicledger.ledger.runs import AUDIT_COMMAND, EARLIER_CONFIGS
-from topicledger.manifests import acls
 from topicledger.manifests import rows as manifests
 from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
-from topicledger.observe.acls import observe_acls
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
 from topicledger.observe.topics import as_expected
+from topicledger.plan.resource_kind import ResourceKind
 from topicledger.schemas import (
-    ACLS,
     AUDIT,
     BROKERS,
     CLUSTERS,
     DRIFT,
     MANIFESTS,
     OBSERVED,
-    OBSERVED_ACLS,
     OBSERVED_CONFIGS,
     RUNS,
 )
 
 log = logging.getLogger(__name__)
 
+BESIDE_TOPICS = (acls.DRIFT, quotas.DRIFT)
 _AUDITS_BEFORE = 100
 """How many earlier audits are searched for the last one of a cluster."""
 
@@ -75,47 +74,54 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
     """Observe clusters and append their drift, in one commit; returns why some were not audited."""
     with progress.phase("observe", len(clusters)):
         estate, problems = _observe_estate(run, clusters, judged)
-        rights, listed = _rights(run, estate), None
-        if rights is not None:
-            estate, listed = _list_acls(run, estate, rights, problems)
+        beside = list(_declared_beside(run, estate))
+        listed = []
+        for each, declared in beside:
+            estate, found = _list(run, estate, each.kind, declared, problems)
+            listed.append(found)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         differing = judged.transform(find_drift(estate, run.settings.audit))
-        if rights is not None and listed is not None:
-            differing = differing.unionByName(rights.transform(find_acl_drift(estate, listed, judged, run.settings)))
-        found = (
+        for (each, declared), found in zip(beside, listed, strict=True):
+            differing = differing.unionByName(declared.transform(each.find(estate, found, judged, run.settings)))
+        rows = (
             differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
             .localCheckpoint()
         )
-        if not found.isEmpty():
+        if not rows.isEmpty():
             run.keep_row()
             run.require_ownership()
-            run.ledger.append(DRIFT, found, app_id=run.run_id, version=run.next_version())
+            run.ledger.append(DRIFT, rows, app_id=run.run_id, version=run.next_version())
     return problems
 
 
-def _rights(run: Run, estate: Estate) -> DataFrame | None:
-    """The judged rows of `acls` of audited clusters; None where rights are neither declared nor managed."""
-    declared = run.ledger.exists(ACLS)
-    if not estate.cluster_ids or not (declared or run.settings.acls.manage):
-        return None
-    rows = run.ledger.read(ACLS) if declared else run.ledger.rows(ACLS, [])
-    judged = rows.transform(acls.judge(list(run.settings.clusters), list(estate.cluster_ids))).localCheckpoint()
-    return judged if run.settings.acls.manage or not judged.isEmpty() else None
+def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, DataFrame]]:
+    """The kinds that are declared or managed on audited clusters, with the judged rows of their tables."""
+    for each in BESIDE_TOPICS if estate.cluster_ids else ():
+        kind = each.kind
+        declared, managed = run.ledger.exists(kind.table), kind.manages(run.settings)
+        if not (declared or managed):
+            continue
+        rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
+        judged = rows.transform(kind.judge(list(run.settings.clusters), list(estate.cluster_ids))).localCheckpoint()
+        if managed or not judged.isEmpty():
+            yield each, judged
 
 
-def _list_acls(run: Run, estate: Estate, rights: DataFrame, problems: list[str]) -> tuple[Estate, Listed]:
-    """The ACLs of clusters with rights that are declared or managed; a cluster that is lost meanwhile is left out."""
-    named = {row["cluster"] for row in rights.select("cluster").distinct().collect()}
+def _list(
+    run: Run, estate: Estate, kind: ResourceKind, declared: DataFrame, problems: list[str]
+) -> tuple[Estate, Listed]:
+    """What clusters have of it, where it is declared or managed; a cluster that is lost meanwhile is left out."""
+    named = {row["cluster"] for row in declared.select("cluster").distinct().collect()}
     clusters = [
         each
         for each in run.clusters
-        if each.name in estate.cluster_ids and (run.settings.acls.manage or each.name in named)
+        if each.name in estate.cluster_ids and (kind.manages(run.settings) or each.name in named)
     ]
-    run.ledger.ensure(OBSERVED_ACLS)
-    listed = observe_acls(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
-    keep(run, OBSERVED_ACLS, listed.rows, listed.known)
+    run.ledger.ensure(kind.observed)
+    listed = kind.observe(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
+    keep(run, kind.observed, listed.rows, listed.known)
     lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
     for name in sorted(lost):
         message = str(listed.statuses[name].message)

@@ -39,7 +39,7 @@ class Drift:
     severity: str
     cluster: str
     topic: str | None
-    """None where it is about a right that names no topic."""
+    """None where it is about quotas, or a right that names no topic."""
     kind: str
     what: str | None
     declared: str | None

@@ -23,10 +23,12 @@ _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0
 
 def creatable(target: Target) -> Any:
     topic = CreateTopicsRequest.CreatableTopic
+    # Of a topic with a placement the plan has both; assignments imply the counts (C1).
+    counted = not target.assignments
     return topic(
         name=target.topic,
-        num_partitions=-1 if target.num_partitions is None else target.num_partitions,
-        replication_factor=-1 if target.replication_factor is None else target.replication_factor,
+        num_partitions=target.num_partitions if counted and target.num_partitions is not None else -1,
+        replication_factor=target.replication_factor if counted and target.replication_factor is not None else -1,
         assignments=[
             topic.CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
             for partition, brokers in sorted((target.assignments or {}).items())

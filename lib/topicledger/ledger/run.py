@@ -21,6 +21,7 @@ from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
+from topicledger.model.moves import Rebalance, parse_rebalance
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Table
 
 WAVE_OUTCOMES = 10_000
@@ -33,6 +34,8 @@ ONLY_ARGUMENT = "only"
 """The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
 REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
 """The run whose changes are undone, and `true` where topics that it created are deleted."""
+REBALANCE_ARGUMENT = "rebalance"
+"""The broker that is drained or filled, such as `drain 3`."""
 FILES_ARGUMENT = "files"
 """The manifest files that a plan was made from, as JSON, each with the SHA-256 of its bytes."""
 MANIFESTS_ARGUMENT, LATEST_ARGUMENT = "manifest_version", "latest_manifest_version"
@@ -123,6 +126,17 @@ class Run:
     def reverts(self) -> str | None:
         """The run whose changes this one undoes."""
         return self.arguments.get(REVERTS_ARGUMENT) or None
+
+    @property
+    def rebalances(self) -> Rebalance | None:
+        """The broker that it drains or fills."""
+        text = self.arguments.get(REBALANCE_ARGUMENT)
+        return parse_rebalance(text) if text else None
+
+    @property
+    def by_manifests(self) -> bool:
+        """Whether it is to bring about what manifests declare."""
+        return self.reverts is None and self.rebalances is None
 
     @property
     def deletes_created(self) -> bool:

@@ -10,7 +10,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from topicledger.manifests.files import ManifestRow
-from topicledger.manifests.rows import ABSENT, MAX_REPLICATION_FACTOR, MAX_TOPIC_LENGTH, PRESENT
+from topicledger.manifests.rows import (
+    ABSENT,
+    MAX_REPLICATION_FACTOR,
+    MAX_TOPIC_LENGTH,
+    PLACEMENT_AND_ASSIGNMENTS,
+    PLACEMENTS,
+    PRESENT,
+)
+from topicledger.model.placement import is_legal
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -26,6 +34,7 @@ def reasons(row: ManifestRow) -> list[str]:
             _count("replication_factor", row.replication_factor, MAX_REPLICATION_FACTOR),
             _one_way_to_count(row),
             _assignments(row.assignments),
+            _placement(row),
             _configs(row.configs),
         )
         if reason is not None
@@ -75,6 +84,14 @@ def _assignments(assignments: Mapping[int, Sequence[int]] | None) -> str | None:
         "assignments give partitions different numbers of replicas": len({len(each) for each in replicas}) > 1,
     }
     return next((reason for reason, holds in holding.items() if holds), None)
+
+
+def _placement(row: ManifestRow) -> str | None:
+    if row.placement is None:
+        return None
+    if not is_legal(row.placement):
+        return f"placement is {row.placement}{PLACEMENTS}"
+    return None if row.assignments is None else PLACEMENT_AND_ASSIGNMENTS
 
 
 def _configs(configs: Mapping[str, str] | None) -> str | None:

@@ -18,11 +18,14 @@ from pyspark.sql.pandas.functions import arrow_udf
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners
 from topicledger.model import Outcome, Phase, Refusal
+from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
 from topicledger.schemas import MANIFESTS
 
 PRESENT, ABSENT = "present", "absent"
 MAX_TOPIC_LENGTH = 249
 MAX_REPLICATION_FACTOR = 2**15 - 1
+PLACEMENTS = "; write any, racks, spread, rack:NAME or brokers:1,2,3"
+PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both say where replicas are to be; give one or the other"
 
 COLUMNS = MANIFESTS.schema.names
 
@@ -127,6 +130,17 @@ def _legal_assignments() -> Rule:
     )
 
 
+def _legal_placement() -> Rule:
+    placement = F.col("placement")
+    illegal = ~placement.rlike(rf"\A({LEGAL_PLACEMENT})\z")
+    return Rule(
+        error=Refusal.INVALID_PLACEMENT,
+        reason=F.when(illegal, F.concat(F.lit("placement is "), placement, F.lit(PLACEMENTS))).when(
+            placement.isNotNull() & F.col("assignments").isNotNull(), F.lit(PLACEMENT_AND_ASSIGNMENTS)
+        ),
+    )
+
+
 def _legal_configs() -> Rule:
     configs = F.col("configs")
     without = F.map_keys(F.map_filter(configs, lambda _, value: value.isNull()))
@@ -158,6 +172,7 @@ def row_rules() -> Sequence[Rule]:
         _legal_count("replication_factor", Refusal.INVALID_REPLICATION_FACTOR, MAX_REPLICATION_FACTOR),
         _one_way_to_count(),
         _legal_assignments(),
+        _legal_placement(),
         _legal_configs(),
     )
 

@@ -218,6 +218,10 @@ class Target:
             return len(self.touched)
         if self.action == Action.ADD_PARTITIONS:
             return self.grows_to - self.grows_from
+        if self.action == ReplicaAction.REASSIGN:
+            return len(self.after["assignments"].split(";"))
+        if self.action == ReplicaAction.ELECT_LEADERS:
+            return len(self.after["partitions"].split(","))
         partitions = len(self.assignments) if self.assignments else self.num_partitions or 1
         return 1 + partitions + len(self.configs)
 

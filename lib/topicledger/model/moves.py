@@ -9,6 +9,25 @@ from typing import Protocol, TypeAlias
 Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
 """Partition -> broker ids; the first is the preferred leader."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """A broker that goes, or one that comes: what a run moves replicas for, instead of what manifests say."""
+
+    broker: int
+    fills: bool
+    """Whether it comes and gets its share; else it is to have no replicas any more."""
+
+    def __str__(self) -> str:
+        return f"{'fill' if self.fills else 'drain'} {self.broker}"
+
+
+def parse_rebalance(text: str) -> Rebalance:
+    """What `str` of one makes."""
+    name, _, broker = text.partition(" ")
+    return Rebalance(broker=int(broker), fills=name == "fill")
+
+
 BROKER, TOPIC = "broker", "topic"
 """What a throttle is set on."""
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
@@ -24,6 +43,11 @@ def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
         partition, _, brokers = each.partition(":")
         found[int(partition)] = tuple(map(int, brokers.split(",")))
     return found
+
+
+def assignments_text(assignments: Assignments) -> str:
+    """What `parse_assignments` reads."""
+    return ";".join(f"{each}:{','.join(map(str, brokers))}" for each, brokers in sorted(assignments.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -39,17 +40,41 @@ class Placement:
         return self.kind.value
 
 
+def allows(placement: Placement, broker: int, rack: str | None) -> bool:
+    """Whether a broker of this rack may have replicas."""
+    if placement.kind is PlacementKind.RACK:
+        return rack == placement.rack
+    return placement.kind is not PlacementKind.BROKERS or broker in placement.brokers
+
+
+def without(placement: Placement, broker: int) -> Placement:
+    """The same where other brokers than this one are named."""
+    others = placement.brokers - {broker}
+    return replace(placement, brokers=others) if others else placement
+
+
 ANYWHERE = Placement()
 """What a manifest without a placement asks for."""
 
 
+LEGAL = (
+    r"any|racks|spread|brokers:[0-9]{1,9}(,[0-9]{1,9})*"
+    r"|rack:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*"
+)
+"""A placement in whole, for Python and for Spark."""
+
+
+def is_legal(text: str) -> bool:
+    """Whether `parse_placement` knows it."""
+    return re.fullmatch(LEGAL, text) is not None
+
+
 def parse_placement(text: str) -> Placement:
     """The rule that a text stands for. Raises ValueError for one that `manifests` refuses."""
-    name, colon, rest = text.partition(":")
-    if name == PlacementKind.RACK and rest.strip():
-        return Placement(kind=PlacementKind.RACK, rack=rest)
-    if name == PlacementKind.BROKERS and rest:
-        return Placement(kind=PlacementKind.BROKERS, brokers=frozenset(map(int, rest.split(","))))
-    if colon or name in (PlacementKind.RACK, PlacementKind.BROKERS):
+    if not is_legal(text):
         raise ValueError(f"no such placement: {text}")
-    return Placement(kind=PlacementKind(name))
+    name, _, rest = text.partition(":")
+    kind = PlacementKind(name)
+    if kind is PlacementKind.BROKERS:
+        return Placement(kind=kind, brokers=frozenset(map(int, rest.split(","))))
+    return Placement(kind=kind, rack=rest or None)

@@ -16,7 +16,7 @@ from topicledger.ledger import digests
 from topicledger.ledger.run import find_run
 from topicledger.ledger.runs import os_user, require_fresh
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Action, ResourceType, RunState
+from topicledger.model import Action, ReplicaAction, ResourceType, RunState
 from topicledger.plan import losses
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -91,6 +91,7 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
     found = planned.agg(
         F.bool_or(F.col("action") == Action.DELETE.value).alias("deletes"),
         F.bool_or(losses.found().isNotNull()).alias("losses"),
+        F.bool_or(F.col("action") == ReplicaAction.REASSIGN.value).alias("moves"),
         F.bool_or(rights).alias("rights"),
     ).collect()[0]
     return [name for name, there in found.asDict().items() if there]

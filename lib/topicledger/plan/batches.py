@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
 from topicledger.manifests.rows import Transform
-from topicledger.model import AccessAction, Action, ResourceType
+from topicledger.model import AccessAction, Action, ReplicaAction, ResourceType
 from topicledger.schemas import ACTIONS
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
@@ -19,10 +19,14 @@ NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 def records() -> Column:
     """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
     each config that an alter touches (K5), each partition that is added (N1), one of a right (A5), each limit that is
-    touched of a quota (Q1).
+    touched of a quota (Q1), each partition that is moved or whose leader is elected.
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
+
+    def listed(name: str, separator: str) -> Column:
+        return F.size(F.split(F.col("after")[name], separator)).cast("bigint")
+
     added = F.col("after")["num_partitions"].cast("bigint") - F.col("before")["num_partitions"].cast("bigint")
     partitions = F.coalesce(F.size("assignments"), F.lit(0))
     assigned = F.when(partitions > 0, partitions)
@@ -36,6 +40,8 @@ def records() -> Column:
             F.size(touched()).cast("bigint"),
         )
         .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
+        .when(F.col("action") == ReplicaAction.REASSIGN.value, listed("assignments", ";"))
+        .when(F.col("action") == ReplicaAction.ELECT_LEADERS.value, listed("partitions", ","))
         .otherwise(created)
     )
 

@@ -79,6 +79,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
                 F.lit(None).cast(VALUES).alias("after"),
                 F.lit(None).cast(CONFIGS).alias("live_configs"),
                 F.lit(None).cast(CHANGE).alias("alters"),
+                "placement",
             )
         )
 

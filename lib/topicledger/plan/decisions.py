@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,18 +18,22 @@ from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
-from topicledger.plan import guards
+from topicledger.plan import guards, moving
 from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
 from topicledger.plan.decide import decide, left_out
+from topicledger.plan.moving import Sizes
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import PLANS
+
+log = logging.getLogger(__name__)
 
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
 
@@ -50,6 +55,8 @@ class Decided:
     """Whether there is an action left."""
     any_altered: bool = False
     """Whether configs are to be altered."""
+    any_to_place: bool = False
+    """Whether a create needs assignments that nobody has chosen yet."""
 
     def also(self, other: Decided) -> Decided:
         """Both: other kinds of resources go into the same plan."""
@@ -60,6 +67,7 @@ class Decided:
             ended=self.ended or other.ended,
             any_planned=self.any_planned or other.any_planned,
             any_altered=self.any_altered or other.any_altered,
+            any_to_place=self.any_to_place or other.any_to_place,
         )
 
 
@@ -79,7 +87,40 @@ def decisions(
     """Decide on what was observed of `clusters`; `again`: an earlier start's plan said that they can't be reached."""
     settings = run.settings
     known = facts(run.ledger, settings, clusters, seen.brokers)
-    rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings))
+    answers = None
+    if any(name in wanted.replicas.clusters for name in seen.known):
+        answers = moving.planned(wanted.judged, seen, _sizes(run, clusters, wanted, seen), wanted.replicas)
+
+    def made() -> Decided:
+        rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings, answers))
+        return _of_topics(run, rows, clusters, seen, again=again)
+
+    found = made()
+    if found.any_to_place:
+        # Few runs create a topic with a placement, and the others are spared to look for one beforehand.
+        creates = moving.planned(wanted.judged, seen, Sizes(), moving.CREATES)
+        answers = creates if answers is None else answers.unionByName(creates)
+        found = made()
+    return found
+
+
+def _sizes(run: Run, clusters: Sequence[ClusterSettings], wanted: Wanted, seen: Observation) -> Sizes:
+    """How large replicas are and how much room brokers have, where replicas may be moved."""
+    asked = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
+    if not asked:
+        return Sizes()
+    found = observe_log_dirs(run.spark, asked, run.settings.kafka)
+    for name, error in found.errors.items():
+        log.warning("cluster %s: moves are planned without knowing how large replicas are: %s", name, error)
+    rooms: dict[str, dict[int, int]] = {}
+    for row in found.rooms.where(F.col("usable_bytes").isNotNull()).collect():
+        rooms.setdefault(row["cluster"], {})[row["broker_id"]] = row["usable_bytes"]
+    return Sizes(replicas=found.sizes, rooms=rooms)
+
+
+def _of_topics(
+    run: Run, rows: DataFrame, clusters: Sequence[ClusterSettings], seen: Observation, *, again: bool
+) -> Decided:
     without_ids = [
         each for each in clusters if each.name in seen.known and not seen.statuses[each.name].gives_topic_ids
     ]
@@ -99,6 +140,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         F.count_if(ended).alias("ended"),
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
+        F.count_if(moving.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
     ]
 
     def materialised() -> Decided:
@@ -115,6 +157,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
             ended=found["ended"] > 0,
             any_planned=found["planned"] > 0,
             any_altered=found["altered"] > 0,
+            any_to_place=found["to_place"] > 0,
         )
 
     return retried(f"the plan of run {run.run_id} can't be made", materialised)
@@ -159,11 +202,17 @@ def decided(
     rules: Sequence[Policy],
     known: Facts,
     settings: Settings,
+    answers: DataFrame | None = None,
 ) -> Transform:
-    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns."""
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns.
+
+    `answers`: what the planner of replicas says (`moving.planned`), where it was asked.
+    """
 
     def transform(judged: DataFrame) -> DataFrame:
         rows = judged.transform(decide(seen.topics, seen.statuses)).transform(left_out(wanted.kinds))
+        if answers is not None:
+            rows = rows.transform(moving.with_placed_creates(answers))
         if wanted.changes is not None:
             rows = rows.transform(wanted.changes(configs))
         rows = rows.transform(deletes_judged(rules, known, settings)).transform(
@@ -173,6 +222,9 @@ def decided(
             alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
             rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
             rows = rows.transform(guards.changes(settings.guards))
+        if answers is not None:
+            rows = rows.transform(moving.with_moves(answers, judged, seen)).transform(_moves_judged(rules, known))
+            rows = rows.transform(guards.max_moves(settings.guards.max_moves))
         return rows.transform(actions.found, wanted.kinds)
 
     return transform
@@ -188,6 +240,17 @@ def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
         return rows.where(~alters).unionByName(rows.where(alters).transform(policies.judge(rules, known)))
 
     return transform
+
+
+def _moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
+    """Policies of moves see nothing but moves."""
+    of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        moves = F.col("decision").eqNullSafe(F.lit(move))
+        return decisions.where(~moves).unionByName(decisions.where(moves).transform(policies.judge(of_moves, known)))
+
+    return transform if of_moves else lambda decisions: decisions
 
 
 def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) -> Transform:

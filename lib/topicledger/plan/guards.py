@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.guards import GuardSettings
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, Outcome, Phase, Refusal
+from topicledger.model import Action, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.plan import losses
 from topicledger.policies.contract import CHANGES, is_one_of_actions
 
@@ -75,6 +75,36 @@ def changes(settings: GuardSettings) -> Transform:
         return counted.select(*decisions.columns)
 
     return transform
+
+
+def max_moves(most: int) -> Transform:
+    """All moves of replicas on a cluster are stopped where more than `most` partitions are to be moved, and with a
+    topic's moves the election of its leaders.
+
+    In and out: `contract.COLUMNS`, with a row per action.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        moved = F.when(F.col("phase").isNull(), moved_partitions())
+        of_topic = F.max(moved.isNotNull()).over(Window.partitionBy("cluster", "topic"))
+        of_cluster = F.sum(moved).over(Window.partitionBy("cluster"))
+        counted = decisions.withColumns({"_moves": of_cluster, "_moved": of_topic})
+        elects = F.col("_moved") & (F.col("decision") == ReplicaAction.ELECT_LEADERS.value)
+        message = F.concat(
+            F.lit("partitions of this cluster whose replicas are to be moved: "),
+            F.col("_moves"),
+            F.lit(f", guards.max_moves is {most}; raise it if they are meant"),
+        )
+        stop = (moved.isNotNull() | elects) & (F.col("_moves") > most)
+        return counted.transform(stopped(stop, Refusal.MAX_MOVES_EXCEEDED, message)).drop("_moves", "_moved")
+
+    return transform
+
+
+def moved_partitions() -> Column:
+    """Partitions that a reassignment moves (int); null of other actions."""
+    moved = F.size(F.split(F.col("after")["assignments"], ";"))
+    return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, moved)
 
 
 def stopped(stop: Column, error: Refusal, message: Column) -> Transform:

@@ -16,11 +16,13 @@ from topicledger.manifests import quotas as manifests
 from topicledger.manifests.quotas import declared_limits, limits_of, text_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import AccessAction, Decision, Refusal, ResourceType
+from topicledger.model.quotas import ENTITY
 from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES
 from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.policies.contract import OF_QUOTAS
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 
@@ -29,34 +31,57 @@ _GUARD = "entities of this cluster whose quotas are to be changed: {}, guards.ma
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
-    """Phases decide and guard for quotas: see `ResourceKind.decide`.
+    """Phases decide, policy and guard for quotas: see `ResourceKind.decide`.
 
-    The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ.
+    The decision is alter_quota, unchanged or unmanaged. `before` and `after` have the limits that differ. What a policy
+    refuses doesn't count for the guard.
     """
-    live = seen.rows.select("cluster", text_of().alias("resource"), limits_of().alias("live_limits"))
 
     def transform(judged: DataFrame) -> DataFrame:
         most = settings.guards.max_quota_changes
         return (
-            judged.withColumn("limits", declared_limits())
-            .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
-            .transform(_decided)
-            .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
+            judged.transform(compared(seen, clusters))
             .transform(judged_by)
+            .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
             .select(*COLUMNS)
         )
 
     return transform
 
 
-def _decided(rows: DataFrame) -> DataFrame:
-    nothing = F.create_map().cast(VALUES)
+def compared(seen: Listed, clusters: Mapping[str, ClusterStatus]) -> Transform:
+    """Phase decide. In: as `decide`. Out: what policies of quotas see."""
+    live = seen.rows.select(
+        "cluster", text_of().alias("resource"), limits_of().alias("live_limits"),
+        *(F.col(name).alias(f"_{name}") for name in ENTITY),
+    )  # fmt: skip
+
+    def transform(judged: DataFrame) -> DataFrame:
+        entity = {name: F.coalesce(name, f"_{name}") for name in ENTITY}
+        return (
+            judged.withColumn("limits", declared_limits())
+            .transform(beside_live(ResourceType.QUOTA, live, seen, clusters))
+            # A policy needs no answer of a broker's to judge a quota.
+            .withColumns({**entity, "validated": F.lit(True)})
+            .transform(_decided)
+        )
+
+    return transform
+
+
+def differing() -> dict[str, Column]:
+    """`before` and `after` (map<string,string>): those of `live_limits` and of `limits` that the other lacks or has
+    otherwise; null is none."""
+    limits, live = (F.coalesce(name, F.create_map().cast(VALUES)) for name in ("limits", "live_limits"))
 
     def differs(name: Column, _: Column) -> Column:
         # Compared as numbers: two ways to write one are the same limit.
-        declared, live = (F.col(column)[name].cast("double") for column in ("limits", "live_limits"))
-        return ~declared.eqNullSafe(live)
+        return ~limits[name].cast("double").eqNullSafe(live[name].cast("double"))
 
+    return {"before": F.map_filter(live, differs), "after": F.map_filter(limits, differs)}
+
+
+def _decided(rows: DataFrame) -> DataFrame:
     declared = F.col("state").isNotNull()
     decision = (
         F.when(~declared, F.lit(Decision.UNMANAGED.value))
@@ -64,8 +89,9 @@ def _decided(rows: DataFrame) -> DataFrame:
         .otherwise(F.lit(Decision.UNCHANGED.value))
     )
     return (
-        rows.withColumns({name: F.coalesce(name, nothing) for name in ("limits", "live_limits")})
-        .withColumns({"before": F.map_filter("live_limits", differs), "after": F.map_filter("limits", differs)})
+        rows.withColumn("live_limits", F.coalesce("live_limits", F.create_map().cast(VALUES)))
+        .withColumn("limits", F.coalesce("limits", "live_limits"))
+        .withColumns(differing())
         .withColumn("decision", F.when(F.col("phase").isNull(), decision))
         .withColumns({name: F.when(decided(ALTER), F.col(name)) for name in ("before", "after")})
     )
@@ -81,4 +107,5 @@ QUOTAS = ResourceKind(
     counted={"quotas_unchanged": Decision.UNCHANGED, "quotas_unmanaged": Decision.UNMANAGED},
     now={"limits": declared_limits},
     undeclared=lambda: F.lit("don't declare it"),
+    subject=OF_QUOTAS,
 )

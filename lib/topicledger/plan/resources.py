@@ -52,7 +52,7 @@ class ListedResources:
 
 def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Iterator[WantedResources]:
     """What is declared of `clusters`, of the kinds that are declared or managed and that the run is about."""
-    for kind in KINDS if run.reverts is None else ():
+    for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in actions.about(kind.resource_type)}
         managed = kind.manages(run.settings)
         version, unloaded = run.version_of(kind.table), run.unloaded_resources.get(kind.table.name)

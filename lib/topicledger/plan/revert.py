@@ -17,7 +17,7 @@ from topicledger.kafka.config_values import is_set_on_topic, same_value_column, 
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction, ResourceType
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described, with_ended
 from topicledger.plan.decide import ended
@@ -60,7 +60,9 @@ def _changed_by(run: Run, reverted: str) -> DataFrame:
         F.any_value(F.when(applied, F.struct("topic_id", "before", "after")), ignoreNulls=True).alias("_applied"),
         F.bool_or(~ok).alias("_ended"),
     )
-    planned = run.ledger.read(PLANS).where(of_run & topics & F.col("action").isNotNull() & F.col("phase").isNull())
+    # Who leads is up to where replicas are: there is nothing to undo.
+    undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
+    planned = run.ledger.read(PLANS).where(of_run & topics & undoable & F.col("phase").isNull())
     # Of a run that was abandoned amid its requests.
     sent = run.ledger.read(SENT_BATCHES).where(of_run).select("cluster", "action", "batch", F.lit(True).alias("_sent"))
     rows = planned.join(results, on=list(ACTION_KEY), how="left").join(
@@ -153,6 +155,7 @@ _OPPOSITE = {
     Action.DELETE: Action.CREATE,
     Action.ADD_PARTITIONS: Action.ADD_PARTITIONS,
     Action.ALTER_CONFIGS: Action.ALTER_CONFIGS,
+    ReplicaAction.REASSIGN: ReplicaAction.REASSIGN,
 }
 """What would undo an action: as a row that says that it isn't undone has it."""
 
@@ -180,7 +183,7 @@ def _live_and_planned() -> dict[str, Column]:
     }
 
 
-def _was(action: Action) -> Column:
+def _was(action: Action | ReplicaAction) -> Column:
     return F.col("_done.action") == action.value
 
 
@@ -246,6 +249,10 @@ def _end(reverted: str, *, deletes: bool) -> Column:
                 "run ", reverted, " added partitions, ", F.col("_done.before")["num_partitions"], " -> ",
                 F.col("_done.after")["num_partitions"], ", and Kafka can't remove partitions",
             ),
+        )
+        .when(
+            _was(ReplicaAction.REASSIGN),
+            not_revertible("run ", reverted, " moved its replicas: declare where they are to be"),
         )
         .when(created & lives & F.col("_done.topic_id").isNull(), not_revertible(no_id, "run ", reverted, " created"))
         .when((created | altered) & other_topic, recreated)

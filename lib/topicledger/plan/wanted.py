@@ -6,15 +6,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from topicledger import actions
 from topicledger.config.settings import ChangeSettings
+from topicledger.errors import ClusterError, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action
+from topicledger.model import Action, ReplicaAction
+from topicledger.model.moves import Rebalance
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
+from topicledger.plan.moving import NOTHING_ASKED, Asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +33,15 @@ class Wanted:
     """The topics whose configs changes are decided on (columns of `observed`); None where there are no changes."""
     changes: Callable[[DataFrame | None], Transform] | None = None
     """Of those configs, what adds to decisions (`contract.COLUMNS`) what is to be changed of topics that exist."""
+    replicas: Asked = NOTHING_ASKED
+    """Where replicas are to be moved, and leaders elected."""
 
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """What manifests declare, as far as `--only` and `[changes]` let the run bring it about."""
     kinds = kinds_of(run)
-    asked = narrowed(run.settings.changes, kinds)
+    narrow = narrowed(run.settings.changes, kinds)
+    asked = {name: each for name, each in narrow.items() if (each.configs, each.partitions) != ("off", "off")}
     judged = run.manifests(run.manifest_version).transform(
         manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
     )
@@ -43,6 +50,44 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
         kinds=kinds,
         to_describe=lambda seen: to_describe(asked, judged, seen),
         changes=(lambda configs: with_changes(asked, configs)) if asked else None,
+        replicas=_asked_of_replicas(narrow, kinds),
+    )
+
+
+def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
+    """That a broker is drained or filled, as far as placements of manifests allow it."""
+    judge = manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
+    names = [each.name for each in run.clusters]
+
+    def require_broker(seen: Observation) -> None:
+        """Raises ClusterError where a cluster wasn't reached, and UsageError where it has no such broker."""
+        for name in names:
+            problem = seen.statuses[name].problem
+            if problem is not None:
+                raise ClusterError(problem)
+            up = [row["broker_id"] for row in seen.brokers.where(F.col("cluster") == name).collect()]
+            has = F.exists(F.flatten(F.map_values("assignments")), lambda each: each == rebalance.broker)
+            # One that is gone for good is drained, too.
+            if rebalance.broker not in up and (rebalance.fills or seen.topics.where(has).isEmpty()):
+                raise UsageError(
+                    f"cluster {name} has no broker {rebalance.broker} that is up: it has "
+                    f"{', '.join(map(str, sorted(up)))}"
+                )
+
+    return Wanted(
+        judged=run.manifests(run.manifest_version).transform(judge).where(F.col("phase").isNull()),
+        kinds=list(ReplicaAction),
+        to_describe=require_broker,
+        replicas=Asked(moves=names, elections=names, rebalance=rebalance),
+    )
+
+
+def _asked_of_replicas(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Asked:
+    on = [name for name, each in changes.items() if each.replicas == "on"]
+    return Asked(
+        moves=on if ReplicaAction.REASSIGN.value in kinds else (),
+        elections=on if ReplicaAction.ELECT_LEADERS.value in kinds else (),
+        growing=[name for name, each in changes.items() if each.partitions == "grow"],
     )
 
 
@@ -53,12 +98,14 @@ def kinds_of(run: Run) -> Collection[str]:
 
 def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Mapping[str, ChangeSettings]:
     """Settings of changes by cluster, as far as they are of these kinds; clusters that have none left are left out."""
+    kinds_of_moves = {each.value for each in ReplicaAction}
     of_kinds = {
         name: replace(
             each,
             configs=each.configs if Action.ALTER_CONFIGS.value in kinds else "off",
             partitions=each.partitions if Action.ADD_PARTITIONS.value in kinds else "off",
+            replicas="off" if kinds_of_moves.isdisjoint(kinds) else each.replicas,
         )
         for name, each in changes.items()
     }
-    return {name: each for name, each in of_kinds.items() if (each.configs, each.partitions) != ("off", "off")}
+    return {name: each for name, each in of_kinds.items() if each.any}

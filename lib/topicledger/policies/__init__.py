@@ -1,7 +1,7 @@
-"""Policies: rules about actions on topics and on rights, ours and the user's own, judged as DataFrame transforms.
+"""Policies: rules about actions on topics, rights and quotas, ours and the user's own, judged as DataFrame transforms.
 
-`contract` says what a policy is, `create`, `delete`, `change` and `acl` hold the built-in ones, `building` makes them
-from the run settings, `judging` asks them.
+`contract` says what a policy is, `create`, `delete`, `change`, `acl` and `quota` hold the built-in ones, `building`
+makes them from the run settings, `judging` asks them.
 """
 
 from topicledger.policies.building import always, check, from_settings

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
@@ -41,10 +41,10 @@ def acl_forbidden(
     _known("pattern_types", pattern_types, PATTERN_TYPES)
     _known("permissions", permissions, PERMISSIONS)
     fits = [
-        *(_any_matches("acl.principal", principals) for _ in principals[:1]),
+        *(patterns.any_matches("acl.principal", principals) for _ in principals[:1]),
         *(F.col("acl.operation").isin("ALL", *operations) for _ in operations[:1]),
         *(F.col("acl.resource_type").isin(*resource_types) for _ in resource_types[:1]),
-        *(_any_matches("acl.resource_name", names) for _ in names[:1]),
+        *(patterns.any_matches("acl.resource_name", names) for _ in names[:1]),
         *(F.col("acl.pattern_type").isin(*pattern_types) for _ in pattern_types[:1]),
         F.col("acl.permission").isin(*permissions),
     ]
@@ -139,10 +139,6 @@ def deny_needs_label(*, label: str = "reason") -> RowRule:
         ),
         inputs=text("permission ", F.col("acl.permission"), f"; label {label} ", value),
     )
-
-
-def _any_matches(column: str, given: Sequence[str]) -> Column:
-    return reduce(lambda found, pattern: found | patterns.matches(column, pattern), given, F.lit(False))
 
 
 def _known(what: str, given: Sequence[str], known: Sequence[str]) -> None:

@@ -16,9 +16,9 @@ from pyspark.sql import Column
 
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.model import AccessAction, Action, resource_type_of
+from topicledger.model import AccessAction, Action, ReplicaAction, resource_type_of
 from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, Factory
-from topicledger.policies.contract import CHANGES, Policy, RowRule
+from topicledger.policies.contract import CHANGES, Judged, Policy, RowRule
 from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
@@ -74,7 +74,7 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
-    for access, specs in ((AccessAction.ACL_ADD, found.acl),):
+    for access, specs in ((AccessAction.ACL_ADD, found.acl), (AccessAction.ALTER_QUOTA, found.quota)):
         policies += [made for spec in specs if (made := _policy(spec, access, problems)) is not None]
     if problems:
         raise problems_of(settings.path, problems)
@@ -89,11 +89,12 @@ def check(settings: Settings) -> None:
     """
     problems = list[str]()
     found = settings.policies
-    named: list[tuple[Action | AccessAction, PolicySpec]] = [
+    named: list[tuple[Judged, PolicySpec]] = [
         *((Action.DELETE, spec) for spec in found.delete),
         *((Action.CREATE, spec) for spec in found.create),
         *((_of_change(spec)[0], spec) for spec in found.change),
         *((AccessAction.ACL_ADD, spec) for spec in found.acl),
+        *((AccessAction.ALTER_QUOTA, spec) for spec in found.quota),
     ]
     for action, spec in named:
         if spec.use in BUILT_IN[action]:
@@ -130,6 +131,7 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
         (Action.CREATE, named.create),
         (Action.ADD_PARTITIONS, named.change),
         (AccessAction.ACL_ADD, named.acl),
+        (AccessAction.ALTER_QUOTA, named.quota),
     ):
         for spec in specs:
             if any(spec.use in each for each in BUILT_IN.values()):
@@ -142,9 +144,9 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     return list(dict.fromkeys(found))
 
 
-def _of_change(spec: PolicySpec) -> Sequence[Action]:
-    """What a policy of [[policies.change]] judges: one of the user's own both."""
-    return [each for each in CHANGES if spec.use in BUILT_IN[each]] or CHANGES
+def _of_change(spec: PolicySpec) -> Sequence[Judged]:
+    """What a policy of [[policies.change]] judges: one of the user's own configs and partitions."""
+    return [each for each in (*CHANGES, ReplicaAction.REASSIGN) if spec.use in BUILT_IN[each]] or CHANGES
 
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
@@ -173,7 +175,7 @@ def options(factory: Factory) -> Sequence[Option]:
     ]
 
 
-def _policy(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Policy | None:
+def _policy(spec: PolicySpec, action: Judged, problems: list[str]) -> Policy | None:
     where = f"{spec.where}: {show(spec.use)}"
     before = len(problems)
     factory = _factory(spec, action, problems)
@@ -214,7 +216,7 @@ def _policy(spec: PolicySpec, action: Action | AccessAction, problems: list[str]
     )
 
 
-def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> Factory | None:
+def _factory(spec: PolicySpec, action: Judged, problems: list[str]) -> Factory | None:
     if spec.use in BUILT_IN[action]:
         return BUILT_IN[action][spec.use]
     if ":" in spec.use:
@@ -230,7 +232,7 @@ def _factory(spec: PolicySpec, action: Action | AccessAction, problems: list[str
     return _callable(spec, found, problems)
 
 
-def _offered(spec: PolicySpec, action: Action | AccessAction, problems: list[str]) -> EntryPoint | None:
+def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoint | None:
     """What an installed package offers by a name that is no built-in of this action's."""
     if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
@@ -248,12 +250,12 @@ def _offered(spec: PolicySpec, action: Action | AccessAction, problems: list[str
     return offered.get(spec.use)
 
 
-def _section(action: Action | AccessAction) -> str:
+def _section(action: Judged) -> str:
     """Which list of the settings has the policies of an action."""
     return resource_type_of(action) if isinstance(action, AccessAction) else _SECTIONS.get(action, action.value)
 
 
-_SECTIONS = dict.fromkeys(CHANGES, "change")
+_SECTIONS = dict.fromkeys((*CHANGES, ReplicaAction.REASSIGN), "change")
 
 
 def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:

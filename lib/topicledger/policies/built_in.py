@@ -9,14 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
-from topicledger.model import AccessAction, Action, Refusal
-from topicledger.policies import acl, change, create, create_together, delete
-from topicledger.policies.contract import Rule
+from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
+from topicledger.policies import acl, change, create, create_together, delete, moves, quota
+from topicledger.policies.contract import Judged, Rule
 
 Factory = Callable[..., Rule]
 """Makes a rule of a policy's settings, its parameters."""
 
-BUILT_IN: Mapping[Action | AccessAction, Mapping[str, Factory]] = {
+BUILT_IN: Mapping[Judged, Mapping[str, Factory]] = {
     Action.CREATE: {
         each.__name__: each
         for each in (
@@ -55,6 +55,7 @@ BUILT_IN: Mapping[Action | AccessAction, Mapping[str, Factory]] = {
         each.__name__: each for each in (change.partitions_growth, change.keyed_topics_keep_partitions)
     },
     Action.ALTER_CONFIGS: {each.__name__: each for each in (change.config_change_forbidden,)},
+    ReplicaAction.REASSIGN: {each.__name__: each for each in (moves.max_bytes_moved,)},
     AccessAction.ACL_ADD: {
         each.__name__: each
         for each in (
@@ -65,6 +66,9 @@ BUILT_IN: Mapping[Action | AccessAction, Mapping[str, Factory]] = {
             create.owner_required,
             create.labels_required,
         )
+    },
+    AccessAction.ALTER_QUOTA: {
+        each.__name__: each for each in (quota.quota_range, create.owner_required, create.labels_required)
     },
 }
 """The policies to choose from, by what they judge and by name."""
@@ -82,7 +86,7 @@ ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
 }
 """Policies of creates that judge altered configs, too: which alters concern them where their scope is `changes`."""
 
-ALWAYS: Mapping[Action | AccessAction, Mapping[str, tuple[Factory, Refusal]]] = {
+ALWAYS: Mapping[Judged, Mapping[str, tuple[Factory, Refusal]]] = {
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
     Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.ADD_PARTITIONS: {"fewer_partitions": (change.fewer_partitions, Refusal.FEWER_PARTITIONS)},

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
-from topicledger.model import AccessAction, Action, Refusal
+from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
+from topicledger.model.quotas import ENTITY
 
 COLUMNS = (
     "cluster",
@@ -44,6 +45,7 @@ COLUMNS = (
     "after",
     "live_configs",
     "alters",
+    "placement",
 )
 """What decide returns and policies and guards see.
 
@@ -79,10 +81,27 @@ acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, n
 in `TOPICS`.
 """
 
+QUOTAS = (
+    "cluster", "cluster_id", "resource", *ENTITY, "limits", "live_limits", "before", "after", "decision", "live",
+    "state", "owner", "labels", "asked", "open",
+)  # fmt: skip
+"""The columns that a set rule about quotas sees: one row per entity of a cluster, whatever is declared or lives.
+
+user, client_id, ip: a name, `<default>`, or null; resource: its text; live: whether the cluster has limits of it.
+limits (map<string,string>, as `before` and `after` in `plans`): all that it is to have, the live ones where no row
+declares it; live_limits: what it has; before and after: the limits that the change replaces, and by what; decision:
+alter_quota, or what needs nothing; state, owner, labels: as declared, null where it isn't. asked and open: as in
+`TOPICS`.
+"""
+
+
+Judged: TypeAlias = Action | AccessAction | ReplicaAction
+"""The kinds of actions that policies are about."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a list of policies judges: topics, or rights."""
+    """What a list of policies judges: topics, rights, or quotas."""
 
     actions: tuple[str, ...]
     """Decisions that are actions."""
@@ -92,8 +111,9 @@ class Subject:
     """What a rule about several together sees."""
 
 
-OF_TOPICS = Subject(actions=tuple(Action), key="topic", columns=TOPICS)
+OF_TOPICS = Subject(actions=(*Action, ReplicaAction.REASSIGN), key="topic", columns=TOPICS)
 OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=RIGHTS)
+OF_QUOTAS = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=QUOTAS)
 
 CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
 """What changes a topic that exists: what [[policies.change]] is about."""
@@ -172,7 +192,7 @@ class Policy:
 
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
-    action: Action | AccessAction
+    action: Judged
     """What it judges."""
     rule: Rule
     """How it judges."""

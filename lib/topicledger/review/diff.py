@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.summary import phase_order
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome, Phase, Refusal, RunState
+from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
@@ -81,6 +82,8 @@ class PlanDiff:
     ended: Sequence[Ended] = ()
     lines: Iterable[Line]
     """By owner and cluster, topics first, by name. They may be read while they are gone through, once."""
+    moves: Sequence[PlannedMoves] = ()
+    """What reassignments come to."""
 
     @property
     def line_count(self) -> int:
@@ -91,12 +94,13 @@ class PlanDiff:
         return sum(each.count for each in self.ended)
 
 
-def read(ledger: Ledger, run: Row, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
-    """Read it. `run` is a row of `runs`; `most`: of the lines, only so many are read."""
+def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
+    """Read it. `run`: its row of `runs`; `throttle`: bytes a second of moves; `most`: so many lines are read at most."""
     run_id = run["run_id"]
     sent = run["state"] == RunState.APPLYING
     of_run = F.col("run_id") == run_id
-    rows = _rows(ledger.read(PLANS).where(of_run), ledger.read(AUDIT).where(of_run), sent=sent)
+    plans = ledger.read(PLANS).where(of_run)
+    rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent)
     counts: dict[tuple[str, str], int] = {}
     ended = []
     groups = rows.transform(_grouped).collect()
@@ -120,6 +124,7 @@ def read(ledger: Ledger, run: Row, *, most: int | None, waits_for: str | None = 
         counts=[(*names, count) for names, count in sorted(counts.items())],
         ended=sorted(ended, key=_worst_first),
         lines=_lines(rows, most) if counts else (),
+        moves=planned_moves(plans, throttle) if any(action == ReplicaAction.REASSIGN for action, _ in counts) else (),
     )
 
 

@@ -13,7 +13,7 @@ from itertools import chain, groupby, islice
 
 import click
 
-from topicledger.actions.showing import ADDS, REMOVES
+from topicledger.actions.showing import ADDS, CHANGES, REMOVES
 from topicledger.model import Outcome
 from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
 from topicledger.text import show
@@ -127,6 +127,12 @@ def _blocks(diff: PlanDiff) -> Iterator[_Block]:
         where = () if cluster is None else (" on ", _Name(cluster))
         count = sum(each.count for each in ended)
         yield _Block.of((outcome, *where, f": {count:,}"), _of_ended(ended))
+    for moves in diff.moves:
+        brokers = (
+            f"{CHANGES} broker {broker}: {comes:,} bytes in, {goes:,} bytes out"
+            for broker, (comes, goes) in sorted(moves.brokers.items())
+        )
+        yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{CHANGES} {moves}", *brokers)))
     for (owner, cluster), lines in groupby(diff.lines, key=lambda each: (each.action.owner, each.action.cluster)):
         of_owner = _Name(owner) if owner else "no owner"
         yield _Block.of((of_owner, " on ", _Name(cluster)), ((str(each), 1) for each in lines))

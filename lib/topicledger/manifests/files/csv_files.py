@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from topicledger.manifests.files.acl_entries import COLUMNS as ACL_COLUMNS
 from topicledger.manifests.files.acl_entries import read_acl
-from topicledger.manifests.files.entries import Reader, Report
+from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
 from topicledger.manifests.files.json_files import JSON, json_reason
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, plain_number, text_key
@@ -49,7 +49,8 @@ def _read_csv_records(text: str, report: Report) -> None:
                     read_acl(value, line, reader)
                 continue
             entry = reader.entry(value, line)
-            entry.wrong = entry.wrong or wrong
+            if wrong:
+                entry.failed.add(ELSEWHERE)
             reader.row(entry, line)
 
 

@@ -23,6 +23,10 @@ from topicledger.text import show
 _INT32 = range(-(2**31), 2**31)
 
 
+ELSEWHERE = ""
+"""What is reported of an entry and isn't about the value of one of its fields."""
+
+
 @dataclass(slots=True)
 class Entry:
     """The fields of a topic, or of defaults, that are right so far."""
@@ -36,12 +40,16 @@ class Entry:
     configs: dict[str, str] | None = None
     owner: str | None = None
     labels: dict[str, str] | None = None
+    placement: str | None = None
     given: set[str] = field(default_factory=set)
     """Fields that are written, null included."""
     failed: set[str] = field(default_factory=set)
-    """Fields that were reported."""
-    wrong: bool = False
-    """Something was reported."""
+    """Fields that were reported, and `ELSEWHERE`."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something was reported."""
+        return bool(self.failed)
 
 
 class Report:
@@ -90,6 +98,7 @@ class Report:
                 configs=entry.configs,
                 owner=entry.owner,
                 labels=entry.labels,
+                placement=entry.placement,
                 file=self.file,
                 line=line,
             )
@@ -123,12 +132,12 @@ class Reader:
 
     def entry(self, value: Object, line: int, known: Sequence[str] = FIELDS) -> Entry:
         """The fields of a mapping that are right; the others are reported and the entry is marked wrong."""
-        entry = Entry(wrong=self.duplicates(value, line))
+        entry = Entry(failed={ELSEWHERE} if self.duplicates(value, line) else set())
         self.visit(len(value.pairs))
         for key, item, at in value.pairs:
             if key.text not in known:
                 self.report.error(at or line, _unknown_field(key.text, known))
-                entry.wrong = True
+                entry.failed.add(ELSEWHERE)
                 continue
             entry.given.add(key.text)
             if item is None:
@@ -138,7 +147,6 @@ class Reader:
                 entry.failed.add(key.text)
             else:
                 setattr(entry, key.text, found)
-        entry.wrong = entry.wrong or bool(entry.failed)
         return entry
 
     def row(self, entry: Entry, line: int) -> None:
@@ -146,7 +154,7 @@ class Reader:
         for name in ("topic", "cluster"):
             if getattr(entry, name) is None and name not in entry.failed:
                 self.report.error(line, f"`{name}` is missing")
-                entry.wrong = True
+                entry.failed.add(name)
         if not entry.wrong:
             self.report.row(entry, line)
 

@@ -23,6 +23,7 @@ FIELDS = (
     "configs",
     "owner",
     "labels",
+    "placement",
 )
 """The columns of `manifests`, in its order."""
 
@@ -68,6 +69,8 @@ class ManifestRow:
     """Team or service."""
     labels: Mapping[str, str] | None = None
     """For policies and reports."""
+    placement: str | None = None
+    """Where replicas are to be, not judged yet."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from topicledger.manifests.files.acl_entries import read_acls
-from topicledger.manifests.files.entries import Entry, Reader, Report, TooMuchError
+from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError
 from topicledger.manifests.files.quota_entries import read_quotas
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe
@@ -99,17 +99,16 @@ def _yaml_defaults(top: Mapping[str, tuple[Value, int]], reader: Reader) -> Entr
         defaults.cluster = reader.text("cluster", cluster, line)
         if defaults.cluster is None:
             defaults.failed.add("cluster")
-            defaults.wrong = True
     return defaults
 
 
 def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
     """Fill what the entry doesn't say from the defaults.
 
-    A null of its own takes a default count or owner away; configs and labels are joined key by key; counts and
-    assignments exclude each other (C1), so that one given by the topic drops the default of the other.
+    A null of its own takes a default count or owner away; configs and labels are joined key by key; counts and a
+    placement exclude assignments (C1), so that one given by the topic drops the default of the other.
     """
-    counts = ("num_partitions", "replication_factor")
+    counts = ("num_partitions", "replication_factor", "placement")
     own_counts = any(getattr(entry, name) is not None for name in counts)
     for name in ("state", "owner", *counts, "assignments"):
         excluded = (name in counts and entry.assignments is not None) or (name == "assignments" and own_counts)
@@ -119,7 +118,8 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
         entry.cluster = defaults.cluster
         entry.failed |= defaults.failed & {"cluster"}
     # a wrong default was reported where it stands, not at each topic
-    entry.wrong = entry.wrong or defaults.wrong
+    if defaults.wrong:
+        entry.failed.add(ELSEWHERE)
     entry.configs = _joined(defaults.configs, entry.configs, reader)
     entry.labels = _joined(defaults.labels, entry.labels, reader)
 

@@ -19,20 +19,25 @@ class _Donor:
     followed: list[tuple[int, str, int]] = field(default_factory=list)
 
 
-def fill(cluster: LiveCluster, topics: Iterable[TopicReplicas], brokers: Collection[int]) -> Mapping[str, Change]:
+def fill(
+    cluster: LiveCluster,
+    topics: Iterable[TopicReplicas],
+    brokers: Collection[int],
+    movable: Collection[str] | None = None,
+) -> Mapping[str, Change]:
     """What `brokers` are to get, by topic: replicas of the brokers that have the most, until each has its share of all,
     or no partition is left that it may have. A partition is moved at most once, racks are shared no more than now, and
-    a broker's topics get no less even."""
+    a broker's topics get no less even. `movable`: the topics that it may have replicas of, by default all."""
     known = {each.topic: each for each in topics}
-    work = _Fill(cluster, known)
+    work = _Fill(cluster, known, known if movable is None else movable)
     for broker in sorted(brokers):
         work.fill(broker)
     return {name: Change(target=dict(sorted(target.items()))) for name, target in sorted(work.target.items())}
 
 
 class _Fill:
-    def __init__(self, cluster: LiveCluster, topics: Mapping[str, TopicReplicas]) -> None:
-        self._cluster, self._topics = cluster, topics
+    def __init__(self, cluster: LiveCluster, topics: Mapping[str, TopicReplicas], movable: Collection[str]) -> None:
+        self._cluster, self._topics, self._movable = cluster, topics, movable
         self._loads = Loads(cluster, topics.values())
         self._up = [broker for broker in sorted(cluster.racks) if broker not in cluster.leaving]
         self._counts = {
@@ -46,7 +51,7 @@ class _Fill:
         donors = {broker: _Donor() for broker in self._up}
         for name, topic in self._topics.items():
             for partition, replicas in topic.replicas.items():
-                if not set(replicas) <= set(donors):
+                if name not in self._movable or not set(replicas) <= set(donors):
                     # One of its brokers is down or goes: it is left alone.
                     continue
                 for broker in replicas:

@@ -1,0 +1,89 @@
+"""What a plan's moves come to: bytes by broker, and about how long they take, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table as Grid
+
+from topicledger.model import ReplicaAction
+from topicledger.text import cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedMoves:
+    """Of one cluster."""
+
+    cluster: str
+    topics: int
+    partitions: int
+    bytes: int
+    """That are copied, as far as is known."""
+    unknown: int
+    """Topics of which it isn't known how large they are."""
+    brokers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By broker, the bytes that it gets, and those of replicas that it gives away."""
+    seconds: float | None = None
+    """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
+
+    def __str__(self) -> str:
+        unknown = f", {self.unknown:,} topics of unknown size" if self.unknown else ""
+        took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
+        return f"{self.partitions:,} partitions of {self.topics:,} topics, {self.bytes:,} bytes{unknown}{took}"
+
+
+def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
+    """What the reassignments that nothing ended come to, by cluster. In: rows of `plans` of one run; bytes a second."""
+    moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & F.col("phase").isNull()).select(
+        "cluster",
+        F.size(F.split(F.col("after")["assignments"], ";")).alias("partitions"),
+        F.col("after")["bytes"].cast("bigint").alias("bytes"),
+        F.split(F.col("after")["broker_bytes"], ";").alias("brokers"),
+    )
+    totals = moves.groupBy("cluster").agg(
+        F.count(F.lit(1)).alias("topics"),
+        F.sum("partitions").alias("partitions"),
+        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
+        F.count_if(F.col("bytes").isNull()).alias("unknown"),
+    )
+    found = totals.orderBy("cluster").collect()
+    if not found:
+        return []
+    flow = F.split(F.substring_index("each", ":", -1), ",")
+    by_broker = (
+        moves.select("cluster", F.explode("brokers").alias("each"))
+        .groupBy("cluster", F.substring_index("each", ":", 1).cast("int").alias("broker"))
+        .agg(F.sum(flow[0].cast("bigint")).alias("comes"), F.sum(flow[1].cast("bigint")).alias("goes"))
+    )
+    brokers: dict[str, dict[int, tuple[int, int]]] = {}
+    for row in by_broker.orderBy("cluster", "broker").collect():
+        brokers.setdefault(row["cluster"], {})[row["broker"]] = (row["comes"], row["goes"])
+    return [
+        PlannedMoves(
+            **row.asDict(),
+            brokers=brokers.get(row["cluster"], {}),
+            seconds=max((comes for comes, _ in brokers.get(row["cluster"], {}).values()), default=0) / throttle
+            if throttle and not row["unknown"]
+            else None,
+        )
+        for row in found
+    ]
+
+
+def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
+    """Print them, if there are any."""
+    for each in moves:
+        console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
+        if not each.brokers:
+            continue
+        grid = Grid()
+        for name in ("broker", "bytes in", "bytes out"):
+            grid.add_column(name, justify="right")
+        for broker, flow in each.brokers.items():
+            grid.add_row(str(broker), *(f"{size:,}" for size in flow))
+        console.print(grid)

@@ -1,0 +1,77 @@
+"""Drift of client quotas: what `quotas` declares beside the limits that a cluster's entities have."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.config.settings import Settings
+from topicledger.config.severities import DriftKind
+from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
+from topicledger.drift.find import Estate
+from topicledger.manifests.quotas import declared_limits, limits_of, text_of
+from topicledger.manifests.rows import ABSENT, Transform
+from topicledger.observe.listed import Listed
+from topicledger.plan.quotas import QUOTAS as KIND
+from topicledger.plan.quotas import differing
+from topicledger.schemas import QUOTAS
+
+
+def find_quota_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
+    """Compare judged rows of `quotas` with the quotas of audited clusters: see `ResourceDrift.find`.
+
+    In scope are the clusters that rows of `quotas` name, and there every entity. Topics play no part.
+    """
+
+    def transform(judged: DataFrame) -> DataFrame:
+        return as_found(estate, settings, [judged.transform(_differing(listed)), unknown(listed, judged, QUOTAS.name)])
+
+    return transform
+
+
+def _differing(listed: Listed) -> Transform:
+    """A finding per entity that isn't as declared, of clusters whose quotas are known."""
+
+    def transform(judged: DataFrame) -> DataFrame:
+        known = F.col("cluster").isin(*listed.known)
+        declared = judged.where(known).select(
+            "cluster", "resource", "state", F.col("phase").isNotNull().alias("refused"),
+            declared_limits().alias("limits"),
+        )  # fmt: skip
+        live = listed.rows.where(known).select("cluster", text_of().alias("resource"), limits_of().alias("live_limits"))
+        unmanaged, absent = F.col("limits").isNull(), F.col("state") == ABSENT
+        missing = F.col("live_limits").isNull()
+        kind = (
+            F.when(unmanaged, F.lit(DriftKind.QUOTA_UNMANAGED.value))
+            .when(missing, F.lit(DriftKind.QUOTA_MISSING.value))
+            .otherwise(F.lit(DriftKind.QUOTA_DIFFERS.value))
+        )
+        message = (
+            F.when(unmanaged, F.lit("no row of quotas names it"))
+            .when(absent, F.lit("declared absent, but it has limits"))
+            .when(missing, F.lit("the cluster has no quotas of it"))
+            .otherwise(F.lit("its limits are not as declared"))
+        )
+        values = {"topic": F.lit(None), "kind": kind, "what": F.col("resource"), "message": message}
+        values |= {"declared": _text("after"), "live": _text("before")}
+        return (
+            declared.join(live, on=["cluster", "resource"], how="full_outer")
+            .where(~F.coalesce("refused", F.lit(False)))
+            .withColumns(differing())
+            .where((F.size("before") > 0) | (F.size("after") > 0))
+            .select("cluster", *(column.cast("string").alias(name) for name, column in values.items()))
+            .select(*WHAT)
+        )
+
+    return transform
+
+
+def _text(limits: str) -> Column:
+    """The limits that differ, as text: `consumer_byte_rate=1000, request_percentage=50`; null where there are none."""
+    entries = F.transform(
+        F.array_sort(F.map_entries(limits)), lambda each: F.concat(each["key"], F.lit("="), each["value"])
+    )
+    return F.when(F.size(limits) > 0, F.array_join(entries, ", "))
+
+
+DRIFT = ResourceDrift(kind=KIND, find=find_quota_drift)

@@ -1,0 +1,359 @@
+"""What is to become of where replicas and leaders are: the planner, asked for each cluster, and its answers as actions.
+
+Executors ask it, a cluster each (`applyInArrow`): it is plain Python that holds a cluster's every partition, so that
+clusters are planned side by side, and the driver never holds an estate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import MapType, StringType, StructField, StructType
+
+from topicledger.manifests.rows import PRESENT, Transform
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
+from topicledger.model.moves import Rebalance, assignments_text
+from topicledger.model.placement import ANYWHERE, allows, parse_placement, without
+from topicledger.observe.topics import Observation
+from topicledger.plan.decide import lookup
+from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
+from topicledger.policies.contract import COLUMNS
+from topicledger.policies.judging import WARNING
+from topicledger.schemas.tables import ASSIGNMENTS, VIOLATIONS
+
+_CHANGE = (
+    StructField("before", MapType(StringType(), StringType())),
+    StructField("after", MapType(StringType(), StringType())),
+)
+_ANSWER = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("decision", StringType()),
+        StructField("assignments", ASSIGNMENTS),
+        *_CHANGE,
+        StructField("error", StringType()),
+        StructField("error_message", StringType()),
+        StructField("warning", StringType()),
+    ]
+)
+"""What the planner says: `decision` create with the topic's `assignments`; reassign or elect_leaders with `before` and
+`after`, as `plans` has them. A refusal has an error instead, and `warning` is what isn't as good as it could be."""
+
+_ASKED = ("num_partitions", "replication_factor", "placement")
+_DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Of which clusters, by name, what may be planned."""
+
+    moves: Collection[str] = ()
+    """Replicas of topics that exist are moved."""
+    elections: Collection[str] = ()
+    """Preferred replicas are to lead."""
+    growing: Collection[str] = ()
+    """Topics may get partitions: these are moved by a later run."""
+
+    rebalance: Rebalance | None = None
+    """Instead of what manifests say: a broker that is drained or filled."""
+    creates: bool = False
+    """Instead: topics that are created on any cluster get a place."""
+
+    @property
+    def clusters(self) -> Collection[str]:
+        """Those where moves or elections are planned."""
+        return {*self.moves, *self.elections}
+
+
+CREATES = Asked(creates=True)
+NOTHING_ASKED = Asked()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What log directories say; empty where nobody knows."""
+
+    replicas: DataFrame | None = None
+    """cluster, topic, partition, bytes: a row per replica."""
+    rooms: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By cluster and broker, the bytes that it has room for."""
+
+
+def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) -> DataFrame:
+    """Ask the planner about declared topics: `_ANSWER`, materialised, of those with something to do.
+
+    In: what `manifests.judge` returns.
+    """
+    clusters = [each for each in seen.known if asked.creates or each in asked.clusters]
+    here = F.col("cluster").isin(*clusters)
+    live = seen.topics.where(here & F.col("permitted")).select(
+        "cluster", "topic", "internal", F.col("assignments").alias("live"), "other_leaders"
+    )
+    accepted = here & F.col("phase").isNull() & (F.col("state") == PRESENT)
+    declared = judged.where(accepted).select(
+        "cluster", "topic", F.lit(True).alias("declared"), *_ASKED, F.col("assignments").alias("assigned")
+    )
+    rows = live.join(declared, on=["cluster", "topic"], how="full_outer")
+    if sizes.replicas is None:
+        rows = rows.withColumn("sizes", F.lit(None).cast("map<int,bigint>"))
+    else:
+        largest = sizes.replicas.groupBy("cluster", "topic", "partition").agg(F.max("bytes").alias("bytes"))
+        by_topic = largest.groupBy("cluster", "topic").agg(
+            F.map_from_entries(F.collect_list(F.struct("partition", "bytes"))).alias("sizes")
+        )
+        rows = rows.join(by_topic, on=["cluster", "topic"], how="left")
+    racks: dict[str, dict[int, str | None]] = {}
+    for row in seen.brokers.where(here).select("cluster", "broker_id", "rack").collect():
+        racks.setdefault(row["cluster"], {})[row["broker_id"]] = row["rack"]
+    lives = {name: LiveCluster(racks=racks.get(name, {}), rooms=sizes.rooms.get(name, {})) for name in clusters}
+
+    def answers(key: tuple[pa.Scalar], table: pa.Table) -> pa.Table:
+        name = key[0].as_py()
+        found = list(answer(name, lives[name], table.to_pylist(), asked))
+        return pa.Table.from_pylist(found, schema=to_arrow_schema(_ANSWER, timezone="UTC"))
+
+    return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).localCheckpoint()
+
+
+def answer(
+    name: str, cluster: LiveCluster, rows: Sequence[Mapping[str, Any]], asked: Asked
+) -> Iterator[dict[str, Any]]:
+    """Rows of `_ANSWER` for one cluster. In: its topics, and those that are declared."""
+    topics = [
+        TopicReplicas(
+            topic=row["topic"],
+            replicas={partition: tuple(brokers) for partition, brokers in row["live"]},
+            sizes=dict(row["sizes"] or ()),
+        )
+        for row in rows
+        if row["live"] is not None
+    ]
+    by_name = {each.topic: each for each in topics}
+    declared = {row["topic"]: row for row in rows if row["declared"]}
+    there = {topic: row for topic, row in declared.items() if topic in by_name and not row["internal"]}
+    wishes = {
+        topic: _wish(row)
+        for topic, row in there.items()
+        if name in asked.moves and asked.rebalance is None and not (name in asked.growing and _grows(row))
+    }
+    if asked.rebalance is None:
+        changes = plan(cluster, topics, wishes)
+    else:
+        changes = _rebalanced(cluster, topics, declared, asked.rebalance)
+        there = {row["topic"]: row for row in rows if row["topic"] in changes}
+    for topic, change in changes.items():
+        values = {"cluster": name, "topic": topic, "decision": ReplicaAction.REASSIGN.value}
+        yield {**values, **_moves(by_name[topic], change)}
+    if name in asked.elections:
+        for topic, row in sorted(there.items()):
+            target = changes[topic].target if topic in changes else {}
+            turned = _to_elect(by_name[topic], dict(row["other_leaders"] or ()), target, cluster)
+            if turned:
+                values = {"cluster": name, "topic": topic, "decision": ReplicaAction.ELECT_LEADERS.value}
+                yield {
+                    **values,
+                    "before": {"leaders": ";".join(f"{each}:{leader}" for each, leader in turned.items())},
+                    "after": {"partitions": ",".join(map(str, turned))},
+                }
+    if asked.creates:
+        missing = {topic: row for topic, row in declared.items() if topic not in by_name}
+        yield from _creates(name, cluster, topics, missing)
+
+
+def _rebalanced(
+    cluster: LiveCluster,
+    topics: Sequence[TopicReplicas],
+    declared: Mapping[str, Mapping[str, Any]],
+    rebalance: Rebalance,
+) -> Mapping[str, Change]:
+    """Moves that drain or fill a broker: within the placement of what is declared, and anywhere of what isn't."""
+    broker = rebalance.broker
+    placements = {
+        topic: parse_placement(row["placement"]) for topic, row in declared.items() if row["placement"] is not None
+    }
+    assigned = {topic for topic, row in declared.items() if row["assigned"] is not None}
+    if rebalance.fills:
+        allowed = {
+            each.topic
+            for each in topics
+            if each.topic not in assigned
+            and allows(placements.get(each.topic, ANYWHERE), broker, cluster.racks[broker])
+        }
+        return fill(cluster, topics, [broker], allowed)
+    there = [each.topic for each in topics if any(broker in replicas for replicas in each.replicas.values())]
+    wishes = {
+        topic: Wish(placement=without(placements.get(topic, ANYWHERE), broker))
+        for topic in there
+        if topic not in assigned
+    }
+    stay = Change(
+        refused=(
+            Refusal.BROKERS_UNAVAILABLE,
+            f"its manifest assigns replicas to brokers, and it has some on broker {broker}, which is drained: declare "
+            "other assignments, or a placement",
+        )
+    )
+    changes = plan(replace(cluster, leaving=frozenset([broker])), topics, wishes)
+    return dict(sorted({**changes, **{topic: stay for topic in there if topic in assigned}}.items()))
+
+
+def _wish(row: Mapping[str, Any]) -> Wish:
+    if row["assigned"] is not None:
+        return Wish(assignments={partition: tuple(brokers) for partition, brokers in row["assigned"]})
+    placement = ANYWHERE if row["placement"] is None else parse_placement(row["placement"])
+    return Wish(placement=placement, replication_factor=row["replication_factor"])
+
+
+def _grows(row: Mapping[str, Any]) -> bool:
+    count = row["num_partitions"] if row["assigned"] is None else len(row["assigned"])
+    return count is not None and count > len(row["live"])
+
+
+def _moves(topic: TopicReplicas, change: Change) -> dict[str, Any]:
+    if change.refused is not None:
+        error, message = change.refused
+        return {"error": error.value, "error_message": message}
+    size = bytes_moved(topic, change)
+    crowded = ", ".join(map(str, change.crowded))
+    return {
+        "before": {"assignments": assignments_text({each: topic.replicas[each] for each in change.target})},
+        "after": {
+            "assignments": assignments_text(change.target),
+            **({} if size is None else {"bytes": str(size), "broker_bytes": assignments_text(flows(topic, change))}),
+        },
+        "warning": f"no broker of another rack may have them: partitions {crowded} have a rack twice"
+        if crowded
+        else None,
+    }
+
+
+def _to_elect(
+    topic: TopicReplicas,
+    other_leaders: Mapping[int, int],
+    target: Mapping[int, tuple[int, ...]],
+    cluster: LiveCluster,
+) -> Mapping[int, int]:
+    """Partitions whose preferred replica doesn't lead, or won't once the replicas are moved -> who leads.
+
+    A leader that goes makes way for the first replica by itself. A partition without a leader, or whose preferred
+    replica is down, is left alone: the election would fail.
+    """
+    found = {}
+    for partition, now in sorted(topic.replicas.items()):
+        leader, replicas = other_leaders.get(partition, now[0]), target.get(partition, now)
+        if leader in replicas and leader != replicas[0] and replicas[0] in cluster.racks:
+            found[partition] = leader
+    return found
+
+
+def _creates(
+    name: str, cluster: LiveCluster, topics: Iterable[TopicReplicas], rows: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    placed = {topic: row for topic, row in sorted(rows.items()) if row["placement"] not in (None, str(ANYWHERE))}
+    counted = {
+        topic: (row["num_partitions"], _wish(row))
+        for topic, row in placed.items()
+        if None not in (row["num_partitions"], row["replication_factor"])
+    }
+    changes = create(cluster, topics, counted)
+    for topic in placed:
+        found: dict[str, Any] = {"cluster": name, "topic": topic, "decision": Action.CREATE.value}
+        if topic not in counted:
+            found["error"] = Refusal.COUNTS_REQUIRED.value
+            found["error_message"] = (
+                "a topic that is created with a placement needs num_partitions and replication_factor: declare them"
+            )
+        elif (refused := changes[topic].refused) is not None:
+            found["error"], found["error_message"] = refused[0].value, refused[1]
+        else:
+            found["assignments"] = [(each, list(brokers)) for each, brokers in changes[topic].target.items()]
+        yield found
+
+
+def to_place() -> Column:
+    """boolean: a create whose replicas the planner has to place."""
+    asks = F.col("placement").isNotNull() & (F.col("placement") != str(ANYWHERE))
+    is_create = (F.col("decision") == Action.CREATE.value) & F.col("phase").isNull()
+    return is_create & asks & F.col("assignments").isNull()
+
+
+def with_placed_creates(answers: DataFrame) -> Transform:
+    """Creates get the assignments that the planner chose, or are refused. In and out: `contract.COLUMNS`."""
+    found = answers.where(F.col("decision") == Action.CREATE.value).select(
+        "cluster",
+        "topic",
+        *(F.col(name).alias(f"_{name}") for name in ("assignments", "error", "error_message")),
+    )
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        placed = F.coalesce(to_place(), F.lit(False))
+        rows = decisions.join(found, on=["cluster", "topic"], how="left").withColumn("_placed", placed)
+        refused = F.col("_placed") & F.col("_error").isNotNull()
+        values = {
+            "assignments": F.when(F.col("_placed"), F.col("_assignments")).otherwise(F.col("assignments")),
+            **_refused(refused, F.col("_error"), F.col("_error_message")),
+        }
+        return rows.withColumns(values).select(*decisions.columns)
+
+    return transform
+
+
+def _refused(refused: Column, error: Column, message: Column) -> dict[str, Column]:
+    values = {
+        "phase": F.lit(Phase.POLICY.value),
+        "outcome": F.lit(Outcome.REFUSED.value),
+        "error": error,
+        "error_message": message,
+    }
+    return {name: F.when(refused, value).otherwise(F.col(name)) for name, value in values.items()}
+
+
+def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Transform:
+    """Adds moves and elections as actions of their own, in place of the row of a topic that needs nothing else.
+
+    In and out: `contract.COLUMNS`. `judged`: what `manifests.judge` returns.
+    """
+    declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
+    live = seen.topics.select("cluster", "topic", "topic_id")
+    actions = F.col("decision").isin(*ReplicaAction) & F.col("cluster").isin(*seen.known)
+    ids = {name: status.cluster_id for name, status in seen.statuses.items()}
+    empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}
+    warned = F.array(
+        F.struct(F.lit("placement").alias("policy"), F.concat(F.lit(WARNING), "warning").alias("message"))
+    ).cast(VIOLATIONS)
+    moves = (
+        answers.where(actions)
+        .drop("assignments")
+        .join(declared, on=["cluster", "topic"], how="left")
+        .join(live, on=["cluster", "topic"], how="inner")
+        .withColumns(
+            {
+                **empty,
+                "cluster_id": lookup(ids, F.col("cluster")),
+                "live": F.lit(True),
+                "waits": F.lit(False),
+                "violations": F.when(F.col("warning").isNotNull(), warned),
+            }
+        )
+        .transform(
+            lambda rows: rows.withColumns(_refused(F.col("error").isNotNull(), F.col("error"), F.col("error_message")))
+        )
+    )
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        own = moves.select(*(name for name in COLUMNS if name in moves.columns))
+        acted = own.select("cluster", "topic", F.lit(True).alias("_acted")).distinct()
+        nothing = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
+        nothing_else = F.col("decision").isin(*(each.value for each in nothing))
+        replaced = nothing_else & F.col("phase").isNull() & F.col("_acted").isNotNull()
+        rest = decisions.join(acted, on=["cluster", "topic"], how="left").where(~F.coalesce(replaced, F.lit(False)))
+        return rest.drop("_acted").unionByName(own, allowMissingColumns=True)
+
+    return transform

@@ -1,0 +1,38 @@
+"""Policies for moves of replicas; see `create_together`."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.policies.contract import Facts, SetRule, text
+
+
+def max_bytes_moved(*, max_bytes: int) -> SetRule:
+    """The moves of a run copy at most `max_bytes` on a cluster; the first over it and all later ones are refused."""
+    if not 0 <= max_bytes < 2**62:
+        raise ValueError("max_bytes must be 0 or more")
+
+    def rule(topics: DataFrame, facts: Facts) -> DataFrame:
+        size = F.col("after")["bytes"].cast("bigint")
+        in_order = Window.partitionBy("cluster").orderBy("topic").rowsBetween(Window.unboundedPreceding, 0)
+        rows = topics.withColumn("_so_far", F.sum(F.when(F.col("open"), size)).over(in_order))
+        so_far = F.col("_so_far")
+        return rows.withColumns(
+            {
+                "reason": F.when(
+                    so_far > max_bytes,
+                    text(
+                        "copies ", size, " bytes, and with it the moves on the cluster copy ", so_far,
+                        f"; at most {max_bytes} are allowed in a run",
+                    ),
+                ),
+                "unjudgeable": F.when(
+                    size.isNull(),
+                    "it isn't known how large its replicas are: grant this principal Describe on the cluster",
+                ),
+                "inputs": text("bytes ", size),
+            }
+        )  # fmt: skip
+
+    return rule

@@ -1,0 +1,66 @@
+"""Policies for quotas: asked about every entity whose quotas a run alters; see `create`.
+
+A row is all that an entity is to have, so all of its limits are judged, not only those that change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Literal
+
+from pyspark.sql import functions as F
+
+from topicledger.config import patterns
+from topicledger.manifests.rows import PRESENT
+from topicledger.model.quotas import ENTITY, text_of_limit
+from topicledger.policies.contract import RowRule, text
+
+Limit = Literal[
+    "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
+    "connection_creation_rate",
+]  # fmt: skip
+
+
+def quota_range(
+    *,
+    limit: Limit,
+    min: float | None = None,
+    max: float | None = None,
+    required: bool = False,
+    users: Sequence[str] = (),
+    client_ids: Sequence[str] = (),
+    ips: Sequence[str] = (),
+) -> RowRule:
+    """A limit is in the range, of entities whose user, client id and ip have a match of each that is given (RE2).
+
+    `required`: an entity that is declared present has the limit, since without it nothing limits it.
+    """
+    if min is None and max is None and not required:
+        raise ValueError("give min or max, or required = true")
+    for name, bound in (("min", min), ("max", max)):
+        if bound is not None and not (math.isfinite(bound) and bound > 0):
+            raise ValueError(f"{name} must be above 0")
+    if min is not None and max is not None and min > max:
+        raise ValueError("min must not be above max")
+    given = zip(ENTITY, (users, client_ids, ips), strict=True)
+    concerned = [patterns.any_matches(name, found) for name, found in given if found]
+    said = F.col("limits")[limit]
+    value = said.cast("double")
+    least, most = ("any" if bound is None else text_of_limit(float(bound)) for bound in (min, max))
+    allowed = f"allowed is {least} to {most}"
+    outside = F.lit(False)
+    if min is not None:
+        outside = outside | (value < min)
+    if max is not None:
+        outside = outside | (value > max)
+    reason = F.when(outside, text(limit, " is ", said, f"; {allowed}"))
+    if required:
+        missing = value.isNull() & F.col("state").eqNullSafe(F.lit(PRESENT))
+        reason = reason.when(missing, F.lit(f"{limit} is not set, so nothing limits it; {allowed}"))
+    fits = reduce(lambda one, other: one & other, concerned, F.lit(True))
+    return RowRule(
+        reason=F.when(F.coalesce(fits, F.lit(False)), reason),
+        inputs=text(F.col("resource"), f"; {limit} ", F.coalesce(said, F.lit("not set"))),
+    )

@@ -1,0 +1,167 @@
+"""Moving replicas and leaders of topics that exist, from manifest to verify, on three brokers in three racks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import admin_of, live, make
+from tests.broker.moving import move as moved
+from tests.broker.moving import mover, replicas, throttles_on, with_data
+from tests.broker.test_changes import changing, ended, of_phase
+from tests.clusters import three_brokers
+from tests.waiting import until
+from topicledger.apply.moves import planned_moves
+from topicledger.config.guards import GuardSettings
+from topicledger.errors import UsageError
+from topicledger.model.moves import Rebalance, parse_assignments
+from topicledger.schemas import MANIFESTS, PLANS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.thorough
+
+OK = ("apply", "ok", None)
+
+
+def turned(kafka: EmbeddedKafka, topic: str) -> None:
+    """A topic on brokers 2 and 1 that 1 leads."""
+    topic_id = with_data(kafka, topic, {0: (1, 2)}, 20_000)
+    with mover(kafka) as executor:
+        list(executor.apply([moved(topic, topic_id, {0: (1, 2)}, {0: (2, 1)})]))
+    until(lambda: live(kafka, topic)[topic].other_leaders == {0: 1}, seconds=30)
+
+
+def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    with_data(kafka_three, "rep.rf", {0: (1,), 1: (2,), 2: (3,)}, 400_000)
+    for name, assignments in {"rep.rack": {0: (1,)}, "rep.racks": {0: (1, 2)}, "rep.given": {0: (1, 2)}}.items():
+        make(kafka_three, name, assignments=assignments, num_partitions=None, replication_factor=None)
+    turned(kafka_three, "rep.leader")
+    estate = changing(spark, tmp_path, kafka_three, replicas="on")
+    estate.declare(
+        {"topic": "rep.rf", "num_partitions": 3, "replication_factor": 2},
+        {"topic": "rep.rack", "placement": "rack:c"},
+        {"topic": "rep.racks", "placement": "racks", "replication_factor": 2},
+        {"topic": "rep.given", "assignments": {0: [3, 1]}},
+        {"topic": "rep.leader"},
+        {"topic": "rep.new", "num_partitions": 6, "replication_factor": 2, "placement": "racks"},
+        {"topic": "rep.many", "num_partitions": 1, "replication_factor": 4, "placement": "racks"},
+        {"topic": "rep.wrong", "placement": "rock:c"},
+    )
+    assert estate.run("plan", "none").exit_code == 5
+    assert ended(estate, "none") == {
+        **dict.fromkeys(
+            [*((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")), ("rep.given", "elect_leaders")],
+            ("guard", "refused", "MAX_MOVES_EXCEEDED"),
+        ),
+        ("rep.leader", "elect_leaders"): ("validate", "ok", None),
+        ("rep.new", "create"): ("validate", "ok", None),
+        ("rep.many", "create"): ("policy", "refused", "TOO_FEW_RACKS"),
+        ("rep.wrong", None): ("manifest", "refused", "INVALID_PLACEMENT"),
+    }
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=5))
+    assert estate.run(run_id="move").exit_code == 4
+    results = ended(estate, "move")
+    assert {key for key, result in results.items() if result == OK} == {
+        *((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")),
+        *((name, "elect_leaders") for name in ("rep.leader", "rep.given")),
+        ("rep.new", "create"),
+    }
+    row = of_phase(estate, "move", "apply")["rep.rf", "reassign"]
+    assert parse_assignments(row["after"]["assignments"]) == replicas(kafka_three, "rep.rf")
+    assert (row["after"]["partitions"], int(row["after"]["bytes"]) > 1_200_000) == ("3", True)
+    assert {len(each) for each in replicas(kafka_three, "rep.rf").values()} == {2}
+    assert [each[0] for each in replicas(kafka_three, "rep.rf").values()] == [1, 2, 3]
+    assert replicas(kafka_three, "rep.rack") == {0: (3,)}
+    assert replicas(kafka_three, "rep.given") == {0: (3, 1)}
+    until(lambda: live(kafka_three, "rep.leader")["rep.leader"].other_leaders == {}, seconds=30)
+    (new,) = (row for row in estate.rows(PLANS, "move") if row["topic"] == "rep.new")
+    assert {part: tuple(brokers) for part, brokers in new["assignments"].items()} == replicas(kafka_three, "rep.new")
+    assert (new["placement"], new["num_partitions"]) == ("racks", 6)
+    assert throttles_on(kafka_three) == {}
+    estate.ledger._delta(MANIFESTS).delete("topic IN ('rep.many', 'rep.wrong')")
+    again = estate.run("plan", "again")
+    assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "again")) == (0, {}, [])
+    estate.run("plan", "back", reverts="move")
+    assert {key: result[2] for key, result in ended(estate, "back").items() if key[1] == "reassign"} == dict.fromkeys(
+        [(name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")], "NOT_REVERTIBLE"
+    )
+
+
+def test_without_the_setting_replicas_are_only_drift(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """A topic that is created gets its place all the same, and is created where it was planned."""
+    make(kafka_three, "still.one", assignments={0: (1,)}, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three)
+    estate.declare(
+        {"topic": "still.one", "replication_factor": 3},
+        {"topic": "still.new", "num_partitions": 4, "replication_factor": 1, "placement": "brokers:2,3"},
+        {"topic": "still.uncounted", "placement": "spread"},
+    )
+    assert estate.run("plan", "still").exit_code == 4
+    assert estate.run("apply", "still").exit_code == 4
+    assert ended(estate, "still") == {
+        ("still.new", "create"): OK,
+        ("still.uncounted", "create"): ("policy", "refused", "COUNTS_REQUIRED"),
+    }
+    assert sorted(replicas(kafka_three, "still.new").values()) == [(2,), (2,), (3,), (3,)]
+    with admin_of(kafka_three) as admin:
+        assert not admin.list_reassignments()
+
+
+def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever is declared or not; a second plan is empty; manifests changed since hold it up."""
+    with three_brokers() as kafka:
+        with_data(kafka, "bal.declared", {n: (1 + n % 3,) for n in range(6)}, 100_000)
+        make(
+            kafka,
+            "bal.foreign",
+            assignments=dict.fromkeys(range(3), (3, 1)),
+            num_partitions=None,
+            replication_factor=None,
+        )
+        make(kafka, "bal.three", num_partitions=1, replication_factor=3)
+        estate = changing(spark, tmp_path, kafka, guards=GuardSettings(max_moves=100))
+        estate.declare({"topic": "bal.declared", "owner": "payments"}, {"topic": "bal.missing"})
+        with pytest.raises(UsageError, match=r"has no broker 7 that is up: it has 1, 2, 3"):
+            estate.run("plan", "none", rebalance=Rebalance(broker=7, fills=False))
+        drain = Rebalance(broker=3, fills=False)
+        assert estate.run("plan", "drain", rebalance=drain).exit_code == 4
+        assert ended(estate, "drain") == {
+            ("bal.declared", "reassign"): ("validate", "ok", None),
+            ("bal.foreign", "reassign"): ("validate", "ok", None),
+            ("bal.three", "reassign"): ("policy", "refused", "TOO_FEW_BROKERS"),
+        }
+        assert estate.run("apply", "drain").exit_code == 4
+        of_both = [*replicas(kafka, "bal.declared").values(), *replicas(kafka, "bal.foreign").values()]
+        assert 3 not in {broker for brokers in of_both for broker in brokers}
+        estate.run("plan", "again", rebalance=drain)
+        assert set(ended(estate, "again")) == {("bal.three", "reassign")}
+
+        fill = Rebalance(broker=3, fills=True)
+        assert estate.run("plan", "late", rebalance=fill).exit_code == 0
+        (moves,) = planned_moves(estate.ledger.read(PLANS).where("run_id = 'late'"), 1_000)
+        assert (moves.cluster, moves.unknown, set(moves.brokers) >= {3}) == ("main", 0, True)
+        assert moves.brokers[3][0] == moves.bytes == sum(out for _, out in moves.brokers.values())
+        assert moves.seconds == moves.bytes / 1_000
+        estate.declare_anew({"topic": "bal.declared", "owner": "other"})
+        assert estate.run("apply", "late").exit_code == 4
+        errors = {key: result[2] for key, result in ended(estate, "late").items()}
+        assert errors.get(("bal.declared", "reassign"), "CHANGED_SINCE_PLAN") == "CHANGED_SINCE_PLAN"
+        assert estate.run(run_id="fill", rebalance=fill).exit_code == 0
+        counts = Counter(
+            broker
+            for topic in ("bal.declared", "bal.foreign")
+            for each in replicas(kafka, topic).values()
+            for broker in each
+        )
+        assert counts[3] == 4
+        assert estate.run("plan", "full", rebalance=fill).exit_code == 0
+        assert estate.rows(PLANS, "full") == []
+        assert throttles_on(kafka) == {}

@@ -1,0 +1,150 @@
+"""What is asked of the planner of replicas, and what becomes of its answers: without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topicledger.model.moves import Rebalance, parse_assignments
+from topicledger.plan.moving import CREATES, Asked, answer
+from topicledger.plan.replicas import LiveCluster
+
+RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c"}
+ON = Asked(moves=["main"], elections=["main"])
+
+
+def row(topic: str, live: dict[int, list[int]] | None, declared: bool = True, **values: Any) -> dict[str, Any]:
+    """As Spark hands it over: maps are lists of pairs."""
+    names = ("num_partitions", "replication_factor", "placement", "assigned", "internal", "sizes", "other_leaders")
+    pairs = {name: list(value.items()) if isinstance(value, dict) else value for name, value in values.items()}
+    found = dict.fromkeys(names) | pairs
+    return {"topic": topic, "declared": declared or None, "live": None if live is None else list(live.items()), **found}
+
+
+def answers(
+    *rows: dict[str, Any], asked: Asked = ON, rooms: dict[int, int] | None = None
+) -> dict[tuple[str, str], Any]:
+    cluster = LiveCluster(racks=RACKS, rooms=rooms or {})
+    return {(each["topic"], each["decision"]): each for each in answer("main", cluster, rows, asked)}
+
+
+def test_only_declared_topics_that_exist_are_moved() -> None:
+    found = answers(
+        row("wanted", {0: [1], 1: [2]}, replication_factor=2, sizes={0: 10, 1: 20}),
+        row("fine", {0: [1, 2]}, replication_factor=2, placement="racks"),
+        row("said.nothing", {0: [1, 2]}),
+        row("foreign", {0: [1]}, declared=False),
+        row("__internal", {0: [1]}, replication_factor=3, internal=True),
+        row("missing", None, replication_factor=2),
+    )
+    assert set(found) == {("wanted", "reassign")}
+    change = found["wanted", "reassign"]
+    assert change["before"] == {"assignments": "0:1;1:2"}
+    assert change["after"]["bytes"] == "30"
+    assert [each.split(",")[0] for each in change["after"]["assignments"].split(";")] == ["0:1", "1:2"]
+    assert change["after"]["broker_bytes"].startswith(("1:", "2:", "3:"))
+
+
+def test_sizes_that_nobody_knows_are_not_taken_for_none() -> None:
+    (found,) = answers(row("a", {0: [1], 1: [2]}, replication_factor=2, sizes={0: 10})).values()
+    assert set(found["after"]) == {"assignments"}
+
+
+def test_a_topic_that_gets_partitions_is_moved_by_a_later_run() -> None:
+    grows = Asked(moves=["main"], growing=["main"])
+    wanted = {"replication_factor": 2, "num_partitions": 3}
+    assert answers(row("a", {0: [1]}, **wanted), asked=grows) == {}
+    assert set(answers(row("a", {0: [1]}, **wanted))) == {("a", "reassign")}
+    assert set(answers(row("a", {0: [1]}, assigned={0: [2]}), asked=grows)) == {("a", "reassign")}
+
+
+def test_refusals_name_their_reason() -> None:
+    found = answers(
+        row("many", {0: [1]}, replication_factor=4),
+        row("racks", {0: [1]}, replication_factor=4, placement="racks"),
+        row("unknown", {0: [1]}, placement="brokers:9"),
+        row("full", {0: [1]}, placement="brokers:2", sizes={0: 100}),
+        rooms={2: 50},
+    )
+    assert {topic: each["error"] for (topic, _), each in found.items()} == {
+        "many": "TOO_FEW_BROKERS",
+        "racks": "TOO_FEW_RACKS",
+        "unknown": "BROKERS_UNAVAILABLE",
+        "full": "NO_ROOM",
+    }
+
+
+def test_leaders_are_elected_as_they_are_after_the_moves() -> None:
+    """Not where the leader goes, where there is none, or where the preferred replica is down."""
+    found = answers(
+        row("turned", {0: [1, 2], 1: [2, 1]}, other_leaders={0: 2}),
+        row("given", {0: [1, 2]}, assigned={0: [2, 1]}),
+        row("leaves", {0: [1, 2]}, assigned={0: [2, 3]}),
+        row("leaderless", {0: [1, 2]}, other_leaders={0: -1}),
+        row("down", {0: [9, 2]}, other_leaders={0: 2}),
+        row("foreign", {0: [1, 2]}, declared=False, other_leaders={0: 2}),
+    )
+    elected = {topic: (each["before"], each["after"]) for (topic, kind), each in found.items() if kind != "reassign"}
+    assert elected == {
+        "turned": ({"leaders": "0:2"}, {"partitions": "0"}),
+        "given": ({"leaders": "0:1"}, {"partitions": "0"}),
+    }
+    assert {topic for topic, kind in found if kind == "reassign"} == {"given", "leaves"}
+
+
+def test_a_topic_with_a_placement_is_created_where_it_is_to_be() -> None:
+    wanted = {"num_partitions": 3, "replication_factor": 2}
+    found = answers(
+        row("lives", {0: [1, 2]}, replication_factor=1),
+        row("racks", None, placement="racks", **wanted),
+        row("here", None, placement="brokers:2,3", **wanted),
+        row("any", None, placement="any", **wanted),
+        row("none", None, **wanted),
+        row("uncounted", None, placement="spread", num_partitions=3),
+        row("too.many", None, placement="racks", num_partitions=1, replication_factor=4),
+        asked=CREATES,
+    )
+    placed = {topic: each.get("assignments") for (topic, _), each in found.items()}
+    assert {topic for topic, kind in found if kind == "create"} == {"racks", "here", "uncounted", "too.many"}
+    assert {tuple(sorted(brokers)) for _, brokers in placed["here"]} == {(2, 3)}
+    assert [partition for partition, _ in placed["racks"]] == [0, 1, 2]
+    assert found["uncounted", "create"]["error"] == "COUNTS_REQUIRED"
+    assert found["too.many", "create"]["error"] == "TOO_FEW_RACKS"
+
+
+def rebalanced(*rows: dict[str, Any], broker: int, fills: bool) -> dict[str, Any]:
+    asked = Asked(moves=["main"], elections=["main"], rebalance=Rebalance(broker=broker, fills=fills))
+    found = answers(*rows, asked=asked)
+    return {topic: each.get("error") or each["after"]["assignments"] for (topic, _), each in found.items()}
+
+
+def test_a_broker_is_drained_of_every_topic_within_its_placement() -> None:
+    """Internal topics and those that nobody declares too; what a manifest assigns stays, and says so."""
+    found = rebalanced(
+        row("foreign", {0: [3, 1]}, declared=False),
+        row("__internal", {0: [3]}, declared=False, internal=True),
+        row("racks", {0: [1, 3]}, placement="racks", replication_factor=3),
+        row("here", {0: [3]}, placement="brokers:2,3"),
+        row("assigned", {0: [3]}, assigned={0: [3]}),
+        row("elsewhere", {0: [1, 2]}, replication_factor=1),
+        broker=3,
+        fills=False,
+    )
+    assert set(found) == {"foreign", "__internal", "racks", "here", "assigned"}
+    assert found["assigned"] == "BROKERS_UNAVAILABLE"
+    assert found["here"] == "0:2"
+    assert {topic: parse_assignments(found[topic])[0] for topic in ("foreign", "racks")} == {
+        "foreign": (1, 2),
+        "racks": (1, 2),
+    }
+
+
+def test_a_broker_is_filled_with_what_it_may_have() -> None:
+    found = rebalanced(
+        row("declared", {n: [1 + n % 2] for n in range(6)}, placement="brokers:1,2"),
+        row("assigned", {n: [1 + n % 2] for n in range(6)}, assigned={n: [1 + n % 2] for n in range(6)}),
+        row("free", {n: [1 + n % 2] for n in range(6)}, declared=False),
+        broker=3,
+        fills=True,
+    )
+    assert set(found) == {"free"}
+    assert set(parse_assignments(found["free"]).values()) == {(3,)}
