@@ -234,7 +234,7 @@ def test_each_plan_reads_as_its_golden_files(name: str) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_text_and_markdown_have_the_same_lines(name: str) -> None:
     plain = [each.strip() for each in "".join(text(PLANS[name])).splitlines() if each.startswith("  ")]
-    fenced = re.findall(r"^[-+~!] .*$", "".join(markdown(PLANS[name], most=10_000_000)), re.MULTILINE)
+    fenced = re.findall(r"^[-+~!=] .*$", "".join(markdown(PLANS[name], most=10_000_000)), re.MULTILINE)
     assert plain == fenced
     assert all(len(each) + 1 >= SHORTEST_LINE for each in plain)
 

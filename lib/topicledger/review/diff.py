@@ -95,7 +95,7 @@ class PlanDiff:
 
 
 def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
-    """Read it. `run`: its row of `runs`; `throttle`: bytes a second of moves; `most`: so many lines are read at most."""
+    """Read it. `run`: its row of `runs`; `throttle`: bytes a second of moves; `most`: how many lines are read."""
     run_id = run["run_id"]
     sent = run["state"] == RunState.APPLYING
     of_run = F.col("run_id") == run_id

@@ -13,7 +13,7 @@ from itertools import chain, groupby, islice
 
 import click
 
-from topicledger.actions.showing import ADDS, CHANGES, REMOVES
+from topicledger.actions.showing import ADDS, REMOVES
 from topicledger.model import Outcome
 from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
 from topicledger.text import show
@@ -30,7 +30,7 @@ _MOST_CHARACTERS, _SENTENCE = 2_000, 300
 _NAMED = 10
 """Of what ended alike."""
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
-_ENDED_SIGN = "!"
+_ENDED_SIGN, _FACT = "!", "="
 _COLOURS = {ADDS: "green", REMOVES: "red", _ENDED_SIGN: "yellow"}
 
 
@@ -129,10 +129,10 @@ def _blocks(diff: PlanDiff) -> Iterator[_Block]:
         yield _Block.of((outcome, *where, f": {count:,}"), _of_ended(ended))
     for moves in diff.moves:
         brokers = (
-            f"{CHANGES} broker {broker}: {comes:,} bytes in, {goes:,} bytes out"
+            f"{_FACT} broker {broker}: {comes:,} bytes in, {goes:,} bytes out"
             for broker, (comes, goes) in sorted(moves.brokers.items())
         )
-        yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{CHANGES} {moves}", *brokers)))
+        yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{_FACT} {moves}", *brokers)))
     for (owner, cluster), lines in groupby(diff.lines, key=lambda each: (each.action.owner, each.action.cluster)):
         of_owner = _Name(owner) if owner else "no owner"
         yield _Block.of((of_owner, " on ", _Name(cluster)), ((str(each), 1) for each in lines))
