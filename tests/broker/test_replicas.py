@@ -10,16 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import admin_of, live, make
+from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
-from tests.broker.moving import mover, replicas, throttles_on, with_data
 from tests.broker.test_changes import changing, ended, of_phase
 from tests.clusters import three_brokers
 from tests.waiting import until
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.waves import moves_of
 from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
-from topicledger.schemas import MANIFESTS, PLANS
+from topicledger.schemas import DRIFT, MANIFESTS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
@@ -130,9 +132,9 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         estate = changing(spark, tmp_path, kafka, guards=GuardSettings(max_moves=100))
         estate.declare({"topic": "bal.declared", "owner": "payments"}, {"topic": "bal.missing"})
         with pytest.raises(UsageError, match=r"has no broker 7 that is up: it has 1, 2, 3"):
-            estate.run("plan", "none", rebalance=Rebalance(broker=7, fills=False))
+            estate.run("plan", "none", instead=Rebalance(broker=7, fills=False))
         drain = Rebalance(broker=3, fills=False)
-        assert estate.run("plan", "drain", rebalance=drain).exit_code == 4
+        assert estate.run("plan", "drain", instead=drain).exit_code == 4
         assert ended(estate, "drain") == {
             ("bal.declared", "reassign"): ("validate", "ok", None),
             ("bal.foreign", "reassign"): ("validate", "ok", None),
@@ -141,11 +143,11 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.run("apply", "drain").exit_code == 4
         of_both = [*replicas(kafka, "bal.declared").values(), *replicas(kafka, "bal.foreign").values()]
         assert 3 not in {broker for brokers in of_both for broker in brokers}
-        estate.run("plan", "again", rebalance=drain)
+        estate.run("plan", "again", instead=drain)
         assert set(ended(estate, "again")) == {("bal.three", "reassign")}
 
         fill = Rebalance(broker=3, fills=True)
-        assert estate.run("plan", "late", rebalance=fill).exit_code == 0
+        assert estate.run("plan", "late", instead=fill).exit_code == 0
         (moves,) = planned_moves(estate.ledger.read(PLANS).where("run_id = 'late'"), 1_000)
         assert (moves.cluster, moves.unknown, set(moves.brokers) >= {3}) == ("main", 0, True)
         assert moves.brokers[3][0] == moves.bytes == sum(out for _, out in moves.brokers.values())
@@ -154,7 +156,7 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.run("apply", "late").exit_code == 4
         errors = {key: result[2] for key, result in ended(estate, "late").items()}
         assert errors.get(("bal.declared", "reassign"), "CHANGED_SINCE_PLAN") == "CHANGED_SINCE_PLAN"
-        assert estate.run(run_id="fill", rebalance=fill).exit_code == 0
+        assert estate.run(run_id="fill", instead=fill).exit_code == 0
         counts = Counter(
             broker
             for topic in ("bal.declared", "bal.foreign")
@@ -162,6 +164,48 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
             for broker in each
         )
         assert counts[3] == 4
-        assert estate.run("plan", "full", rebalance=fill).exit_code == 0
+        assert estate.run("plan", "full", instead=fill).exit_code == 0
         assert estate.rows(PLANS, "full") == []
         assert throttles_on(kafka) == {}
+
+
+def test_an_audit_says_what_placements_do_not_allow_and_what_is_moved(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """R2: another hand's move is drift while it lasts, and its topic's moves are refused."""
+    topic_id = with_data(kafka_three, "seen.moving", {0: (1,)}, 2_000_000)
+    placed = {"seen.rack": {0: (1,), 1: (3,)}, "seen.skew": dict.fromkeys(range(4), (1,)), "seen.fine": {0: (1, 2)}}
+    for name, assignments in placed.items():
+        make(kafka_three, name, assignments=assignments, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=100))
+    audit = replace(estate.settings.audit, max_replica_skew=3)
+    estate.settings = replace(estate.settings, audit=audit)
+    estate.declare(
+        {"topic": "seen.rack", "placement": "rack:c"},
+        {"topic": "seen.skew"},
+        {"topic": "seen.fine", "placement": "racks"},
+        {"topic": "seen.moving", "placement": "brokers:3"},
+    )
+    with mover(kafka_three) as executor:
+        throttling = Throttling(executor, Kept())
+        throttling.begin(moves_of(moved("seen.moving", topic_id, {0: (1,)}, {0: (1, 2)})), 1)
+        assert executor.admin.reassign({("seen.moving", 0): (1, 2)})[0]["seen.moving", 0].error_code == 0
+        estate.run_audit("seen")
+        assert estate.run("plan", "busy").exit_code == 4
+        executor.admin.reassign({("seen.moving", 0): None})
+        until(lambda: executor.reassignments() == {}, seconds=30)
+        throttling.end()
+    found = {
+        (row["topic"], row["kind"], row["what"], row["live"])
+        for row in estate.rows(DRIFT, "seen")
+        if row["topic"].startswith("seen.")
+    }
+    assert found >= {
+        ("seen.rack", "broker_not_allowed", "0", "1"),
+        ("seen.skew", "replica_skew", None, "4"),
+        ("seen.moving", "moves_under_way", None, "0"),
+    }
+    assert {key[0] for key in found} == {"seen.rack", "seen.skew", "seen.moving"}
+    assert ended(estate, "busy")["seen.moving", "reassign"] == ("validate", "refused", "REASSIGNMENT_IN_PROGRESS")
+    assert ended(estate, "busy")["seen.rack", "reassign"] == ("validate", "ok", None)
+    assert throttles_on(kafka_three, ["seen.moving"]) == {}

@@ -200,6 +200,7 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
         "configs": F.when(F.size(readable) > 0, by_name),
         "owner": F.lit(owner).cast("string"),
         "labels": F.lit(None),
+        "placement": F.lit(None),
         _REASON: F.when(
             F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
         ),
