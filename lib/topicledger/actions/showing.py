@@ -42,7 +42,8 @@ def created(target: Target) -> str:
     assigned, partitions = target.assignments, target.num_partitions
     replicas, configs = target.replication_factor, sorted(f"{name}={value}" for name, value in target.configs.items())
     parts = (
-        counted(len(assigned), "assigned partition") if assigned else None,
+        # Of a topic with a placement the plan has both.
+        counted(len(assigned), "assigned partition") if assigned and partitions is None else None,
         None if partitions is None else counted(partitions, "partition"),
         None if replicas is None else f"replication factor {replicas}",
         first(configs),
