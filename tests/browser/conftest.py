@@ -130,4 +130,5 @@ def page(driver: Any, tmp_path: Path) -> Page:
 @pytest.fixture
 def shown_rows(page: Page) -> Callable[[], int]:
     """How many rows of the first listing can be seen."""
-    return lambda: int(page.run("return document.querySelectorAll('.listing tbody tr:not([hidden])').length"))
+    rows = "document.querySelector('.listing').querySelectorAll('tbody tr:not([hidden])')"
+    return lambda: int(page.run(f"return {rows}.length"))

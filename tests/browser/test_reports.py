@@ -12,7 +12,7 @@ from tests.browser.conftest import Page
 from topicledger.report import Report
 from topicledger.text import show
 
-SAMPLES = [reports.run, reports.hostile, reports.audit, reports.span]
+SAMPLES = [reports.run, reports.rights, reports.hostile, reports.audit, reports.span]
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -45,7 +45,7 @@ def exported(spark: SparkSession, owner: str | None, *, with_assignments: bool) 
 def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSession) -> None:
     rows = by_topic(exported(spark, None, with_assignments=False))
     usual = {"cluster": "main", "state": "present", "num_partitions": 2, "replication_factor": 2}
-    nothing = dict.fromkeys(("assignments", "configs", "owner", "labels", "not_exported", "note"))
+    nothing = dict.fromkeys(("assignments", "configs", "owner", "labels", "placement", "not_exported", "note"))
     assert rows["main", "plain"] == {**nothing, **usual, "topic": "plain"}
     assert rows["main", "set"] == {**nothing, **usual, "topic": "set", "configs": {"a": "1", "b": ""}}
     secret = rows["main", "secret"]
@@ -100,7 +100,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> No
         row("last", owner="line\nbreak \x1b[2J \u2028 \ufeff \x85 \U0001f600 ü"),
     ]
     path = tmp_path / f"out.{suffix}"
-    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == len(rows)
+    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == {"manifests": len(rows)}
     found = read_back(path)
     assert [each.cluster for each in found] == ["it's\x07: a"] * len(rows)
     for written, read in zip(rows, found, strict=True):
@@ -115,7 +115,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_a_cluster_without_topics_is_a_file_without_rows(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"none.{suffix}"
-    assert write_manifests(path, "main", [], []) == 0
+    assert write_manifests(path, "main", [], []) == {"manifests": 0}
     assert read_back(path) == []
 
 
