@@ -9,6 +9,7 @@ from typing import TypeAlias
 from pyspark.sql import Column
 
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.showing import CHANGE, Shown
 from topicledger.model import PhaseResult, Target, TopicResult
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "placement")
@@ -35,6 +36,8 @@ class ActionKind:
     `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
     done: str
     """What was done to a topic, in a word: created, deleted."""
+    shown: Shown = CHANGE
+    """How it reads in a plan; by default as a change from `before` to `after`."""
     validate: Step
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step

@@ -31,6 +31,11 @@ class PlannedMoves:
     seconds: float | None = None
     """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
 
+    def __str__(self) -> str:
+        unknown = f", {self.unknown:,} topics of unknown size" if self.unknown else ""
+        took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
+        return f"{self.partitions:,} partitions of {self.topics:,} topics, {self.bytes:,} bytes{unknown}{took}"
+
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
     """What the reassignments that nothing ended come to, by cluster. In: rows of `plans` of one run; bytes a second."""
