@@ -44,7 +44,7 @@ class PlannedAction:
 
     def __str__(self) -> str:
         words = f"{self.sign} {self.action} {self.resource}"
-        return show(words if self.what is None else f"{words}: {self.what}", _MOST_CHARACTERS)
+        return show(f"{words}: {self.what}" if self.what else words, _MOST_CHARACTERS)
 
 
 def planned_action(row: Mapping[str, Any] | Row) -> PlannedAction:
