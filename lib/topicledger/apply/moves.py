@@ -32,9 +32,10 @@ class PlannedMoves:
     """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
 
     def __str__(self) -> str:
-        unknown = f", {self.unknown:,} topics of unknown size" if self.unknown else ""
+        unknown = f", {_counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
         took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
-        return f"{self.partitions:,} partitions of {self.topics:,} topics, {self.bytes:,} bytes{unknown}{took}"
+        partitions, topics = _counted(self.partitions, "partition"), _counted(self.topics, "topic")
+        return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}"
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
@@ -73,6 +74,10 @@ def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
         )
         for row in found
     ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
