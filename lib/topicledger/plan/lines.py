@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions import KINDS
 from topicledger.actions.kind import DECLARED
-from topicledger.actions.showing import CHANGE, Shown
+from topicledger.actions.showing import Shown, changes
 from topicledger.model import Action, Target
 from topicledger.text import show
 
@@ -73,7 +73,7 @@ def in_words(row: Mapping[str, Any] | Row) -> str | None:
 
 def _shown(action: str) -> Shown:
     # A newer topicledger, or a kind of a user's own, may have written others.
-    return KINDS[action].shown if action in KINDS else CHANGE
+    return KINDS[action].shown if action in KINDS else changes(action)
 
 
 def in_order() -> Sequence[Column]:
