@@ -116,7 +116,7 @@ def _loads(ledger: Ledger, declared: Sequence[Row]) -> Sequence[Row]:
     ended = F.coalesce("finished_at", F.lit(max(moments)))
     return (
         ledger.read(RUNS)
-        .where(F.col("arguments")["command"] == _LOAD)
+        .where((F.col("arguments")["command"] == _LOAD) & F.col("manifest_version").isNotNull())
         .where((F.col("started_at") <= F.lit(max(moments))) & (ended >= F.lit(min(moments) - _CLOCKS)))
         .select("run_id", "requested_by", "started_at", "finished_at", "manifest_version")
         .collect()
