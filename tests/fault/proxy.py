@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -25,6 +26,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataRequest, MetadataResponse
@@ -38,6 +40,8 @@ ALTER_CONFIGS: int = IncrementalAlterConfigsRequest.API_KEY
 CREATE_PARTITIONS: int = CreatePartitionsRequest.API_KEY
 CREATE_ACLS: int = CreateAclsRequest.API_KEY
 DELETE_ACLS: int = DeleteAclsRequest.API_KEY
+REASSIGN: int = AlterPartitionReassignmentsRequest.API_KEY
+ELECT_LEADERS: int = ElectLeadersRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
 
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}

@@ -177,7 +177,8 @@ PLANS = {
     "hostile": plan(
         [
             create(HOSTILE, owner=HOSTILE, cluster=HOSTILE),
-            configs("orders.a", {"x": HOSTILE}, {"x": "``` \n```\r\n# h"}, owner="`"),
+            configs("orders.a", {"x": HOSTILE}, {"x": "``` \n```\r\n# h"}, owner="`", warnings=[HOSTILE]),
+            line(HOSTILE, "of another version"),
         ],
         [ended("POLICY_VIOLATION", Reason(count=1, message=HOSTILE, resources=[HOSTILE]), cluster=HOSTILE)],
         requested_by=HOSTILE,
@@ -258,7 +259,7 @@ def test_nothing_from_outside_acts_in_markdown() -> None:
     outside = re.sub(r"^```diff\n.*?^```$", "", found, flags=re.MULTILINE | re.DOTALL)
     fences = re.findall(r"^```.*$", found, re.MULTILINE)
     assert fences == ["```diff", "```"] * (len(fences) // 2)
-    assert len(fences) == 6
+    assert len(fences) == 8
     assert "\x1b" not in found
     assert "\u202e" not in found
     # Outside of fences only HTML that this made, and code.

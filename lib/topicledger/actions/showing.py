@@ -21,6 +21,8 @@ class Shown:
     """`+` adds, `-` removes, `~` changes."""
     words: Callable[[Target], str | None]
     """What it does, in words; None where the resource's text says all of it."""
+    done: str
+    """What was done to the resource, in a word: created, deleted."""
 
 
 def changed(missing: str) -> Callable[[Target], str]:
@@ -87,4 +89,6 @@ def first(texts: Iterable[str], between: str = ", ") -> str:
     return between.join(known[:_LISTED]) + more
 
 
-CHANGE = Shown(CHANGES, changed("default"))
+def changes(done: str) -> Shown:
+    """Of kinds that change a topic's configs or counts: from what to what."""
+    return Shown(CHANGES, changed("default"), done)

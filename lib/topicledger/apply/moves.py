@@ -32,9 +32,10 @@ class PlannedMoves:
     """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
 
     def __str__(self) -> str:
-        unknown = f", {self.unknown:,} topics of unknown size" if self.unknown else ""
+        unknown = f", {_counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
         took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
-        return f"{self.partitions:,} partitions of {self.topics:,} topics, {self.bytes:,} bytes{unknown}{took}"
+        partitions, topics = _counted(self.partitions, "partition"), _counted(self.topics, "topic")
+        return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}"
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
@@ -82,14 +83,7 @@ def _counted(count: int, what: str) -> str:
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
     """Print them, if there are any."""
     for each in moves:
-        unknown = f", {_counted(each.unknown, 'topic')} of unknown size" if each.unknown else ""
-        took = "" if each.seconds is None else f", about {timedelta(seconds=round(each.seconds))} at the throttle"
-        console.print(
-            f"Moves on {cell(each.cluster)}: {_counted(each.partitions, 'partition')} of "
-            f"{_counted(each.topics, 'topic')}, {each.bytes:,} bytes{unknown}{took}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
         if not each.brokers:
             continue
         grid = Grid()

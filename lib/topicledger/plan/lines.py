@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger.actions import KINDS
 from topicledger.actions.kind import DECLARED
-from topicledger.actions.showing import CHANGE, Shown
+from topicledger.actions.showing import Shown, changes
 from topicledger.model import Action, Target
 from topicledger.text import show
 
@@ -44,7 +44,7 @@ class PlannedAction:
 
     def __str__(self) -> str:
         words = f"{self.sign} {self.action} {self.resource}"
-        return show(words if self.what is None else f"{words}: {self.what}", _MOST_CHARACTERS)
+        return show(f"{words}: {self.what}" if self.what else words, _MOST_CHARACTERS)
 
 
 def sign_of(action: str) -> str:
@@ -78,7 +78,7 @@ def in_words(row: Mapping[str, Any] | Row) -> str | None:
 
 def _shown(action: str) -> Shown:
     # A newer topicledger, or a kind of a user's own, may have written others.
-    return KINDS[action].shown if action in KINDS else CHANGE
+    return KINDS[action].shown if action in KINDS else changes(action)
 
 
 def in_order() -> Sequence[Column]:

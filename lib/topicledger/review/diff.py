@@ -15,6 +15,7 @@ from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
+from topicledger.text import show
 
 PLANNED, OPEN = "planned", "open"
 """Of what has no outcome: `open` where requests may have been sent."""
@@ -34,7 +35,7 @@ class Line:
     """Names of the policies that warn of it."""
 
     def __str__(self) -> str:
-        warned = f" (warning of {', '.join(self.warnings)})" if self.warnings else ""
+        warned = f" (warning of {', '.join(map(show, self.warnings))})" if self.warnings else ""
         return f"{self.action}{warned}{'' if self.outcome == PLANNED else f' [{self.outcome}]'}"
 
 

@@ -19,7 +19,7 @@ from topicledger.plan.lines import PlannedAction, planned_action
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
 DECLARED, PLANNED, APPROVED, DRIFTED = "declared", "planned", "approved", "drift"
-"""What happened, beside what kinds of actions do (`ActionKind.done`) and outcomes that aren't ok."""
+"""What happened, beside what kinds of actions do (`ActionKind.shown`) and outcomes that aren't ok."""
 _LOAD = "load_manifests"
 _CLOCKS = timedelta(seconds=10)
 """By how much the clocks of a driver and of its storage may differ."""
@@ -157,7 +157,7 @@ def _loads(ledger: Ledger, declared: Sequence[Row]) -> Sequence[Row]:
     ended = F.coalesce("finished_at", F.lit(max(moments)))
     return (
         ledger.read(RUNS)
-        .where(F.col("arguments")["command"] == _LOAD)
+        .where((F.col("arguments")["command"] == _LOAD) & F.col("manifest_version").isNotNull())
         .where((F.col("started_at") <= F.lit(max(moments))) & (ended >= F.lit(min(moments) - _CLOCKS)))
         .select("run_id", "requested_by", "started_at", "finished_at", "manifest_version")
         .collect()
@@ -216,7 +216,7 @@ def _of_audit(audited: Iterable[Row], planned: Iterable[Row], asked: Mapping[str
             yield _event(row, "completed_at", row["outcome"], _why(row), asked)
         elif row["phase"] == Phase.APPLY:
             kind, action = KINDS.get(row["action"]), actions.get((row["run_id"], row["action"]))
-            yield _event(row, "completed_at", kind.done if kind else row["action"], _done(row, action), asked)
+            yield _event(row, "completed_at", kind.shown.done if kind else row["action"], _done(row, action), asked)
 
 
 def _done(row: Row, action: PlannedAction | None) -> str | None:

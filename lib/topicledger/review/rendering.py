@@ -26,7 +26,8 @@ SHORTEST_LINE = 10
 """No line of a diff has fewer characters: more lines than that allows needn't be read."""
 _OPENED = 50
 """A longer list is folded in Markdown."""
-_MOST_CHARACTERS, _SENTENCE = 2_000, 300
+_REASON, _SENTENCE = 600, 300
+"""Characters: reasons leave room for what is planned."""
 _NAMED = 10
 """Of what ended alike."""
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
@@ -81,7 +82,8 @@ def markdown(diff: PlanDiff, *, most: int = COMMENT_CHARACTERS) -> Iterator[str]
     def inline(words: Words) -> str:
         """HTML: Markdown leaves it alone up to the next empty line."""
         return "".join(
-            f"<code>{html.escape(show(part, _SENTENCE))}</code>" if isinstance(part, _Name) else part for part in words
+            f"<code>{html.escape(show(part, _SENTENCE))}</code>" if isinstance(part, _Name) else html.escape(part)
+            for part in words
         )
 
     def opening(block: _Block) -> str:
@@ -100,13 +102,12 @@ def _head(diff: PlanDiff) -> Iterator[Words]:
     yield "run ", _Name(diff.run_id), f": {diff.state}, manifests at version {diff.manifest_version}", *asked
     if diff.reverts:
         yield "undoes run ", _Name(diff.reverts)
-    counts = [
-        f"{count:,} {show(action)}{'' if outcome == PLANNED else f' {outcome}'}"
-        for action, outcome, count in diff.counts
-    ]
+    counts: list[str] = []
+    for action, outcome, count in diff.counts:
+        counts += ", " if counts else "", f"{count:,} ", _Name(action), "" if outcome == PLANNED else f" {outcome}"
     ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _NOT_OK}
     unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
-    yield ("; ".join(filter(None, (", ".join(counts) or "nothing to create, delete or change", unlike))),)
+    yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
     if diff.waits_for:
         yield "not approved: ", _Name(diff.waits_for)
 
@@ -154,7 +155,7 @@ def _in_words(ended: Ended, reason: Reason) -> str:
     more = f" and {reason.count - len(names):,} more" if reason.count > len(names) else ""
     what = " ".join(filter(None, (ended.action, ", ".join(names) + more)))
     why = ": ".join(filter(None, (ended.error, reason.message)))
-    return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _MOST_CHARACTERS)
+    return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
 
 
 def _within(
