@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -60,10 +62,9 @@ def of_topic(ledger: Ledger, cluster: str, topic: str) -> TopicHistory:
 
 def of_topics(ledger: Ledger, topics: Sequence[tuple[str, str]]) -> Sequence[TopicHistory]:
     """The same of several topics (cluster, topic), by as many queries as of one."""
-    names = sorted({topic for _, topic in topics})
-    pairs = [F.struct(F.lit(cluster).alias("cluster"), F.lit(topic).alias("topic")) for cluster, topic in topics]
-    # Files are skipped by names; of topics that have the same name on several clusters, one may be asked for.
-    of = F.col("topic").isin(*names) & F.array_contains(F.array(*pairs), F.struct("cluster", "topic"))
+    # Files are skipped by names.
+    named = F.col("topic").isin(*{topic for _, topic in topics})
+    of = named & reduce(or_, ((F.col("cluster") == cluster) & (F.col("topic") == topic) for cluster, topic in topics))
     notes: list[str] = []
     planned: list[Row] = []
     if ledger.exists(PLANS):
