@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, report, serving
+from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, replicas, report, rights, serving
 from benchmarks.report import Result, Size
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "bench"
@@ -49,7 +49,9 @@ SUITE: Mapping[str, Benchmark] = {
     "exact": Benchmark(run=jobs.exact, driver_memory=jobs.DRIVER_MEMORY),
     "serve": Benchmark(run=serving.serve, driver_memory=serving.DRIVER_MEMORY),
     "policies": Benchmark(run=policies.run, driver_memory=policies.DRIVER_MEMORY),
+    "replicas": Benchmark(run=replicas.run, driver_memory=replicas.DRIVER_MEMORY),
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
+    "acls": Benchmark(run=rights.run, driver_memory=rights.DRIVER_MEMORY),
 }
 
 

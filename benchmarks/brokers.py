@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from topicledger.apply.executor import Executor
@@ -32,6 +33,17 @@ def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
     """So many clusters of one broker each, all empty."""
     with ExitStack() as stack:
         yield [stack.enter_context(EmbeddedKafka(JARS / "kafka", _OPTIONS)) for _ in range(count)]
+
+
+@contextmanager
+def with_authorizer() -> Iterator[EmbeddedKafka]:
+    """An empty cluster that enforces ACLs; whoever comes is the super user."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with EmbeddedKafka(JARS / "kafka", replace(_OPTIONS, properties=properties)) as kafka:
+        yield kafka
 
 
 def names(count: int) -> list[str]:

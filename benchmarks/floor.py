@@ -7,9 +7,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
+
+from topicledger.model.access import Acl
 
 _SECONDS = 120.0
 
@@ -51,6 +54,20 @@ class Floor:
             lambda batch: self._client.delete_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS),
         )
 
+    def add_acls(self, acls: Sequence[Acl]) -> int:
+        """CreateAcls; returns how many were acknowledged."""
+        return self._all(
+            [AclBinding(*_words(each)) for each in acls],
+            lambda batch: self._client.create_acls(batch, request_timeout=_SECONDS),
+        )
+
+    def remove_acls(self, acls: Sequence[Acl]) -> int:
+        """DeleteAcls, each by a filter of its own; returns how many were acknowledged."""
+        return self._all(
+            [AclBindingFilter(*_words(each)) for each in acls],
+            lambda batch: self._client.delete_acls(batch, request_timeout=_SECONDS),
+        )
+
     def _all(self, things: list[Any], ask: Callable[[list[Any]], Mapping[Any, Future[Any]]]) -> int:
         asked = [ask(things[start : start + self._size]) for start in range(0, len(things), self._size)]
         acknowledged = 0
@@ -59,3 +76,15 @@ class Floor:
                 future.result(timeout=_SECONDS)
                 acknowledged += 1
         return acknowledged
+
+
+def _words(acl: Acl) -> tuple[Any, ...]:
+    return (
+        ResourceType[acl.resource_type],
+        acl.resource_name,
+        ResourcePatternType[acl.pattern_type],
+        acl.principal,
+        acl.host,
+        AclOperation[acl.operation],
+        AclPermissionType[acl.permission],
+    )

@@ -52,8 +52,8 @@ def creates(size: Size, folder: Path) -> Result:
         with brokers.executor(kafka) as sending:
             sending.admin.create_request = request
             return {
-                "validated": _done(sending, targets, sending.validate),
-                "created": _done(sending, targets, sending.apply),
+                "validated": done(sending, targets, sending.validate),
+                "created": done(sending, targets, sending.apply),
             }
 
     return _compared(
@@ -92,8 +92,8 @@ def deletes(size: Size, folder: Path) -> Result:
         kafka, targets = given
         with brokers.executor(kafka) as sending:
             return {
-                "checked": _done(sending, targets, sending.validate),
-                "deleted": _done(sending, targets, sending.apply),
+                "checked": done(sending, targets, sending.validate),
+                "deleted": done(sending, targets, sending.apply),
             }
 
     return _compared(
@@ -146,14 +146,14 @@ def alters(size: Size, folder: Path) -> Result:
             ]
             with brokers.executor(kafka) as sending:
                 return {
-                    "validated": _done(sending, targets, sending.validate),
-                    "altered": _done(sending, targets, sending.apply),
+                    "validated": done(sending, targets, sending.validate),
+                    "altered": done(sending, targets, sending.apply),
                 }
 
         # The first value: what is compared is a change of it.
         with brokers.executor(kafka) as sending:
             first = [replace(each, action=Action.ALTER_CONFIGS, after={"flush.ms": "1"}) for each in changed]
-            _done(sending, first, sending.apply)
+            done(sending, first, sending.apply)
         return _compared(
             size,
             f"Validate, then alter one config of {count:,} of {topics:,} topics.",
@@ -207,9 +207,10 @@ def _compared(
     )
 
 
-def _done(
+def done(
     sending: Executor, targets: Sequence[Target], step: Callable[[Sequence[Target]], Iterator[PhaseResult]]
 ) -> int:
+    """Take a step with all targets, in batches; returns how many, and all of them went well."""
     ended = [each for batch in brokers.batches(targets, sending.limits.max_batch_records) for each in step(batch)]
     done = sum(each.outcome is Outcome.OK for each in ended)
     if done != len(targets):

@@ -15,10 +15,13 @@ from topicledger.report.facts import (
     DriftReport,
     DriftTally,
     History,
+    OwnerRights,
     PolicyTally,
     Report,
     Requests,
     Result,
+    RightChange,
+    Rights,
     RunFacts,
     RunOfSpan,
     Tally,
@@ -245,6 +248,38 @@ def run() -> Report:
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
+        history=History(rights=_rights("by this run")),
+    )
+
+
+def _rights(since: str, *words: str) -> Rights:
+    """Of owners, principals and names like `words`, where given."""
+    names = words or ("payments", "")
+    changes = [
+        RightChange(
+            run_id=run_facts().run_id,
+            cluster=words[0] if words else "orders",
+            resource=f"User:{name} ALLOW READ TOPIC PREFIXED orders. *",
+            change="added" if number % 2 else "removed",
+            principal=f"User:{name}",
+            completed_at=NOW - timedelta(minutes=9, seconds=number),
+            owner=name or None,
+        )
+        for number, name in enumerate(names)
+    ]
+    owners = [
+        OwnerRights(
+            cluster=words[0] if words else "orders", owner=name, rights=12 - n, principals=3, added=n, removed=1 - n
+        )
+        for n, name in enumerate(names)
+    ]
+    return Rights(
+        since=since,
+        owners=owners,
+        changes=changes,
+        total=len(changes),
+        owners_query="SELECT owner, cluster\nFROM delta.`/data/ledger/acls`",
+        query="SELECT run_id, cluster, action, resource\nFROM delta.`/data/ledger/audit`",
     )
 
 
@@ -281,6 +316,7 @@ def hostile() -> Report:
             rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
         ),
         query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
+        history=History(rights=_rights(SCRIPT, *HOSTILE)),
     )
 
 
@@ -343,7 +379,8 @@ def _drift(facts: RunFacts) -> DriftReport:
 def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
-    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts))
+    history = History(rights=_rights("since audit 20261120T060000000000Z-0a0a0a0a"))
+    return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts), history=history)
 
 
 def span() -> Report:
@@ -370,6 +407,7 @@ def span() -> Report:
             runs=runs,
             run_count=len(runs),
             periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
+            rights=_rights("in this time"),
         ),
         drift=_drift(run_facts("audit")),
     )

@@ -66,7 +66,7 @@ def config(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory, spark
     path = commands.settings_file(tmp_path_factory.mktemp("explain"), {"main": kafka.bootstrap_servers}, more=POLICIES)
     assert load(path, MANIFEST).exit_code == 0
     # What load_manifests would refuse, another tool may have written.
-    wrong = spark.createDataFrame([("main", "explained wrong", "present", *[None] * 6)], MANIFESTS.schema)
+    wrong = spark.createDataFrame([("main", "explained wrong", "present", *[None] * 7)], MANIFESTS.schema)
     wrong.write.format("delta").mode("append").save(str(path.with_name("ledger") / MANIFESTS.name))
     return path
 

@@ -10,16 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import admin_of, live, make
+from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
-from tests.broker.moving import mover, replicas, throttles_on, with_data
 from tests.broker.test_changes import changing, ended, of_phase
 from tests.clusters import three_brokers
 from tests.waiting import until
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.waves import moves_of
 from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
-from topicledger.schemas import MANIFESTS, PLANS
+from topicledger.schemas import DRIFT, MANIFESTS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
@@ -165,3 +167,45 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.run("plan", "full", rebalance=fill).exit_code == 0
         assert estate.rows(PLANS, "full") == []
         assert throttles_on(kafka) == {}
+
+
+def test_an_audit_says_what_placements_do_not_allow_and_what_is_moved(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """R2: another hand's move is drift while it lasts, and its topic's moves are refused."""
+    topic_id = with_data(kafka_three, "seen.moving", {0: (1,)}, 2_000_000)
+    placed = {"seen.rack": {0: (1,), 1: (3,)}, "seen.skew": dict.fromkeys(range(4), (1,)), "seen.fine": {0: (1, 2)}}
+    for name, assignments in placed.items():
+        make(kafka_three, name, assignments=assignments, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=100))
+    audit = replace(estate.settings.audit, max_replica_skew=3)
+    estate.settings = replace(estate.settings, audit=audit)
+    estate.declare(
+        {"topic": "seen.rack", "placement": "rack:c"},
+        {"topic": "seen.skew"},
+        {"topic": "seen.fine", "placement": "racks"},
+        {"topic": "seen.moving", "placement": "brokers:3"},
+    )
+    with mover(kafka_three) as executor:
+        throttling = Throttling(executor, Kept())
+        throttling.begin(moves_of(moved("seen.moving", topic_id, {0: (1,)}, {0: (1, 2)})), 1)
+        assert executor.admin.reassign({("seen.moving", 0): (1, 2)})[0]["seen.moving", 0].error_code == 0
+        estate.run_audit("seen")
+        assert estate.run("plan", "busy").exit_code == 4
+        executor.admin.reassign({("seen.moving", 0): None})
+        until(lambda: executor.reassignments() == {}, seconds=30)
+        throttling.end()
+    found = {
+        (row["topic"], row["kind"], row["what"], row["live"])
+        for row in estate.rows(DRIFT, "seen")
+        if row["topic"].startswith("seen.")
+    }
+    assert found >= {
+        ("seen.rack", "broker_not_allowed", "0", "1"),
+        ("seen.skew", "replica_skew", None, "4"),
+        ("seen.moving", "moves_under_way", None, "0"),
+    }
+    assert {key[0] for key in found} == {"seen.rack", "seen.skew", "seen.moving"}
+    assert ended(estate, "busy")["seen.moving", "reassign"] == ("validate", "refused", "REASSIGNMENT_IN_PROGRESS")
+    assert ended(estate, "busy")["seen.rack", "reassign"] == ("validate", "ok", None)
+    assert throttles_on(kafka_three, ["seen.moving"]) == {}

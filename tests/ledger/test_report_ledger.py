@@ -17,8 +17,8 @@ from tests.harness import UNREACHABLE
 from tests.unit.frames import frame
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
-from topicledger.report import Report, ReportKind, gather, moment, of_run, span
-from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, Table
+from topicledger.report import Report, ReportKind, gather, moment, of_run, render, span
+from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)
@@ -205,6 +205,72 @@ def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
+def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path: Path) -> None:
+    """Of a run what it changed, of an audit what changed since the one before, of a span what changed in it."""
+    assert of(told, "tuesday").history.rights is None, "no rights are declared"
+    ledger = copy(told, tmp_path / "rights")
+    ledger.ensure(ACLS)
+    right = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "orders"}
+    rows = [("a", "team", None), ("b", " team ", "present"), ("b", "team", "present"), ("c", None, "absent")]
+    put(
+        ledger,
+        ACLS,
+        {"cluster": "orders", **right},
+        *({"principal": f"User:{name}", "owner": owner, "state": state} for name, owner, state in rows),
+    )
+
+    def resource(name: str) -> str:
+        return f"User:{name} ALLOW READ TOPIC LITERAL orders *"
+
+    changes = [
+        ("monday", MONDAY, "a", "acl_add"),
+        ("tuesday", TUESDAY, "b", "acl_add"),
+        ("tuesday", TUESDAY, "c", "acl_delete"),
+    ]
+    put(
+        ledger,
+        AUDIT,
+        {"cluster": "orders", "phase": "apply", "outcome": "ok", "resource_type": "acl", "error_code": 0},
+        *(
+            {
+                "run_id": run_id,
+                "action": action,
+                "resource": resource(name),
+                "completed_at": day + timedelta(seconds=3),
+                ("after" if action == "acl_add" else "before"): {"principal": f"User:{name}"},
+            }
+            for run_id, day, name, action in changes
+        ),
+    )
+    found = of(ledger, "tuesday").history.rights
+    assert found is not None
+    assert [(each.owner, each.rights, each.principals, each.added, each.removed) for each in found.owners] == [
+        ("team", 2, 2, 1, 0),
+        ("", 0, 0, 0, 1),
+    ]
+    assert {(each.change, each.resource, each.principal, each.owner) for each in found.changes} == {
+        ("added", resource("b"), "User:b", "team"),
+        ("removed", resource("c"), "User:c", None),
+    }
+    assert {row["action"] for row in ledger.spark.sql(found.query).collect()} == {"acl_add", "acl_delete"}
+    assert ledger.spark.sql(found.owners_query).count() == 2, "blanks around an owner are its own"
+    audited = of(ledger, "audit-2").history.rights
+    assert audited is not None
+    assert (audited.since, audited.total) == ("since audit audit-1", 2)
+    first = of(ledger, "audit-1").history.rights
+    assert first is not None
+    assert [each.resource for each in first.changes] == [resource("a")]
+    spanned = gather(ledger, span(MONDAY, TUESDAY, ()), NOW, listed=1).history.rights
+    assert spanned is not None
+    assert (spanned.total, [each.run_id for each in spanned.changes]) == (1, ["monday"])
+    elsewhere = of(ledger, "tuesday", "payments").history.rights
+    assert elsewhere is not None
+    assert (elsewhere.owners, elsewhere.changes) == ([], [])
+    page = render(of(ledger, "tuesday"))
+    assert resource("b") in page.replace("&#34;", '"')
+
+
 def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path: Path) -> None:
     again = copy(told, tmp_path / "ledger")
     shutil.rmtree(again.location(DRIFT))

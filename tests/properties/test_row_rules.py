@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
+from topicledger.manifests import acls, quotas, resource_reasons
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.files import ManifestRow
+from topicledger.manifests.files import ManifestRow, ResourceRow
 from topicledger.manifests.reasons import reasons
+from topicledger.model.access import OPERATIONS
+from topicledger.model.quotas import ENTITY, LIMITS
+from topicledger.schemas import ACLS, QUOTAS, Table
 
 ROWS = 600
 """Of one example, which is one Spark job."""
@@ -61,3 +67,62 @@ def test_rows_of_files_and_of_tables_are_refused_for_the_same_reasons(spark: Spa
     }
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
     assert len({*plain.values()}) > 50, "few rows are broken alike"
+
+
+RIGHTS: dict[str, tuple[str | None, ...]] = {
+    "principal": ("User:a", "User:*", "User:", "Group:x", "user:a", "", None, "User: "),
+    "permission": ("ALLOW", "DENY", "allow", "", None),
+    "operation": (*OPERATIONS["TOPIC"], *OPERATIONS["CLUSTER"], "ALL", "ANY", "UNKNOWN", "", None),
+    "resource_type": (*OPERATIONS, "ANY", "topic", "", None),
+    "pattern_type": ("LITERAL", "PREFIXED", "MATCH", None),
+    "resource_name": ("*", "", "kafka-cluster", "orders.", "a b", "x" * 249, "x" * 250, "k\u00f6ln", "a\n", "**", None),
+    "host": ("*", "10.0.0.1", "::1", "fe80::1", "10.0.0", "example.org", "", "10.0.0.1\n", None),
+}
+ENTITIES = (None, None, "a", "", "<default>")
+RATES = (None, None, None, 1.0, 0.5, 0.0, -0.0, -1.0, 1e7, 123456789.0, 1e-4, 1.5e300, 1e7 + 0.5, float("nan"),
+         float("inf"), float("-inf"))  # fmt: skip
+STATES = ("present", "present", "absent", "gone", "")
+
+
+def any_right(rng: random.Random) -> dict[str, Any]:
+    # Mostly rows with one or two mistakes.
+    good = {"principal": 2, "permission": 2, "pattern_type": 2}
+    return {
+        name: rng.choice(values[: good.get(name, len(values))] if rng.random() < 0.6 else values)
+        for name, values in RIGHTS.items()
+    }
+
+
+def any_quota(rng: random.Random) -> dict[str, Any]:
+    names = dict.fromkeys(ENTITY) | {name: rng.choice(ENTITIES) for name in ENTITY}
+    return {**names, **{name: rng.choice(RATES) for name in LIMITS}}
+
+
+@pytest.mark.parametrize(
+    ("table", "rules", "any_values"),
+    [(ACLS, acls.row_rules, any_right), (QUOTAS, quotas.row_rules, any_quota)],
+    ids=["acls", "quotas"],
+)
+def test_rights_and_quotas_of_files_and_of_tables_are_refused_for_the_same_reasons(
+    spark: SparkSession,
+    table: Table,
+    rules: Callable[[], Sequence[manifests.Rule]],
+    any_values: Callable[[random.Random], dict[str, Any]],
+) -> None:
+    """A3, A4, Q2."""
+    rng = random.Random(7)
+    rows = [
+        ResourceRow(
+            cluster="main", values=any_values(rng), state=rng.choice(STATES), owner=str(number), labels=None, file="f",
+            line=1,
+        )
+        for number in range(ROWS)
+    ]  # fmt: skip
+    values = [{"cluster": "main", "state": row.state, "owner": row.owner, **row.values} for row in rows]
+    ordered = [tuple(each.get(name) for name in table.schema.names) for each in values]
+    judged = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(manifests.with_reasons(rules()))
+    by_spark = {int(row["owner"]): row["error_message"] for row in judged.collect()}
+    plain = {number: resource_reasons.reasons(table.name, row) for number, row in enumerate(rows)}
+    assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
+    assert len({*plain.values()}) > 50, "few rows are broken alike"
+    assert None in plain.values(), "some are fine"

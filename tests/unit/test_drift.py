@@ -18,11 +18,11 @@ from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.drift.find import COLUMNS, Estate, find_drift, with_since
 from topicledger.kafka.config_values import same_value, same_value_column
-from topicledger.schemas import AUDIT, DRIFT, OBSERVED, OBSERVED_CONFIGS
+from topicledger.schemas import AUDIT, BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
 IDS = {"main": "kafka-main", "it's": "kafka-two"}
-STRICT = AuditSettings(require_owner=True, owners=("payments", "search"))
+STRICT = AuditSettings(require_owner=True, owners=("payments", "search"), max_replica_skew=2)
 OWNED = {"owner": "payments"}
 REFUSED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 NOTED = {"phase": "manifest", "outcome": "skipped", "error": "DUPLICATE_MANIFEST", "error_message": "2 identical"}
@@ -52,6 +52,8 @@ def estate(
     earlier: Sequence[Mapping[str, Any]] = (),
     audit: Sequence[Mapping[str, Any]] = (),
     cluster_ids: Mapping[str, str] = IDS,
+    racks: Mapping[int, str | None] | None = None,
+    moving: Sequence[tuple[str, int]] | None = None,
 ) -> Estate:
     """Live topics of cluster main with one replica of one partition; `live` are their configs."""
     usual = {
@@ -88,11 +90,21 @@ def estate(
             AUDIT.schema,
             ({**key, "action": "create", "phase": "apply", "outcome": "ok", **each} for each in audit),
         ),
+        brokers=None if racks is None else frame(spark, BROKERS.schema, brokers_of(racks)),
+        moving=None
+        if moving is None
+        else spark.createDataFrame([("main", *each) for each in moving], "cluster string, topic string, partition int"),
     )
+
+
+def brokers_of(racks: Mapping[int, str | None]) -> list[dict[str, Any]]:
+    return [{"cluster": "main", "broker_id": broker, "rack": rack} for broker, rack in racks.items()]
 
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TWO = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 1: [2, 1]}}
+PLACED = {"num_partitions": None, "assignments": {0: [1, 3], 1: [3, 2]}}
+RACKS = {1: "a", 2: "a", 3: "b"}
 RETENTION = ("retention.ms", "1000", TOPIC)
 
 Row = dict[str, Any] | None
@@ -194,6 +206,39 @@ CASES: dict[str, tuple[Row, Row, list[Found]]] = {
     "owned by a blank": ({"owner": " "}, {}, [("owner_missing", None, None, None)]),
     "owned by a stranger": ({"owner": "paymets"}, {}, [("owner_missing", None, "paymets", None)]),
     "absent, owned by nobody": ({"state": "absent", "owner": None}, None, []),
+    "in distinct racks": ({"placement": "racks"}, PLACED, []),
+    "in one rack": (
+        {"placement": "racks"},
+        {**PLACED, "assignments": {0: [1, 3], 1: [2, 1]}},
+        [("racks_shared", "1", "racks", "2,1")],
+    ),
+    "in one rack, spread": (
+        {"placement": "spread"},
+        {**PLACED, "assignments": {0: [1, 2], 1: [2, 3]}},
+        [("racks_shared", "0", "spread", "1,2")],
+    ),
+    "in one rack, and nobody cares": ({}, {**PLACED, "assignments": {0: [1, 2]}}, []),
+    "more replicas than racks": ({"placement": "spread"}, {**PLACED, "assignments": {0: [1, 2, 3]}}, []),
+    "on a broker that is down": ({"placement": "racks"}, {**PLACED, "assignments": {0: [1, 9], 1: [3, 1]}}, []),
+    "in its rack": ({"placement": "rack:a"}, {**PLACED, "assignments": {0: [1, 2]}}, []),
+    "in another rack": (
+        {"placement": "rack:b"},
+        {**PLACED, "assignments": {0: [3], 1: [3, 1]}},
+        [("broker_not_allowed", "1", "rack:b", "3,1")],
+    ),
+    "on its brokers": ({"placement": "brokers:1,3"}, {**PLACED, "assignments": {0: [3, 1], 1: [1, 3]}}, []),
+    "on another broker": (
+        {"placement": "brokers:1,3"},
+        {**PLACED, "assignments": {0: [1, 2], 1: [1]}},
+        [("broker_not_allowed", "0", "brokers:1,3", "1,2")],
+    ),
+    "uneven": (
+        {},
+        {**PLACED, "assignments": {n: [1] for n in range(3)}},
+        [("replica_skew", None, "2", "3")],
+    ),
+    "uneven, and as declared": ({"placement": "brokers:1"}, {**PLACED, "assignments": {n: [1] for n in range(3)}}, []),
+    "moved": ({}, {}, [("moves_under_way", None, None, "0,2")]),
     "twice the same": ({"num_partitions": 2}, TWO, []),
 }  # fmt: skip
 
@@ -213,7 +258,8 @@ def found(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
         {"topic": "b", "cluster": "dark"},
         {"topic": "a", "cluster": "it's"},
     ]
-    rows = dicts(judged_rows(spark, *declared).transform(find_drift(estate(spark, live), STRICT)))
+    known = estate(spark, live, racks=RACKS, moving=[("moved", 2), ("moved", 0), ("foreign", 1)])
+    rows = dicts(judged_rows(spark, *declared).transform(find_drift(known, STRICT)))
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         assert row["cluster"] == "main", row

@@ -23,6 +23,14 @@ NO_DAYS = '[[policies.delete]]\nuse = "no_recent_records"\n'
 USERS_OWN = '[[policies.create]]\nuse = "no.such.module:rule"\n'
 
 BAD_ROW = "cluster: orders\ntopics:\n  - {topic: fine}\n  - {topic: a b, num_partitions: 0}\n"
+BAD_RIGHTS = """cluster: orders
+acls:
+  - {principal: "User:a", operation: READ, resource_type: TOPIC, resource_name: fine}
+  - {principal: "User:a", operation: CREATE, resource_type: GROUP, resource_name: g}
+  - {principal: "User:a", operation: REED, resource_type: TOPIC, resource_name: a b}
+  - {principal: "User:a", operation: READ, resource_type: TOPIC, resource_name: fine, state: absent}
+"""
+BAD_QUOTAS = "cluster: orders\nquotas:\n  - {user: a, producer_byte_rate: 100000000.5}\n  - {user: b}\n"
 BAD_FIELD = "cluster: orders\ntopics:\n  - {topic: a, num_partitons: 3}\n"
 
 
@@ -47,6 +55,12 @@ def told(capsys: pytest.CaptureFixture[str], folder: Path, settings: str, *argum
     [
         (BAD_ROW, 4, "topic a b: topic has a character other than ASCII letters"),
         (BAD_ROW, 4, "; num_partitions is 0; it must be at least 1"),
+        (BAD_RIGHTS, 4, "acl: operation CREATE means nothing on a GROUP; it has READ, DESCRIBE, DELETE"),
+        (BAD_RIGHTS, 5, "acl: operation is REED; write one of ALTER"),
+        (BAD_RIGHTS, 5, "; resource_name is a b, which no topic's name can be or begin with"),
+        (BAD_RIGHTS, 6, "this right is present at m.yaml:3, and absent here; keep one"),
+        (BAD_QUOTAS, 3, "quota: producer_byte_rate is 1.000000005E8; it must be a whole number"),
+        (BAD_QUOTAS, 4, "quota: it has no limit; write one, or state absent to remove all"),
         (BAD_FIELD, 3, "unknown field `num_partitons`; did you mean `num_partitions`?"),
         ("cluster: order\ntopics: [{topic: a}]", 2, "unknown cluster `order`; did you mean `orders`?"),
     ],

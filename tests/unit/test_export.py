@@ -100,7 +100,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> No
         row("last", owner="line\nbreak \x1b[2J \u2028 \ufeff \x85 \U0001f600 ü"),
     ]
     path = tmp_path / f"out.{suffix}"
-    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == len(rows)
+    assert write_manifests(path, "it's\x07: a", rows, ["a note\nof two lines: \x1b"]) == {"manifests": len(rows)}
     found = read_back(path)
     assert [each.cluster for each in found] == ["it's\x07: a"] * len(rows)
     for written, read in zip(rows, found, strict=True):
@@ -115,7 +115,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> No
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
 def test_a_cluster_without_topics_is_a_file_without_rows(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"none.{suffix}"
-    assert write_manifests(path, "main", [], []) == 0
+    assert write_manifests(path, "main", [], []) == {"manifests": 0}
     assert read_back(path) == []
 
 

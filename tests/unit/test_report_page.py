@@ -294,6 +294,15 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
     assert "12 partitions, replication factor 3, retention.ms=7 d (604800000)" in told(html).text()
 
 
+def test_rights_are_told_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
+    found = told(render(reports.run())).text()
+    assert "Rights by owner" in found
+    assert "Rights that changed by this run" in found
+    assert "User:payments ALLOW READ TOPIC PREFIXED orders. *" in found
+    without = told(render(replace(reports.run(), history=History()))).text()
+    assert "Rights" not in without
+
+
 def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_to_do() -> None:
     assert "nothing to do" not in render(reports.audit()).lower()
 

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import DECLARED, ActionKind
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
-from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
     SET_ON_TOPIC,
@@ -250,23 +250,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 def not_declared() -> Column:
     """It is asked for where its topic is declared present with the same values."""
-    differing = F.concat_ws(", ", *(F.when(~_same(name), F.lit(name)) for name in DECLARED))
-    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
-        differing != "", F.concat(F.lit("declare it with other "), differing)
-    )
-
-
-def _same(name: str) -> Column:
-    if name not in ("assignments", "configs"):
-        return F.col(name).eqNullSafe(F.col(f"now_{name}"))
-    # Spark can't compare maps; none and an empty one ask for the same.
-    one, other = (F.array_sort(F.map_entries(each)) for each in (name, f"now_{name}"))
-    same = F.coalesce(F.size(one), F.lit(0)).eqNullSafe(F.coalesce(F.size(other), F.lit(0))) & (
-        (F.coalesce(F.size(one), F.lit(0)) <= 0) | one.eqNullSafe(other)
-    )
-    # Of a topic with a placement they are the planner's.
-    chosen = F.col("placement").isNotNull() & F.col("now_assignments").isNull()
-    return same | chosen if name == "assignments" else same
+    return declared_otherwise(DECLARED)
 
 
 KIND = ActionKind(

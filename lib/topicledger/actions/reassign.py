@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.actions.waves import Waves
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer
-from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
     OURS,
     Note,
@@ -168,12 +168,8 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic isn't declared absent, nor with another number of replicas."""
-    planned = F.size(F.split(F.split(F.split(F.col("after")["assignments"], ";")[0], ":")[1], ","))
-    now = F.col("now_replication_factor")
-    return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
-        now.isNotNull() & (now != planned), F.concat(F.lit("declare it with replication factor "), now.cast("string"))
-    )
+    """It is asked for where its topic is declared present, with the same replicas."""
+    return declared_otherwise(("replication_factor", "assignments", "placement"))
 
 
 KIND = ActionKind(

@@ -310,7 +310,7 @@ def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
     """What policies warned of: the first, and how many there are."""
     made = run.settings.policies
     specs = (*made.create, *made.delete, *made.change)
-    if not any(spec.mode == "warn" for spec in specs) and run.reverts is None and not run.settings.changes:
+    if not any(spec.mode == "warn" for spec in specs) and run.by_manifests and not run.settings.changes:
         return [], 0
     warnings = (
         run.audit()

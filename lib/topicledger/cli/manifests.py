@@ -26,6 +26,7 @@ from topicledger.manifests.load_resources import expansions
 from topicledger.manifests.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
+from topicledger.observe.export_resources import EXPORTABLE
 
 
 @click.command("load_manifests")
@@ -106,21 +107,28 @@ def load_manifests(
 )
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
-@click.option("--owner", help="The owner of all exported topics; default: none.")
+@click.option("--with-acls", is_flag=True, help="Also the rights: what the cluster's ACLs allow and deny.")
+@click.option("--owner", help="The owner of all that is exported; default: none.")
 @click.option(
-    "--unmanaged", is_flag=True, help="Only topics that no manifest names, with owners proposed where something tells."
+    "--unmanaged",
+    is_flag=True,
+    help="Only what no manifest names, with owners of topics proposed where something tells.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:
-    """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster."""
+    """Write the topics of live clusters as manifests: --cluster names them. Changes no cluster.
+
+    --pattern and --exclude are about topics; what --with-... asks for is written as a whole.
+    """
     if not options.cluster:
         raise UsageError("export needs --cluster, once for each cluster to export")
     if (to is None) != into_table:
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
         settings = open_settings(options)
-        clusters, request = settings.select(options.cluster), exporting.Request(to=to, **given)
+        others = [each for each in EXPORTABLE if given.pop(f"with_{each.table.name}")]
+        clusters, request = settings.select(options.cluster), exporting.Request(to=to, resources=others, **given)
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
         exported = exporting.export(ledger, settings, clusters, request)

@@ -35,7 +35,7 @@ from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
-from topicledger.manifests.read import checked, files_arguments, read
+from topicledger.manifests.read import files_arguments, frames, read
 from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.notify import announce
@@ -284,7 +284,7 @@ def run_request(
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
-            rows, resources = checked(ledger.spark, parsed)
+            rows, resources = frames(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
         rules = policies.from_settings(settings, reverts=not request.by_manifests)

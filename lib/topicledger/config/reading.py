@@ -210,7 +210,7 @@ def _acls(table: TomlTable) -> AclSettings:
 
 
 def _audit(table: TomlTable) -> AuditSettings:
-    table.only("require_owner", "owners", "severity")
+    table.only("require_owner", "owners", "max_replica_skew", "severity")
     require_owner = table.flag("require_owner")
     given = table.table("severity")
     given.only(*DriftKind)
@@ -223,7 +223,10 @@ def _audit(table: TomlTable) -> AuditSettings:
             severity[name] = Severity(text)
         elif text is not None:
             given.problem(name, f'must be one of {", ".join((*Severity, IGNORE))}, not "{show(text)}"')
-    return AuditSettings(require_owner=require_owner, owners=table.texts("owners"), severity=severity)
+    skew = table.integer("max_replica_skew", 0, 1, 2**31 - 1) if "max_replica_skew" in table.values else None
+    return AuditSettings(
+        require_owner=require_owner, owners=table.texts("owners"), max_replica_skew=skew, severity=severity
+    )
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:

@@ -204,6 +204,8 @@ class AuditSettings:
     """A manifest without an owner is drift (`owner_missing`)."""
     owners: tuple[str, ...] = ()
     """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
+    max_replica_skew: int | None = None
+    """A topic of whose replicas one broker has so many more than another is drift (`replica_skew`). By default none."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
     """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
 

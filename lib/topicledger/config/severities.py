@@ -23,6 +23,10 @@ class DriftKind(StrEnum):
     OWNER_MISSING = "owner_missing"
     BROKER_DEFAULT_CHANGED = "broker_default_changed"
     PREFERRED_LEADER = "preferred_leader"
+    RACKS_SHARED = "racks_shared"
+    BROKER_NOT_ALLOWED = "broker_not_allowed"
+    REPLICA_SKEW = "replica_skew"
+    MOVES_UNDER_WAY = "moves_under_way"
     ACL_MISSING = "acl_missing"
     ACL_DENIED = "acl_denied"
     ACL_UNMANAGED = "acl_unmanaged"
@@ -60,6 +64,10 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.OWNER_MISSING: Severity.WARNING,
     DriftKind.BROKER_DEFAULT_CHANGED: Severity.INFO,
     DriftKind.PREFERRED_LEADER: Severity.INFO,
+    DriftKind.RACKS_SHARED: Severity.WARNING,
+    DriftKind.BROKER_NOT_ALLOWED: Severity.WARNING,
+    DriftKind.REPLICA_SKEW: Severity.INFO,
+    DriftKind.MOVES_UNDER_WAY: Severity.INFO,
     DriftKind.ACL_MISSING: Severity.ERROR,
     DriftKind.ACL_DENIED: Severity.ERROR,
     DriftKind.ACL_UNMANAGED: Severity.WARNING,

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
-from topicledger.config.severities import Severity
+from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift import acls, quotas
 from topicledger.drift.beside import ResourceDrift
 from topicledger.drift.find import Estate, find_drift, with_since
@@ -29,6 +29,7 @@ from topicledger.model import AUTHORIZATION_FAILED, Refusal, RunState
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
+from topicledger.observe.moves import observe_moves
 from topicledger.observe.record import keep
 from topicledger.observe.topics import as_expected
 from topicledger.plan.resource_kind import ResourceKind
@@ -185,8 +186,19 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
         configs=described.configs,
         earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
         audit=run.ledger.read(AUDIT),
+        brokers=seen.brokers,
+        moving=_moving(run, [each for each in reached if each.name in ids]),
     )
     return estate, problems
+
+
+def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
+    """Partitions that are being moved, of clusters whose replicas runs may move; None where there are none of these."""
+    if DriftKind.MOVES_UNDER_WAY not in run.settings.audit.severity:
+        return None
+    changes = run.settings.changes
+    asked = [each for each in clusters if each.name in changes and changes[each.name].replicas == "on"]
+    return observe_moves(run.spark, asked, run.settings.kafka) if asked else None
 
 
 def _warn_of_unread(run: Run, configs: DataFrame) -> None:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind, Severity
-from topicledger.drift.kinds import FINDING, checks, nothing
+from topicledger.drift.findings import FINDING, nothing
+from topicledger.drift.kinds import checks
 from topicledger.kafka.config_values import by_name, values_by_name
 from topicledger.ledger.acknowledged import last_creates
 from topicledger.manifests.rows import Transform
@@ -37,6 +38,10 @@ class Estate:
     """Columns of `observed_configs`: what the previous audit saw."""
     audit: DataFrame
     """Columns of `audit`: it knows the ids of topics that we created."""
+    brokers: DataFrame | None = None
+    """cluster, broker_id, rack: of those that are up; None where nobody asked."""
+    moving: DataFrame | None = None
+    """cluster, topic, partition: of replicas that are being moved; None where nobody asked."""
 
 
 def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
@@ -66,7 +71,8 @@ def side_by_side(estate: Estate) -> Transform:
     In: what `manifests.judge` returns. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`
     and `owner` as declared; `refused`, where the manifest's row counts for nothing; `topic_id`, `internal`,
     `permitted`, `live_*` and `other_leaders`, null where the topic isn't listed; `live_configs`, `live_by_name`,
-    name -> config, or `config_error_code`; `earlier_defaults`, name -> value; `known_id`.
+    name -> config, or `config_error_code`; `earlier_defaults`, name -> value; `known_id`; `placement` as declared,
+    `racks`, broker -> rack of those that are up, and `moving`, partitions whose replicas are being moved.
     """
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
@@ -75,7 +81,7 @@ def side_by_side(estate: Estate) -> Transform:
         # Of identical rows one counts, and the other only notes the copy.
         counts = F.col("topic").isNotNull() & ~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
         declared = judged.where(audited & counts).select(
-            *key, "state", "num_partitions", "replication_factor", "assignments", "configs", "owner",
+            *key, "state", "num_partitions", "replication_factor", "assignments", "configs", "owner", "placement",
             F.col("phase").isNotNull().alias("refused"),
         )  # fmt: skip
         live = estate.topics.where(audited).select(
@@ -91,9 +97,27 @@ def side_by_side(estate: Estate) -> Transform:
             .withColumn("cluster_id", lookup(estate.cluster_ids, F.col("cluster")))
             .join(_earlier_defaults(estate.earlier_configs), on=[*key, "cluster_id"], how="left")
             .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")
+            .transform(_with_racks(estate.brokers))
+            .transform(_with_moving(estate.moving))
         )
 
     return transform
+
+
+def _with_racks(brokers: DataFrame | None) -> Transform:
+    if brokers is None:
+        return lambda rows: rows.withColumn("racks", F.lit(None).cast("map<int,string>"))
+    by_cluster = brokers.groupBy("cluster").agg(
+        F.map_from_entries(F.collect_list(F.struct("broker_id", "rack"))).alias("racks")
+    )
+    return lambda rows: rows.join(F.broadcast(by_cluster), on="cluster", how="left")
+
+
+def _with_moving(moving: DataFrame | None) -> Transform:
+    if moving is None:
+        return lambda rows: rows.withColumn("moving", F.lit(None).cast("array<int>"))
+    by_topic = moving.groupBy("cluster", "topic").agg(F.collect_list("partition").alias("moving"))
+    return lambda rows: rows.join(by_topic, on=["cluster", "topic"], how="left")
 
 
 def _earlier_defaults(configs: DataFrame) -> DataFrame:

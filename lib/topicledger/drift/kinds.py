@@ -10,18 +10,15 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from topicledger.config.settings import AuditSettings
 from topicledger.config.severities import DriftKind
+from topicledger.drift import placement
+from topicledger.drift.findings import ARRAY, finding, ids, one
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC
-
-FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
-
-_ARRAY = f"array<{FINDING.simpleString()}>"
 
 
 def checks(settings: AuditSettings) -> Sequence[Column]:
@@ -32,17 +29,17 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     listed = F.col("permitted").isNotNull()
     lives = F.coalesce("permitted", F.lit(False))
     of_topic = [
-        F.when(present & ~listed, _one(DriftKind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
+        F.when(present & ~listed, one(DriftKind.MISSING, "the cluster has no such topic", declared=F.lit(PRESENT))),
         F.when(
-            absent & lives, _one(DriftKind.SHOULD_BE_ABSENT, "declared absent, but it exists", declared=F.lit(ABSENT))
+            absent & lives, one(DriftKind.SHOULD_BE_ABSENT, "declared absent, but it exists", declared=F.lit(ABSENT))
         ),
         F.when(
             F.col("state").isNull() & ~refused & lives & ~F.col("internal"),
-            _one(DriftKind.UNMANAGED, "no manifest names it"),
+            one(DriftKind.UNMANAGED, "no manifest names it"),
         ),
         F.when(
             (present | absent) & listed & ~lives,
-            _one(
+            one(
                 DriftKind.NOT_PERMITTED,
                 "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe",
             ),
@@ -51,14 +48,15 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
     ]
     of_live = [_partitions(), _replication_factor(), _assignment(), _preferred_leader(), _recreated()]
     configs = [_configs_not_permitted(), _config_differs(), _config_undeclared(), _broker_default_changed()]
-    return [*of_topic, *(F.when(present & lives, check) for check in (*of_live, *configs))]
+    places = placement.checks(settings)
+    return [*of_topic, *(F.when(present & lives, check) for check in (*of_live, *configs, *places))]
 
 
 def _partitions() -> Column:
     declared = F.coalesce(F.col("num_partitions"), F.size("assignments"))
     live = F.col("live_num_partitions")
-    fewer = _one(DriftKind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
-    more = _one(
+    fewer = one(DriftKind.PARTITIONS_FEWER, "it has fewer partitions than declared", declared=declared, live=live)
+    more = one(
         DriftKind.PARTITIONS_MORE,
         "it has more partitions than declared, and Kafka can't remove partitions",
         declared=declared,
@@ -76,7 +74,7 @@ def _replication_factor() -> Column:
     differs = declared.isNotNull() & (sizes != F.array(declared))
     return F.when(
         differs,
-        _one(
+        one(
             DriftKind.REPLICATION_FACTOR, "its partitions have another number of replicas than declared", declared, live
         ),
     )
@@ -92,12 +90,12 @@ def _assignment() -> Column:
     )
     return F.transform(
         both,
-        lambda partition: _finding(
+        lambda partition: finding(
             DriftKind.ASSIGNMENT,
             F.lit("its replicas, the preferred leader first, differ from the declared ones"),
             what=partition,
-            declared=_ids(F.col("assignments")[partition]),
-            live=_ids(F.col("live_assignments")[partition]),
+            declared=ids(F.col("assignments")[partition]),
+            live=ids(F.col("live_assignments")[partition]),
         ),
     )
 
@@ -105,7 +103,7 @@ def _assignment() -> Column:
 def _preferred_leader() -> Column:
     return F.transform(
         F.map_keys("other_leaders"),
-        lambda partition: _finding(
+        lambda partition: finding(
             DriftKind.PREFERRED_LEADER,
             F.when(F.col("other_leaders")[partition] < 0, F.lit("the partition has no leader")).otherwise(
                 F.lit("another broker leads the partition than its preferred replica")
@@ -121,7 +119,7 @@ def _recreated() -> Column:
     known, live = F.col("known_id"), F.col("topic_id")
     message = "another client deleted the topic that we created, and recreated it"
     return F.when(
-        known.isNotNull() & live.isNotNull() & (known != live), _one(DriftKind.RECREATED, message, known, live)
+        known.isNotNull() & live.isNotNull() & (known != live), one(DriftKind.RECREATED, message, known, live)
     )
 
 
@@ -130,16 +128,16 @@ def _owner(settings: AuditSettings) -> Column:
     found: Column = F.lit(None)
     if settings.owners:
         message = "audit.owners in the settings has no such owner"
-        found = F.when(~is_one_of(owner, settings.owners), _one(DriftKind.OWNER_MISSING, message, declared=owner))
+        found = F.when(~is_one_of(owner, settings.owners), one(DriftKind.OWNER_MISSING, message, declared=owner))
     if settings.require_owner:
-        found = F.when(owner_key(owner).isNull(), _one(DriftKind.OWNER_MISSING, "it has no owner")).otherwise(found)
-    return found.cast(_ARRAY)
+        found = F.when(owner_key(owner).isNull(), one(DriftKind.OWNER_MISSING, "it has no owner")).otherwise(found)
+    return found.cast(ARRAY)
 
 
 def _configs_not_permitted() -> Column:
     return F.when(
         F.col("config_error_code").isin(*AUTHORIZATION_FAILED),
-        _one(DriftKind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
+        one(DriftKind.NOT_PERMITTED, "this principal may not describe the topic's configs; grant it DescribeConfigs"),
     )
 
 
@@ -156,7 +154,7 @@ def _config_differs() -> Column:
         F.col("live_configs").isNotNull(),
         F.transform(
             F.map_entries(F.map_filter("configs", differs)),
-            lambda entry: _finding(
+            lambda entry: finding(
                 DriftKind.CONFIG_DIFFERS,
                 F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
                 .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
@@ -177,7 +175,7 @@ def _config_undeclared() -> Column:
     )
     return F.transform(
         strangers,
-        lambda each: _finding(
+        lambda each: finding(
             DriftKind.CONFIG_UNDECLARED,
             F.lit("set on the topic, but not declared"),
             what=each["name"],
@@ -201,7 +199,7 @@ def _broker_default_changed() -> Column:
     )
     return F.transform(
         changed,
-        lambda each: _finding(
+        lambda each: finding(
             DriftKind.BROKER_DEFAULT_CHANGED,
             F.concat(
                 F.lit("the broker's default was "),
@@ -216,30 +214,3 @@ def _broker_default_changed() -> Column:
 
 def _declares(name: Column) -> Column:
     return F.coalesce(F.array_contains(F.map_keys("configs"), name), F.lit(False))
-
-
-def _finding(
-    kind: DriftKind,
-    message: Column,
-    *,
-    what: Column | None = None,
-    declared: Column | None = None,
-    live: Column | None = None,
-) -> Column:
-    values = {"kind": F.lit(kind.value), "what": what, "declared": declared, "live": live, "message": message}
-    return F.struct(
-        *((F.lit(None) if value is None else value).cast("string").alias(name) for name, value in values.items())
-    )
-
-
-def _one(kind: DriftKind, message: str, declared: Column | None = None, live: Column | None = None) -> Column:
-    return F.array(_finding(kind, F.lit(message), declared=declared, live=live))
-
-
-def nothing() -> Column:
-    """What a check finds where nothing is wrong."""
-    return F.array().cast(_ARRAY)
-
-
-def _ids(brokers: Column) -> Column:
-    return F.array_join(brokers.cast("array<string>"), ",")

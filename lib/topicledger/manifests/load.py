@@ -21,7 +21,7 @@ from topicledger.manifests import load_resources
 from topicledger.manifests.files import NotCarriedOver, ParsedManifests
 from topicledger.manifests.load_resources import ResourceChanges
 from topicledger.manifests.owners import is_one_of
-from topicledger.manifests.read import Foreign, checked, files_arguments
+from topicledger.manifests.read import Foreign, files_arguments, frames
 from topicledger.model import RunState
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
 from topicledger.text import show
@@ -121,7 +121,7 @@ def load(
     C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
     id that there is already.
     """
-    rows, resources = checked(ledger.spark, parsed)
+    rows, resources = frames(ledger.spark, parsed)
     ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
     if run_id is not None and find_run(ledger, run_id) is not None:
         raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
@@ -153,7 +153,7 @@ def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, repl
 
     Raises what `load` raises; without a table `manifests` every row would be added.
     """
-    rows, resources = checked(ledger.spark, parsed)
+    rows, resources = frames(ledger.spark, parsed)
     table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     changes = _difference(table, rows, sorted({row.cluster for row in parsed.rows}), replace)
     changes = _with_resources(ledger, changes, resources, parsed, replace)

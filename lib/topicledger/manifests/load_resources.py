@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.ledger.tables import Ledger, differ
-from topicledger.manifests import acls, quotas
-from topicledger.manifests.files import FileError, ResourceRow
+from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.owners import is_one_of
-from topicledger.manifests.rows import Rule, with_reasons
-from topicledger.schemas import ACLS, QUOTAS, RESOURCES, Table
+from topicledger.schemas import RESOURCES, Table
 from topicledger.text import show
 
-_REASON_CHARACTERS = 2_000
 _SHOWN_SHORTHANDS = 20
 _SHOWN_RIGHTS = 8
-_RULES: Mapping[str, tuple[str, str, Callable[[], Sequence[Rule]]]] = {
-    ACLS.name: ("acl", "right", acls.row_rules),
-    QUOTAS.name: ("quota", "entity", quotas.row_rules),
-}
-"""By table: how errors name a row and what it is about, and what a row can get wrong by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,57 +32,20 @@ class ResourceChanges:
     """The key of rows that no file has; None where nothing is replaced."""
 
 
-def checked(
-    spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]
-) -> tuple[Mapping[str, DataFrame], Sequence[FileError]]:
-    """Rows by table, one per its key, and an error for each that a run would refuse by itself. In: what files declare
-    of each table; tables of which they declare nothing are left out."""
-    frames, errors = {}, list[FileError]()
-    for table in RESOURCES:
-        rows = declared.get(table.name)
-        if rows:
-            frames[table.name], wrong = _checked(spark, table, rows)
-            errors += wrong
-    return frames, errors
+def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -> Mapping[str, DataFrame]:
+    """Rows by table, one per its key, of what files declare of each table; tables of which they declare nothing are
+    left out. The rows are as `resource_reasons` wants them."""
+    return {table.name: _frame(spark, table, rows) for table in RESOURCES if (rows := declared.get(table.name))}
 
 
-def _checked(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> tuple[DataFrame, Sequence[FileError]]:
-    place = [StructField("file", StringType()), StructField("line", IntegerType())]
-    schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema), *place])
-
+def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> DataFrame:
     def values(row: ResourceRow) -> dict[str, object]:
         labels = None if row.labels is None else list(row.labels.items())
-        own = {name: getattr(row, name) for name in ("cluster", "state", "owner", "file", "line")}
+        own = {name: getattr(row, name) for name in ("cluster", "state", "owner")}
         return {**own, **row.values, "labels": labels}
 
-    arrow = pa.Table.from_pylist([values(row) for row in rows], schema=to_arrow_schema(schema, timezone="UTC"))
-    frame = spark.createDataFrame(arrow, schema)
-    kind, _, rules = _RULES[table.name]
-    bad = frame.transform(with_reasons(rules())).where("error is not null")
-    errors = [
-        FileError(
-            file=row["file"], line=row["line"], message=f"{kind}: {show(row['error_message'], _REASON_CHARACTERS)}"
-        )
-        for row in bad.select("file", "line", "error_message").distinct().collect()
-    ]
-    return frame.drop("file", "line").dropDuplicates([*table.key]), [*errors, *_repeated(table, rows)]
-
-
-def _repeated(table: Table, rows: Sequence[ResourceRow]) -> list[FileError]:
-    """Rows that say of something else than an earlier one: of a right its state, of an entity its limits, too."""
-    first: dict[tuple[object, ...], ResourceRow] = {}
-    what, errors = _RULES[table.name][1], []
-    for row in rows:
-        key = (row.cluster, *(row.values[name] for name in table.key if name in row.values))
-        earlier = first.setdefault(key, row)
-        if row.state != earlier.state:
-            says = f"is {earlier.state} at {earlier.file}:{earlier.line}, and {row.state} here"
-        elif row.values != earlier.values:
-            says = f"is declared otherwise at {earlier.file}:{earlier.line}"
-        else:
-            continue
-        errors.append(FileError(file=row.file, line=row.line, message=f"this {what} {says}; keep one"))
-    return errors
+    arrow = pa.Table.from_pylist([values(row) for row in rows], schema=to_arrow_schema(table.schema, timezone="UTC"))
+    return spark.createDataFrame(arrow, table.schema).dropDuplicates([*table.key])
 
 
 def difference(

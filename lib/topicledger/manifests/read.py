@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.manifests import load_resources
+from topicledger.manifests import load_resources, resource_reasons
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import (
     FileError,
@@ -58,8 +58,8 @@ def read(
 ) -> ParsedManifests:
     """Read files, without Spark; `foreign` says that they are another tool's.
 
-    Raises ManifestFileError listing, each with its line, every error of every file, and every topic that a run would
-    refuse by itself (C1, C3). Rights are `checked`.
+    Raises ManifestFileError listing, each with its line, every error of every file, and every topic, right and quota
+    that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
@@ -70,22 +70,17 @@ def read(
             *_repeated(parsed.rows),
             *_row_errors(parsed.rows),
             *_not_yours(parsed.rows, settings.owners),
+            *resource_reasons.errors(parsed.resources),
         ],
-        "; rights and quotas are checked once that is corrected" if parsed.resource_rows else "",
     )
     return parsed
 
 
-def checked(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
+def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
     """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and by name those of each other
-    table that the files declare anything of.
-
-    Raises ManifestFileError listing every right that a run would refuse by itself, with its file and line.
-    """
-    frame = _frame(spark, parsed.rows)
-    resources, errors = load_resources.checked(spark, parsed.resources)
-    _require_none(errors)
-    return frame.drop("file", "line").dropDuplicates(["cluster", "topic"]), resources
+    table that the files declare anything of."""
+    rows = _frame(spark, parsed.rows).drop("file", "line").dropDuplicates(["cluster", "topic"])
+    return rows, load_resources.frames(spark, parsed.resources)
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
@@ -101,11 +96,11 @@ def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
     return arguments
 
 
-def _require_none(errors: Sequence[FileError], then: str = "") -> None:
+def _require_none(errors: Sequence[FileError]) -> None:
     if errors:
         messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
         total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
-        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded{then}"]))
+        raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
 
 
 def _parse(

@@ -29,7 +29,7 @@ def reasons(row: ManifestRow) -> list[str]:
         reason
         for reason in (
             _topic(row.topic),
-            _state(row.state),
+            state_reason(row.state),
             _count("num_partitions", row.num_partitions),
             _count("replication_factor", row.replication_factor, MAX_REPLICATION_FACTOR),
             _one_way_to_count(row),
@@ -53,7 +53,7 @@ def _topic(topic: str) -> str | None:
     return None
 
 
-def _state(state: str) -> str | None:
+def state_reason(state: str) -> str | None:
     return None if state in (PRESENT, ABSENT) else f"state is {state}; write {PRESENT} or {ABSENT}"
 
 

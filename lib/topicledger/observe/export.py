@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,8 +23,10 @@ from topicledger.manifests.files.writing import SUFFIXES, write_manifests
 from topicledger.manifests.load import Loaded, merge
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
+from topicledger.observe import export_resources
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
+from topicledger.observe.export_resources import Exportable, ResourceExport
 from topicledger.observe.proposals import proposals
 from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
@@ -52,15 +54,24 @@ class Request:
     """Replace files that are there."""
     unmanaged: bool = False
     """Only topics that no row of `manifests` names, with an owner where something tells one."""
+    resources: Sequence[Exportable] = ()
+    """What to export beside topics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicMessage:
-    """A message about one topic."""
+    """A message about one topic, or about what `resource_type` and `resource` name."""
 
     cluster: str
-    topic: str
+    topic: str | None
     message: str
+    resource_type: str = "topic"
+    resource: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is about."""
+        return str(self.topic) if self.topic is not None else f"{self.resource_type} {self.resource}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +83,8 @@ class ClusterExport:
     """How many were exported."""
     file: str | None
     """None: into the table."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """How many of what was asked for beside topics, by table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +97,7 @@ class Exported:
     notes: Sequence[TopicMessage]
     """Of topics that were exported: what a manifest can't say, and why an owner is proposed."""
     loaded: Loaded | None = None
-    """What merging did to the table."""
+    """What merging did to the tables."""
     problems: Sequence[str] = field(default_factory=list)
     """Clusters that could not be exported, and why."""
 
@@ -103,10 +116,12 @@ class Exported:
 def render(exported: Exported, console: Console) -> None:
     """Print an export's result for people."""
     grid = Grid(title="Exported", title_justify="left")
-    for name in ("cluster", "topics", "to"):
+    others = list(dict.fromkeys(name for each in exported.clusters for name in each.resources))
+    for name in ("cluster", "topics", *others, "to"):
         grid.add_column(name, overflow="fold")
     for each in exported.clusters:
-        grid.add_row(cell(each.cluster), str(each.topics), cell(each.file or "manifests"))
+        counts = (str(each.resources[name]) for name in others)
+        grid.add_row(cell(each.cluster), str(each.topics), *counts, cell(each.file or "manifests"))
     console.print(grid)
     if exported.loaded is not None:
         loaded = exported.loaded
@@ -114,9 +129,12 @@ def render(exported: Exported, console: Console) -> None:
             f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
             highlight=False,
         )
+        for table, of_table in loaded.resources.items():
+            counted = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
+            console.print(f"{counted} in {table}", highlight=False)
     for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
         for one in messages[:SHOWN_FAILURES]:
-            text = f"{title}: {cell(one.cluster)} {cell(one.topic)}: {cell(one.message)}"
+            text = f"{title}: {cell(one.cluster)} {cell(one.name)}: {cell(one.message)}"
             console.print(text, highlight=False, soft_wrap=True)
         if len(messages) > SHOWN_FAILURES:
             console.print(f"{title}: the first {SHOWN_FAILURES} of {len(messages)}; all are in --format json")
@@ -162,16 +180,52 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     if request.unmanaged and request.owner is None:
         groups = read_consumer_groups(spark, reached, settings.kafka, wanted)
         rows = rows.transform(_with_proposals(declared, groups, settings.owners)).localCheckpoint()
-    left_out, notes = _messages(rows, _REASON), _messages(rows, _NOTE)
+    others = [
+        export_resources.export(
+            ledger, each, reached, settings.kafka, ids, owner=request.owner, unmanaged=request.unmanaged
+        )
+        for each in request.resources
+    ]
+    # A file without what was asked for would say that the cluster has none of it.
+    unlisted = {name: problem for each in others for name, problem in each.problems.items()}
+    problems += unlisted.values()
+    names = [name for name in ids if name not in described.errors and name not in unlisted]
+    rows = rows.where(~F.col("cluster").isin(*unlisted)) if unlisted else rows
+    left_out, notes = _messages(rows, _REASON) + _left_out(others), _messages(rows, _NOTE)
     exported = rows.where(F.col(_REASON).isNull())
-    names = [name for name in ids if name not in described.errors]
     if request.to is None:
-        loaded = merge(ledger, _keeping_owners(ledger, exported, request)) if names else None
-        counts = {row["cluster"]: row["count"] for row in exported.groupBy("cluster").count().collect()}
-        done = [ClusterExport(cluster=name, topics=counts.get(name, 0), file=None) for name in names]
+        loaded = _merge(ledger, exported, others, request) if names else None
+        counts = _counts(exported)
+        of_tables = {each.kind.table.name: _counts(each.exported) for each in others}
+        done = [
+            ClusterExport(
+                cluster=name,
+                topics=counts.get(name, 0),
+                file=None,
+                resources={table: of_table.get(name, 0) for table, of_table in of_tables.items()},
+            )
+            for name in names
+        ]
         return Exported(clusters=done, not_exported=left_out, notes=notes, loaded=loaded, problems=problems)
-    done = [_write(files[name], name, exported, [*left_out, *notes]) for name in names]
+    done = [_write(files[name], name, exported, others, [*left_out, *notes]) for name in names]
     return Exported(clusters=done, not_exported=left_out, notes=notes, problems=problems)
+
+
+def _counts(rows: DataFrame) -> Mapping[str, int]:
+    return {row["cluster"]: row["count"] for row in rows.groupBy("cluster").count().collect()}
+
+
+def _left_out(others: Sequence[ResourceExport]) -> list[TopicMessage]:
+    return [
+        TopicMessage(cluster=cluster, topic=None, message=why, resource_type=each.kind.what, resource=name)
+        for each in others
+        for cluster, name, why in each.left_out()
+    ]
+
+
+def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], request: Request) -> Loaded:
+    loaded = merge(ledger, _keeping_owners(ledger, topics, request))
+    return replace(loaded, resources={each.kind.table.name: each.merge(ledger, request.owner) for each in others})
 
 
 def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
@@ -200,6 +254,7 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
         "configs": F.when(F.size(readable) > 0, by_name),
         "owner": F.lit(owner).cast("string"),
         "labels": F.lit(None),
+        "placement": F.lit(None),
         _REASON: F.when(
             F.col("configs").isNull(), F.concat(F.lit("its configs can't be described: "), F.col("config_error"))
         ),
@@ -301,15 +356,25 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     return files
 
 
-def _write(file: Path, cluster: str, exported: DataFrame, messages: Sequence[TopicMessage]) -> ClusterExport:
-    notes = [f"{each.topic}: {each.message}" for each in messages if each.cluster == cluster]
+def _write(
+    file: Path,
+    cluster: str,
+    exported: DataFrame,
+    others: Sequence[ResourceExport],
+    messages: Sequence[TopicMessage],
+) -> ClusterExport:
+    notes = [f"{each.name}: {each.message}" for each in messages if each.cluster == cluster]
 
     def rows() -> Iterator[Mapping[str, Any]]:
         for row in exported.where(F.col("cluster") == cluster).orderBy("topic").toLocalIterator():
             yield row.asDict(recursive=True)
 
     try:
-        count = write_manifests(file, cluster, rows(), notes)
+        counts = dict(
+            write_manifests(
+                file, cluster, rows(), notes, {each.kind.table.name: each.entries(cluster) for each in others}
+            )
+        )
     except OSError as error:
         raise TopicLedgerError(f"can't write {show(str(file))}: {error.strerror}") from error
-    return ClusterExport(cluster=cluster, topics=count, file=str(file))
+    return ClusterExport(cluster=cluster, topics=counts.pop("manifests"), file=str(file), resources=counts)

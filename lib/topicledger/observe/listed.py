@@ -49,6 +49,8 @@ class Listed:
     """Columns of the observed table less run_id, of clusters that are known."""
     statuses: Mapping[str, ListedStatus]
     """By cluster that was asked."""
+    declared_only: bool = False
+    """Whether what isn't declared is left alone, managed or not."""
 
     @property
     def known(self) -> Collection[str]:

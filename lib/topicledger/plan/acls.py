@@ -25,7 +25,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES, lookup
 from topicledger.plan.guards import stopped
-from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided
 from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
@@ -64,7 +64,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
             .transform(beside_live(ResourceType.ACL, live, seen, clusters))
             # A policy needs no answer of a broker's to judge a right.
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
-            .transform(_decided(settings))
+            .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_protected(own, settings, seen.rows))
             .transform(at_most(DELETE, most, Refusal.MAX_ACL_DELETES_EXCEEDED, _GUARD))
         )
@@ -77,12 +77,12 @@ def managed(settings: AclSettings) -> Column:
     return reduce(lambda found, pattern: found | matches("acl.principal", pattern), settings.manage, F.lit(False))
 
 
-def _decided(settings: Settings) -> Transform:
+def _decided(settings: Settings, *, declared_only: bool) -> Transform:
     def transform(rows: DataFrame) -> DataFrame:
         protected = F.col("acl.principal").isin(*settings.acls.super_users) & (F.col("acl.permission") == ALLOW)
         declared = F.col("state").isNotNull()
         decision = (
-            F.when(~declared & F.col("_managed") & ~protected, F.lit(DELETE))
+            F.when(~declared & F.col("_managed") & ~protected & ~F.lit(declared_only), F.lit(DELETE))
             .when(~declared, F.lit(Decision.UNMANAGED.value))
             .when((F.col("state") == PRESENT) & ~F.col("live"), F.lit(ADD))
             .when((F.col("state") == ABSENT) & F.col("live"), F.lit(DELETE))
@@ -210,6 +210,36 @@ def _replaced(rows: DataFrame) -> DataFrame:
     )
 
 
+def _live(observed: DataFrame) -> DataFrame:
+    rows = observed.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("_live_acl"))
+    return rows.select("cluster", "resource", values_of("_live_acl").alias("now"))
+
+
+def asked_by(planned: DataFrame) -> DataFrame:
+    """See `AsRows.asked_by`."""
+    return planned.transform(_as_rows, PRESENT, ABSENT)
+
+
+def _as_rows(changed: DataFrame, added: str, removed: str) -> DataFrame:
+    """Actions as rows of `acls`, less owner and labels, with these states."""
+    adds = F.col("action") == ADD
+    acl = F.when(adds, F.col("after")).otherwise(F.col("before"))
+    state = F.when(adds, F.lit(added)).otherwise(F.lit(removed))
+    return changed.withColumns({**{name: acl[name] for name in ACL_KEY}, "state": state})
+
+
+def undo(done: DataFrame) -> DataFrame:
+    """See `AsRows.undo`: what was added goes, what was removed comes back."""
+    added, there = F.col("action") == ADD, F.col("now").isNotNull()
+    return done.transform(_as_rows, ABSENT, PRESENT).withColumns(
+        {
+            "stale": F.when(added & ~there, F.lit("it is gone already")).when(
+                ~added & there, F.lit("it is there again")
+            ),
+        }
+    )
+
+
 RIGHTS = ResourceKind(
     resource_type=ResourceType.ACL,
     table=ACLS,
@@ -222,4 +252,5 @@ RIGHTS = ResourceKind(
     undeclared=lambda: F.when(F.col("action") == ADD, F.lit("don't declare it")),
     manages=lambda settings: bool(settings.acls.manage),
     subject=OF_RIGHTS,
+    as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),
 )

@@ -38,7 +38,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
         )
         message = F.concat(
             F.lit(f"the manifests at version {latest_version} "),
-            _reason(ResourceType.TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
+            reason(ResourceType.TOPIC, F.lit("don't declare it" if of_files else "no longer declare it")),
             F.lit(f"; it was planned from {'files beside ' if of_files else ''}version "),
             F.col("manifest_version"),
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
@@ -78,23 +78,51 @@ def resources_no_longer_declared(
     name = kind.table.name
 
     def transform(planned: DataFrame) -> DataFrame:
-        declared = latest.select(
-            "cluster",
-            "resource",
-            *_now(),
-            *(of_row().alias(f"now_{name}") for name, of_row in kind.now.items()),
-        )
         before = "there were none" if planned_version is None else f"version {planned_version}"
         message = F.concat(
             F.lit(f"{name} {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
-            _reason(kind.resource_type, kind.undeclared()),
+            reason(kind.resource_type, kind.undeclared()),
             F.lit(f"; it was planned from {before}: plan again"),
         )
         of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
-        both = of_kind.join(declared, on=["cluster", "resource"], how="left")
+        both = of_kind.join(latest.transform(declared_now(kind)), on=["cluster", "resource"], how="left")
         return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
+
+
+def resources_declared_otherwise(
+    kind: ResourceKind, then: DataFrame, now: DataFrame, then_version: int | None, now_version: int | None
+) -> Transform:
+    """As `declared_otherwise`, of actions on resources beside topics. In: what the kind's `judge` returns for its table
+    at these versions; None where there was no such table."""
+
+    def transform(planned: DataFrame) -> DataFrame:
+        key = ["cluster", "resource"]
+        # As text, in which Spark can compare maps.
+        said = F.to_json(F.struct(*kind.table.schema.names))
+        of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
+        both = of_kind.join(then.select(*key, said.alias("_then")), key, "left").join(
+            now.select(*key, said.alias("_now")), key, "left"
+        )
+        message = (
+            f"{kind.table.name} changed it between version {_version(then_version)}, the latest when this was planned, "
+            f"and version {_version(now_version)}: plan again"
+        )
+        changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
+        return changed.transform(_refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
+
+    return transform
+
+
+def _version(version: int | None) -> str:
+    return "none" if version is None else str(version)
+
+
+def declared_now(kind: ResourceKind) -> Transform:
+    """What `reason` asks about, by cluster and resource. In: what the kind's `judge` returns."""
+    more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.now.items()}
+    return lambda latest: latest.select("cluster", "resource", *_now(), *more.values())
 
 
 def _now() -> tuple[Column, ...]:
@@ -116,7 +144,7 @@ def _refused(error: Refusal, message: Column) -> Transform:
     )
 
 
-def _reason(resource_type: ResourceType, undeclared: Column) -> Column:
+def reason(resource_type: ResourceType, undeclared: Column) -> Column:
     """Why an action isn't asked for any more, null where it is."""
     by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.about(resource_type))
     return (

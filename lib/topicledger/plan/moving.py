@@ -221,17 +221,19 @@ def _moves(topic: TopicReplicas, change: Change) -> dict[str, Any]:
         error, message = change.refused
         return {"error": error.value, "error_message": message}
     size = bytes_moved(topic, change)
-    crowded = ", ".join(map(str, change.crowded))
     return {
         "before": {"assignments": assignments_text({each: topic.replicas[each] for each in change.target})},
         "after": {
             "assignments": assignments_text(change.target),
             **({} if size is None else {"bytes": str(size), "broker_bytes": assignments_text(flows(topic, change))}),
         },
-        "warning": f"no broker of another rack may have them: partitions {crowded} have a rack twice"
-        if crowded
-        else None,
+        "warning": _crowded(change),
     }
+
+
+def _crowded(change: Change) -> str | None:
+    partitions = ", ".join(map(str, change.crowded))
+    return f"partitions {partitions} have a rack twice: no broker of another may have them" if partitions else None
 
 
 def _to_elect(
@@ -273,6 +275,7 @@ def _creates(
         elif (refused := changes[topic].refused) is not None:
             found["error"], found["error_message"] = refused[0].value, refused[1]
         else:
+            found["warning"] = _crowded(changes[topic])
             found["assignments"] = [(each, list(brokers)) for each, brokers in changes[topic].target.items()]
         yield found
 
@@ -289,7 +292,7 @@ def with_placed_creates(answers: DataFrame) -> Transform:
     found = answers.where(F.col("decision") == Action.CREATE.value).select(
         "cluster",
         "topic",
-        *(F.col(name).alias(f"_{name}") for name in ("assignments", "error", "error_message")),
+        *(F.col(name).alias(f"_{name}") for name in ("assignments", "error", "error_message", "warning")),
     )
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -298,11 +301,19 @@ def with_placed_creates(answers: DataFrame) -> Transform:
         refused = F.col("_placed") & F.col("_error").isNotNull()
         values = {
             "assignments": F.when(F.col("_placed"), F.col("_assignments")).otherwise(F.col("assignments")),
+            "violations": F.when(F.col("_placed"), _warned(F.col("_warning"))).otherwise(F.col("violations")),
             **_refused(refused, F.col("_error"), F.col("_error_message")),
         }
         return rows.withColumns(values).select(*decisions.columns)
 
     return transform
+
+
+def _warned(warning: Column) -> Column:
+    """`violations` of a warning; null where there is none."""
+    message = F.concat(F.lit(WARNING), warning)
+    found = F.array(F.struct(F.lit("placement").alias("policy"), message.alias("message")))
+    return F.when(warning.isNotNull(), found).cast(VIOLATIONS)
 
 
 def _refused(refused: Column, error: Column, message: Column) -> dict[str, Column]:
@@ -325,9 +336,6 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
     actions = F.col("decision").isin(*ReplicaAction) & F.col("cluster").isin(*seen.known)
     ids = {name: status.cluster_id for name, status in seen.statuses.items()}
     empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}
-    warned = F.array(
-        F.struct(F.lit("placement").alias("policy"), F.concat(F.lit(WARNING), "warning").alias("message"))
-    ).cast(VIOLATIONS)
     moves = (
         answers.where(actions)
         .drop("assignments")
@@ -339,7 +347,7 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
                 "cluster_id": lookup(ids, F.col("cluster")),
                 "live": F.lit(True),
                 "waits": F.lit(False),
-                "violations": F.when(F.col("warning").isNotNull(), warned),
+                "violations": _warned(F.col("warning")),
             }
         )
         .transform(

@@ -32,6 +32,21 @@ Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Tra
 
 
 @dataclass(frozen=True, kw_only=True)
+class AsRows:
+    """How actions become rows of their kind's table again."""
+
+    live: Transform
+    """Rows of `observed` as cluster, resource, and `now`: map<string,string>, as `before` and `after` have values."""
+    undo: Transform
+    """What undoes actions. In: cluster, resource, `action`, `before`, `after`, `now` (null where the cluster has none
+    of it), and more. Out: also the table's columns, and `stale`: how it isn't as the action left it, null where it
+    is."""
+    asked_by: Transform
+    """What planned actions ask for, for policies that judge it again. In: cluster, resource, `action`, `before`,
+    `after`, and more. Out: also the table's columns, less owner and labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResourceKind:
     """A kind of resources that are declared in a table of their own."""
 
@@ -58,6 +73,8 @@ class ResourceKind:
     """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
     manages: Callable[[Settings], bool] = lambda _: False
     """Whether there is something to decide on where nothing is declared."""
+    as_rows: AsRows | None = None
+    """None where actions can't be reverted, and no policies judge them again."""
 
 
 def beside_live(

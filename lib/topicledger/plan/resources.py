@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from topicledger import actions, policies
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
-from topicledger.model import Decision, Refusal, Work
+from topicledger.model import Decision, Outcome, Phase, Refusal, Work
 from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
-from topicledger.observe.topics import Observation
-from topicledger.plan import acls, quotas
+from topicledger.observe.topics import ClusterStatus, Observation
+from topicledger.plan import acls, quotas, revert_resources
 from topicledger.plan.decisions import Decided, decided_on
-from topicledger.plan.intent import resources_no_longer_declared
+from topicledger.plan.intent import REFUSED, resources_declared_otherwise, resources_no_longer_declared
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.resource_kind import ResourceKind
+from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
+from topicledger.schemas import ACTION_KEY, BROKERS
 
 KINDS: Sequence[ResourceKind] = (acls.RIGHTS, quotas.QUOTAS)
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
@@ -37,7 +41,7 @@ class WantedResources:
 
     kind: ResourceKind
     judged: DataFrame
-    """What the kind's `judge` returns, materialised."""
+    """What the kind's `judge` returns, materialised; of a run that reverts another, what that one changed."""
     clusters: Sequence[ClusterSettings]
     """Those that are to be listed."""
 
@@ -52,6 +56,9 @@ class ListedResources:
 
 def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Iterator[WantedResources]:
     """What is declared of `clusters`, of the kinds that are declared or managed and that the run is about."""
+    if run.reverts is not None:
+        yield from _done(run, run.reverts, clusters)
+        return
     for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in actions.about(kind.resource_type)}
         managed = kind.manages(run.settings)
@@ -64,6 +71,21 @@ def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str
         if named or managed:
             listed = [each for each in clusters if managed or each.name in named]
             yield WantedResources(kind=kind, judged=judged, clusters=listed)
+
+
+def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
+    """What a run changed, of kinds that can be reverted."""
+    kinds = {kind.resource_type.value: kind for kind in KINDS if kind.as_rows is not None}
+    selected = F.col("cluster").isin(*(each.name for each in clusters))
+    types = (kind.resource_type for kind in kinds.values())
+    done = changed_by(run, reverted, *types).where(selected).localCheckpoint()
+    found: dict[str, set[str]] = {}
+    for row in done.select("resource_type", "cluster").distinct().collect():
+        found.setdefault(row["resource_type"], set()).add(row["cluster"])
+    for of_type, named in found.items():
+        judged = done.where(F.col("resource_type") == of_type)
+        listed = [each for each in clusters if each.name in named]
+        yield WantedResources(kind=kinds[of_type], judged=judged, clusters=listed)
 
 
 def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
@@ -103,21 +125,70 @@ def decisions(
     run: Run, rules: Sequence[Policy], resources: ListedResources, seen: Observation, *, again: bool
 ) -> Decided:
     """Decide on what was listed; `again`: an earlier start's plan said that clusters can't be reached."""
-    kind = resources.wanted.kind
+    kind, judged, listed = resources.wanted.kind, resources.wanted.judged, resources.listed
+    declared = None if run.reverts is None else _judged(run, kind, run.version_of(kind.table), None)
+    if declared is not None:
+        judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
+        listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
-    rows = resources.wanted.judged.transform(kind.decide(resources.listed, seen.statuses, run.settings, judged_by))
-    return decided_on(run, actions.found(rows, kinds_of(run), kind.resource_type), kind.counted, again=again)
+    rows = judged.transform(kind.decide(listed, seen.statuses, run.settings, judged_by))
+    rows = actions.found(rows, kinds_of(run), kind.resource_type)
+    if declared is not None:
+        rows = rows.transform(revert_resources.warned(kind, declared))
+    return decided_on(run, rows, kind.counted, again=again)
 
 
 def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:
-    subject = wanted.kind.subject
-    of_kind = [rule for rule in rules if subject is not None and rule.action in subject.actions]
-    if subject is None or not of_kind:
+    of_kind = _rules_of(wanted.kind, rules)
+    if wanted.kind.subject is None or not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
     # The manifests that the run is about, be they in files.
     known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
-    return policies.judge(of_kind, known, subject)
+    return policies.judge(of_kind, known, wanted.kind.subject)
+
+
+def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
+    subject = kind.subject
+    return [rule for rule in rules if subject is not None and rule.action in subject.actions]
+
+
+def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterator[Transform]:
+    """What refuses planned actions that policies don't allow any more: on what clusters have now, with the owners and
+    labels of the latest tables. Of planned actions (columns of `plans`) it asks their clusters, where there are
+    policies of them."""
+    for kind in KINDS:
+        of_kind = _rules_of(kind, rules)
+        if kind.as_rows is None or kind.subject is None or not of_kind:
+            continue
+        asked = planned.where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
+        ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
+        if not ids:
+            continue
+        clusters = [each for each in run.clusters if each.name in ids]
+        latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
+        own = _judged(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
+        rows = asked.drop("owner", "labels").join(own, on=["cluster", "resource"], how="left")
+        judged = (
+            rows.transform(kind.as_rows.asked_by)
+            .select(*kind.table.schema.names)
+            .transform(kind.judge(list(run.settings.clusters), None))
+            .localCheckpoint()
+        )
+        listed = replace(kind.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
+        statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
+        brokers = run.ledger.read(BROKERS)
+        judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.subject)
+        decided = judged.transform(kind.decide(listed, statuses, run.settings, judged_by))
+        yield partial(_with_refusals, refused=decided.where(F.col("phase") == Phase.POLICY.value))
+
+
+def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:
+    """Those of planned actions that are refused: `REFUSED` and violations."""
+    why = ("error", "error_message", "violations")
+    ended = refused.where(F.col("outcome") == Outcome.REFUSED.value)
+    known = ended.select("cluster", "resource_type", "resource", F.col("decision").alias("action"), *why)
+    return planned.drop(*why).join(known, on=list(ACTION_KEY), how="inner").select(*REFUSED, "violations")
 
 
 def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
@@ -129,7 +200,13 @@ def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
             continue
         then = run.version_of(kind.table)
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
-        if latest != then or run.of_files:
-            judged = _judged(run, kind, latest, run.selected)
+        if latest == then and not run.of_files:
+            continue
+        judged = _judged(run, kind, latest, run.selected)
+        if run.reverts is not None:
+            # The plan differs from the table on purpose: what counts is whether that was changed since.
+            before = _judged(run, kind, then, run.selected)
+            found.append(resources_declared_otherwise(kind, before, judged, then, latest))
+        else:
             found.append(resources_no_longer_declared(kind, judged, latest, then))
     return found

@@ -29,7 +29,7 @@ from topicledger.schemas.tables import VIOLATIONS
 
 _DONE = ("cluster_id", "topic_id", "action", "before", "after", "known")
 """What is known of an action of the run that is reverted; `known`: whether its outcome is."""
-_STILL_DECLARED = "manifests"
+STILL_DECLARED = "manifests"
 """The `policy` of the warning that the manifests ask for what is undone."""
 
 
@@ -38,7 +38,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
     judge = manifests.judge(list(run.settings.clusters), selected)
     declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
-    done = _changed_by(run, reverted).localCheckpoint()
+    done = changed_by(run, reverted, ResourceType.TOPIC).localCheckpoint()
     return Wanted(
         judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
         kinds=[kind.name for kind in actions.in_order()],
@@ -49,11 +49,12 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def _changed_by(run: Run, reverted: str) -> DataFrame:
-    """Topics and actions that a run carried out, or may have: cluster, topic, and `_DONE`."""
+def changed_by(run: Run, reverted: str, *types: ResourceType) -> DataFrame:
+    """Actions on resources of these types that a run carried out, or may have: cluster, topic, resource_type, resource,
+    and `_DONE`."""
     of_run = F.col("run_id") == reverted
-    topics = F.col("resource_type") == ResourceType.TOPIC.value
-    audit = run.ledger.read(AUDIT).where(of_run & topics & F.col("action").isNotNull())
+    of_types = F.col("resource_type").isin(*(each.value for each in types))
+    audit = run.ledger.read(AUDIT).where(of_run & of_types & F.col("action").isNotNull())
     ok = F.col("outcome") == Outcome.OK.value
     applied = (F.col("phase") == Phase.APPLY.value) & ok
     results = audit.groupBy(*ACTION_KEY).agg(
@@ -62,7 +63,7 @@ def _changed_by(run: Run, reverted: str) -> DataFrame:
     )
     # Who leads is up to where replicas are: there is nothing to undo.
     undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
-    planned = run.ledger.read(PLANS).where(of_run & topics & undoable & F.col("phase").isNull())
+    planned = run.ledger.read(PLANS).where(of_run & of_types & undoable & F.col("phase").isNull())
     # Of a run that was abandoned amid its requests.
     sent = run.ledger.read(SENT_BATCHES).where(of_run).select("cluster", "action", "batch", F.lit(True).alias("_sent"))
     rows = planned.join(results, on=list(ACTION_KEY), how="left").join(
@@ -72,6 +73,8 @@ def _changed_by(run: Run, reverted: str) -> DataFrame:
     return rows.where(known | (F.col("_sent") & ~F.coalesce("_ended", F.lit(False)))).select(
         "cluster",
         "topic",
+        "resource_type",
+        "resource",
         "cluster_id",
         F.coalesce("_applied.topic_id", "topic_id").alias("topic_id"),
         "action",
@@ -296,5 +299,5 @@ def _still_declared() -> Column:
         text(WARNING, "the manifests declare it present, and the next run creates it again"),
     )
     message = F.coalesce(configs, topic)
-    warned = F.array(F.struct(F.lit(_STILL_DECLARED).alias("policy"), message.alias("message")))
+    warned = F.array(F.struct(F.lit(STILL_DECLARED).alias("policy"), message.alias("message")))
     return F.when(message.isNotNull(), warned).cast(VIOLATIONS)

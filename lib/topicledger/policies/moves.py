@@ -21,7 +21,7 @@ def max_bytes_moved(*, max_bytes: int) -> SetRule:
         return rows.withColumns(
             {
                 "reason": F.when(
-                    so_far > max_bytes,
+                    (so_far > max_bytes) & size.isNotNull(),
                     text(
                         "copies ", size, " bytes, and with it the moves on the cluster copy ", so_far,
                         f"; at most {max_bytes} are allowed in a run",

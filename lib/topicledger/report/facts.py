@@ -254,9 +254,56 @@ class RunOfSpan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
-    """The runs of a span."""
+class OwnerRights:
+    """The rights that an owner declares on a cluster."""
 
+    cluster: str
+    owner: str
+    """Empty where they have none."""
+    rights: int
+    principals: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RightChange:
+    """A right that was added or removed."""
+
+    run_id: str
+    cluster: str
+    resource: str
+    change: str
+    """added or removed."""
+    principal: str | None
+    completed_at: datetime
+    owner: str | None = None
+    """As the latest `acls` have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rights:
+    """Rights by owner, and how they changed."""
+
+    since: str
+    """When, in words."""
+    owners: Sequence[OwnerRights]
+    """Those whose rights changed most first."""
+    changes: Sequence[RightChange]
+    """The newest."""
+    total: int
+    """Of all changes."""
+    owners_query: str
+    query: str
+    """SQL for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What happened before: the runs of a span, and how rights changed."""
+
+    rights: Rights | None = None
+    """None where no rights are declared."""
     runs: Sequence[RunOfSpan] = ()
     """The newest."""
     run_count: int = 0

@@ -34,6 +34,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
+from topicledger.report.rights import gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
@@ -56,7 +57,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
 
     `runs`, `plans` and `audit` must be there; `drift` need not.
     """
-    audit = asked.rows(ledger.read(AUDIT), "completed_at")
+    audit = _named(asked.rows(ledger.read(AUDIT), "completed_at"))
     ended = _results(ledger, asked).localCheckpoint()
     runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
     # A topic that ten runs refused is one topic that is refused.
@@ -70,7 +71,9 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         clusters=asked.clusters,
         span=asked.span,
         run=asked.run,
-        history=History(runs=runs, run_count=run_count, periods=periods, unit=unit),
+        history=History(
+            runs=runs, run_count=run_count, periods=periods, unit=unit, rights=gather_rights(ledger, asked, listed)
+        ),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
         requests=_requests(sent),
@@ -100,11 +103,16 @@ def _value(row: Row, name: str) -> Any:
     return utc(value) if isinstance(value, datetime) else value
 
 
+def _named(rows: DataFrame) -> DataFrame:
+    """Rows whose `topic` names also what isn't one."""
+    return rows.withColumn("topic", F.coalesce("topic", "resource"))
+
+
 def _results(ledger: Ledger, asked: Scope) -> DataFrame:
     runs = ledger.read(RUNS).where(F.col("state") == RunState.APPLYING.value).select("run_id").collect()
     return figures.results(
-        asked.rows(ledger.read(AUDIT), "completed_at"),
-        asked.rows(ledger.read(PLANS), "planned_at"),
+        _named(asked.rows(ledger.read(AUDIT), "completed_at")),
+        _named(asked.rows(ledger.read(PLANS), "planned_at")),
         [row["run_id"] for row in runs],
     )
 

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -21,62 +20,16 @@ from topicledger import __version__
 from topicledger.model import Phase
 from topicledger.report import advice, charts, words
 from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
+from topicledger.report.listings import NO_OWNER, Cell, Line, Listing, listing, listings_of_rights, name_of
 from topicledger.text import printable, show
 
-LISTED_CHARACTERS = 3_000_000
-"""Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
-_NAME_CHARACTERS = 300
 _MESSAGE_CHARACTERS = 400
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
 _NO_CLUSTER = "no cluster"
-_NO_OWNER = "no owner"
 _COMMAND = re.compile("`([^`]+)`")
 _SHOWN_WAIT = 0.01
 """Seconds between requests that a page shows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A cell of a listing."""
-
-    text: str = ""
-    under: str = ""
-    """More of it, in small print below."""
-    outcome: str = ""
-    """Where the text is one: it gets its colour."""
-    wide: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A row of a listing."""
-
-    cells: Sequence[Cell]
-    filters: Sequence[str]
-    """What its filters compare with, in their order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """A choice above a listing."""
-
-    label: str
-    choices: Mapping[str, int]
-    """Value -> rows that have it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listing:
-    """A table that can be searched and filtered in the page."""
-
-    name: str
-    title: str
-    columns: Sequence[str]
-    filters: Sequence[Filter]
-    lines: Sequence[Line]
-    total: int
-    query: str
 
 
 def environment(*templates: str) -> Environment:
@@ -89,7 +42,7 @@ def environment(*templates: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        name=_name,
+        name=name_of,
         message=_message,
         code=_code,
         sql=printable,
@@ -124,6 +77,7 @@ def render(report: Report) -> str:
             drift_kinds=_by_kind(report),
             topics=_topics(report),
             findings=_findings(report),
+            rights=list(listings_of_rights(report.history.rights)),
             periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
             waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
             ended={name for _, counts in report.history.periods for name in counts},
@@ -150,9 +104,9 @@ def _entry(report: Report, headline: words.Headline) -> str:
             "headline": headline.text,
             "tone": headline.tone,
             "began": words.time(began),
-            "about": _name(about),
-            "by": _name(run.requested_by) if run is not None else "",
-            "clusters": _name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
+            "about": name_of(about),
+            "by": name_of(run.requested_by) if run is not None else "",
+            "clusters": name_of(", ".join(report.clusters) or (run.clusters if run is not None else "")),
         }
     )
 
@@ -165,10 +119,6 @@ def template(name: str) -> str:
 def hash_of(text: str) -> str:
     """As a Content-Security-Policy names an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def _name(text: object) -> str:
-    return "" if text is None else show(str(text), _NAME_CHARACTERS)
 
 
 def _message(text: object) -> str:
@@ -255,7 +205,7 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
 def _topics(report: Report) -> Listing:
     several = report.run is None
     lines = [_topic(row, several=several) for row in report.rows]
-    return _listing(
+    return listing(
         "topics",
         "Every topic",
         ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
@@ -267,20 +217,20 @@ def _topics(report: Report) -> Listing:
 
 
 def _topic(row: Result, *, several: bool) -> Line:
-    cluster = _name(row.cluster) or _NO_CLUSTER
+    cluster = name_of(row.cluster) or _NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
     what = words.with_durations(_message(row.what))
-    error = _name(row.error)
+    error = name_of(row.error)
     details = (what, _message(row.error_message)) if error else (_message(row.error_message),)
     return Line(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
-            Cell(text=_name(row.topic) or "(no name)", under=cluster, wide=True),
+            Cell(text=name_of(row.topic) or "(no name)", under=cluster, wide=True),
             Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
-            Cell(text=_name(row.owner) or "–"),
-            Cell(text=words.time(row.completed_at), under=_name(row.run_id) if several else ""),
+            Cell(text=name_of(row.owner) or "–"),
+            Cell(text=words.time(row.completed_at), under=name_of(row.run_id) if several else ""),
         ],
-        filters=[row.outcome, cluster, error or "none", _name(row.owner) or _NO_OWNER],
+        filters=[row.outcome, cluster, error or "none", name_of(row.owner) or NO_OWNER],
     )
 
 
@@ -289,7 +239,7 @@ def _findings(report: Report) -> Listing | None:
     if drift is None:
         return None
     lines = [_finding(row, report) for row in drift.rows]
-    return _listing(
+    return listing(
         "findings",
         "Every finding",
         ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
@@ -301,60 +251,21 @@ def _findings(report: Report) -> Listing | None:
 
 
 def _finding(row: Drift, report: Report) -> Line:
-    cluster = _name(row.cluster) or _NO_CLUSTER
+    cluster = name_of(row.cluster) or _NO_CLUSTER
     severity = row.severity or "none"
     sides = {"declared": row.declared, "live": row.live}
     pair = [
-        f"{side} {words.config_value(row.what, _name(value))}" for side, value in sides.items() if value is not None
+        f"{side} {words.config_value(row.what, name_of(value))}" for side, value in sides.items() if value is not None
     ]
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
             # Of a right that names no topic: the right.
-            Cell(text=_name(row.topic) or _name(row.what) or "(no name)", under=cluster, wide=True),
-            Cell(text=row.kind, under=_name(row.what)),
+            Cell(text=name_of(row.topic) or name_of(row.what) or "(no name)", under=cluster, wide=True),
+            Cell(text=row.kind, under=name_of(row.what)),
             Cell(text=", ".join(pair), under=_message(row.message), wide=True),
-            Cell(text=_name(row.owner) or "–"),
+            Cell(text=name_of(row.owner) or "–"),
             Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
         ],
-        filters=[severity, cluster, row.kind, _name(row.owner) or _NO_OWNER],
+        filters=[severity, cluster, row.kind, name_of(row.owner) or NO_OWNER],
     )
-
-
-def _listing(
-    name: str,
-    title: str,
-    columns: Sequence[str],
-    labels: Sequence[str],
-    lines: Sequence[Line],
-    total: int,
-    query: str,
-) -> Listing:
-    kept = _within(lines)
-    choices: list[dict[str, int]] = [{} for _ in labels]
-    for line in kept:
-        for counts, value in zip(choices, line.filters, strict=True):
-            counts[value] = counts.get(value, 0) + 1
-    return Listing(
-        name=name,
-        title=title,
-        columns=columns,
-        filters=[
-            Filter(label=label, choices=dict(sorted(counts.items())))
-            for label, counts in zip(labels, choices, strict=True)
-        ],
-        lines=kept,
-        total=max(total, len(kept)),
-        query=query,
-    )
-
-
-def _within(lines: Sequence[Line]) -> Sequence[Line]:
-    """As many lines, from the first, as a page has room for: names and messages may be long, and grow when escaped."""
-    left = LISTED_CHARACTERS
-    for number, line in enumerate(lines):
-        texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
-        left -= sum(len(escape(text)) for text in texts)
-        if left < 0:
-            return lines[:number]
-    return lines

@@ -129,6 +129,13 @@ def read_acl(
     _row(reader, entry, acl, item.line)
 
 
+def rights_of(kind: str, names: Mapping[str, Sequence[str]], *flags: str) -> Iterator[Right]:
+    """What a shorthand stands for. `names` are its lists, those that aren't named are empty; `flags` are true."""
+    shorthand = SHORTHANDS[kind]
+    every = {**dict.fromkeys(shorthand.lists, ()), **names}
+    return shorthand.rights(every, {flag: flag in flags for flag in shorthand.flags})
+
+
 def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int, reader: Reader) -> None:
     shorthand = SHORTHANDS[kind]
     known = ("principal", "host", *shorthand.lists, *shorthand.flags)
@@ -166,7 +173,7 @@ def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int,
         _row(
             reader,
             entry,
-            {**acl, "operation": operation, "resource_type": resource_type, **_pattern(name)},
+            {**acl, "operation": operation, "resource_type": resource_type, **pattern_of(name)},
             at_entry,
             kind,
         )
@@ -180,7 +187,8 @@ def _names(name: str, value: Value, line: int, reader: Reader, entry: Shared) ->
     return [each for each in found if each is not None]
 
 
-def _pattern(name: str) -> dict[str, str]:
+def pattern_of(name: str) -> dict[str, str]:
+    """Pattern type and name of what a name, or `prefix*`, stands for."""
     if name == WILDCARD or not name.endswith(WILDCARD):
         return {"pattern_type": LITERAL, "resource_name": name}
     return {"pattern_type": PREFIXED, "resource_name": name.removesuffix(WILDCARD)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
 from topicledger.text import show
@@ -14,37 +16,52 @@ from topicledger.text import show
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def write_manifests(path: Path, cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> int:
-    """Write rows of one cluster, in their order, as JSON or YAML by the file's suffix; returns how many it were.
+def write_manifests(
+    path: Path,
+    cluster: str,
+    rows: Iterable[Mapping[str, Any]],
+    notes: Sequence[str],
+    resources: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({}),
+) -> Mapping[str, int]:
+    """Write rows of one cluster, in their order, as JSON or YAML by the file's suffix; returns how many it were, by
+    table.
 
-    `rows` have the fields of `manifests`; null ones are left out. `notes` become comments, which JSON has none of. The
-    file is complete or it isn't there. Raises OSError where it can't be written.
+    `rows` have the fields of `manifests`, `resources` those of their tables, such as `acls`; null ones are left out.
+    `notes` become comments, which JSON has none of. The file is complete or it isn't there. Raises OSError where it
+    can't be written.
     """
     lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
-    count = 0
+    counts = dict.fromkeys(("manifests", *resources), 0)
 
-    def counted() -> Iterator[Mapping[str, Any]]:
-        nonlocal count
+    def counted(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         for row in rows:
-            count += 1
+            counts[table] += 1
             yield row
 
     temporary = path.with_name(path.name + ".part")
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines(cluster, counted(), notes))
+        others = {table: counted(table, entries) for table, entries in resources.items()}
+        file.writelines(lines(cluster, counted("manifests", rows), others, notes))
     temporary.replace(path)
-    return count
+    return counts
 
 
-def _json(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[str]:
+_Resources: TypeAlias = Mapping[str, Iterator[Mapping[str, Any]]]
+
+
+def _json(
+    cluster: str, rows: Iterable[Mapping[str, Any]], resources: _Resources, notes: Sequence[str]
+) -> Iterator[str]:
     before = "[\n"
-    for row in rows:
-        yield before + json.dumps({"cluster": cluster, **_given(row)})
+    for given in chain(map(_given, rows), map(_given_of_resource, chain.from_iterable(resources.values()))):
+        yield before + json.dumps({"cluster": cluster, **given})
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-def _yaml(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[str]:
+def _yaml(
+    cluster: str, rows: Iterable[Mapping[str, Any]], resources: _Resources, notes: Sequence[str]
+) -> Iterator[str]:
     for note in notes:
         yield f"# {show(note, 2_000)}\n"
     yield f"cluster: {quoted(cluster)}\n"
@@ -56,11 +73,24 @@ def _yaml(cluster: str, rows: Iterable[Mapping[str, Any]], notes: Sequence[str])
         before = ""
     if before:
         yield "topics: []\n"
+    for table, entries in resources.items():
+        before = f"{table}:\n"
+        for entry in entries:
+            fields = ", ".join(f"{name}: {_value(value)}" for name, value in _given_of_resource(entry).items())
+            yield f"{before}  - {{{fields}}}\n"
+            before = ""
+        if before:
+            yield f"{table}: []\n"
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a row says beside its cluster, the topic first; `present` goes without saying."""
-    fields = {name: row[name] for name in FIELDS if name != "cluster" and row[name] is not None}
+    return _given_of_resource({name: row[name] for name in FIELDS})
+
+
+def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
+    """As `_given`, of a row of another table."""
+    fields = {name: value for name, value in row.items() if name != "cluster" and value is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields

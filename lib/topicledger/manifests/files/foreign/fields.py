@@ -60,6 +60,10 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return key in self._pairs
 
+    def is_mapping(self, key: str) -> bool:
+        """Whether the key's value is a mapping."""
+        return isinstance(self._pairs.get(key, (None, 0))[0], Object)
+
     def error(self, key: str, line: int, reason: str) -> None:
         """Report what is wrong with a key's value."""
         self._reader.report.error(line, f"`{self.name(key)}` {reason}")

@@ -18,12 +18,13 @@ from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
 from topicledger.manifests.files.foreign.julie_names import Naming, NamingError, read_naming
+from topicledger.manifests.files.foreign.julie_rights import OF_TOPICS, read_rights
 from topicledger.manifests.files.values import Object, Value, describe, plain_number
 from topicledger.manifests.files.yaml_files import measured
 from topicledger.text import nearest, show
 
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
-_ACCESS = ("consumers", "producers", "streams", "connectors", "ksql", "schemas", "rbac")
+_OTHER_ACCESS = ("ksql", "schemas", "rbac")
 _DEFAULT = "Julie's own default (3 partitions, 2 replicas): the brokers' default it is here"
 
 Plans = dict[str, dict[str, str]]
@@ -98,21 +99,22 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
 def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None:
     project = fields.text("name", required=True) or ""
     topics = fields.items("topics")
-    fields.leave_out(_ACCESS, "who may do what; no topics")
-    fields.leave_out([key for key, _ in fields.others()], "who may do what, by a role of one's own")
+    fields.leave_out(_OTHER_ACCESS, "who may do what, beside Kafka's own rights")
 
     def name(topic: str, data_type: str | None) -> str:
         return setting.naming.name(context, project, topic, data_type)
 
-    for value, line in topics:
-        _topic(value, line, "projects.topics", setting, name)
+    names = [_topic(value, line, "projects.topics", setting, name) for value, line in topics]
+    read_rights(fields, [each for each in names if each], setting.reader, setting.cluster)
+    fields.leave_out([key for key, _ in fields.others()], "who may do what, by a role of one's own")
 
 
-def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) -> None:
+def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) -> str | None:
+    """Report a topic and who may use it; returns its name, None where it has none."""
     reader = setting.reader
     if not isinstance(value, Object):
         reader.report.error(line, f"each of `{path}` must be a mapping with a `name`, not {describe(value)}")
-        return
+        return None
     row = TopicRow(reader, value.line or line)
     fields = Fields(value, path, reader, line)
     own_name, data_type = fields.text("name", required=True), fields.text("dataType")
@@ -132,10 +134,11 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         reader.visit(len(setting.plans[plan]))
         config = {**(config or {}), **setting.plans[plan]}
     _counts(row, fields, config, reader)
-    fields.leave_out(("consumers", "producers"), "who may do what")
+    read_rights(fields, [row.entry.topic] if row.entry.topic else [], reader, setting.cluster, OF_TOPICS)
     fields.leave_out(("schemas", "subject.name.strategy"), "schemas")
     fields.rest()
     row.add()
+    return row.entry.topic
 
 
 def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader: Reader) -> None:

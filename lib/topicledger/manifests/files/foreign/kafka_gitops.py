@@ -2,7 +2,8 @@
 
 After the project's specification of them (https://github.com/devshawn/kafka-gitops/blob/main/docs/specification.md):
 `topics` maps names to partitions, replication and configs; `settings.topics.defaults` gives what a topic leaves out;
-`settings.files.topics` names the file that has the topics instead. A state file doesn't say which cluster it is for.
+`settings.files.topics` names the file that has the topics instead, and so for `services` and `users`. A state file
+doesn't say which cluster it is for. What services and users may do is read by `kafka_gitops_rights`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from pathlib import Path
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
+from topicledger.manifests.files.foreign.kafka_gitops_rights import read_rights
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.manifests.files.yaml_files import measured
 from topicledger.text import show
 
-_COUNTED = ("services", "users", "customServiceAcls", "customUserAcls", "schemas")
+_ELSEWHERE = ("services", "users")
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,15 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
         fields = document_fields(value, line, reader, "a desired state with `topics`")
         if fields is None:
             return
-        defaults, topics_file = _settings(fields)
+        defaults, others = _settings(fields)
         states.append(_State(fields, reader, defaults))
-        if topics_file is not None:
-            path = _absolute(Path(reader.report.file).parent / topics_file)
-            elsewhere[path] = defaults
+        for what, name in others.items():
+            path = _absolute(Path(reader.report.file).parent / name)
+            if what == "topics":
+                elsewhere[path] = defaults
             if path not in given:
-                reason = f"names {show(topics_file)}, where the topics are; name that file, too, when loading"
-                fields.error("settings.files.topics", line, reason)
+                reason = f"names {show(name)}, where the {what} are; name that file, too, when loading"
+                fields.error(f"settings.files.{what}", line, reason)
 
     for file in files:
         file.each(state)
@@ -69,12 +72,12 @@ def _absolute(path: str | Path) -> str:
     return os.path.normpath(Path(path).absolute())
 
 
-def _settings(fields: Fields) -> tuple[_Defaults, str | None]:
-    """The defaults, and the file that has the topics."""
-    defaults, topics_file = _Defaults(), None
+def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
+    """The defaults, and the files that have the topics, the services and the users."""
+    defaults, others = _Defaults(), dict[str, str]()
     settings = fields.mapping("settings")
     if settings is None:
-        return defaults, None
+        return defaults, others
     topics = settings.mapping("topics")
     if topics is not None:
         given = topics.mapping("defaults")
@@ -85,20 +88,21 @@ def _settings(fields: Fields) -> tuple[_Defaults, str | None]:
         topics.rest()
     files = settings.mapping("files")
     if files is not None:
-        topics_file = files.text("topics")
-        files.leave_out(("services", "users", "schemas"), "no topics")
+        named = {what: files.text(what) for what in ("topics", *_ELSEWHERE)}
+        others = {what: name for what, name in named.items() if name is not None}
+        files.leave_out(("schemas",), "no topics")
         files.rest()
     settings.leave_out([key for key, _ in settings.others()], "a setting of kafka-gitops itself")
-    return defaults, topics_file
+    return defaults, others
 
 
 def _topics(state: _State, defaults: _Defaults, cluster: str | None) -> None:
     fields, reader = state.fields, state.reader
-    for key in _COUNTED:
-        found = fields.take(key)
-        if found is not None:
-            value = found[0]
-            reader.report.skip(key, len(value.pairs) if isinstance(value, Object) else 1)
+    schemas = fields.take("schemas")
+    if schemas is not None:
+        value = schemas[0]
+        reader.report.skip("schemas", len(value.pairs) if isinstance(value, Object) else 1)
+    read_rights(fields, reader, cluster)
     found = fields.take("topics")
     fields.rest()
     if found is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from topicledger.manifests.files.acl_entries import pattern_of, rights_of
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.foreign.fields import Fields
 from topicledger.manifests.files.results import ResourceRow
@@ -52,6 +54,7 @@ def add_right(
     owner: str | None = None,
     *,
     state: str = "present",
+    shorthand: str | None = None,
 ) -> None:
     """Report a row of `acls`, where its cluster is known (else that was reported)."""
     if cluster:
@@ -62,10 +65,37 @@ def add_right(
                 state=state,
                 owner=owner,
                 labels=None,
+                shorthand=shorthand,
                 file=report.file,
                 line=line,
             )
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """Whom a tool's file grants what a client needs, and where."""
+
+    report: Report
+    cluster: str | None
+    principal: str
+    line: int
+
+    def grant(self, kind: str, *flags: str, **names: Sequence[str]) -> None:
+        """Report the rights of one of our shorthands; `names` are its lists, a name that ends with `*` is a prefix."""
+        if not self.principal.startswith("User:"):
+            self.report.leave_out(self.line, kind, unknown_principal(self.principal))
+            return
+        for operation, resource_type, name in rights_of(kind, names, *flags):
+            acl = Acl(
+                principal=self.principal,
+                permission=ALLOW,
+                operation=operation,
+                resource_type=resource_type,
+                host=WILDCARD,
+                **pattern_of(name),
+            )
+            add_right(self.report, self.cluster, acl, self.line, shorthand=kind)
 
 
 def unknown_principal(principal: str) -> str:

@@ -1,0 +1,112 @@
+"""The Kafka part of a run about rights: what validate and apply of ACLs take, against librdkafka alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks import brokers
+from benchmarks.floor import Floor
+from benchmarks.kafka_part import DRIVER_MEMORY as DRIVER_MEMORY
+from benchmarks.kafka_part import REACH, done
+from benchmarks.measure import Work, in_turns
+from benchmarks.report import Ratio, Result, Size
+from topicledger.model import AccessAction, Target
+from topicledger.model.access import Acl
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+_COUNT = {Size.FULL: 10_000, Size.SMALL: 200}
+_SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
+_FLOOR_SIZES = {Size.FULL: (1_000, 2_500, 5_000, 10_000), Size.SMALL: (200,)}
+"""ACLs in one of the floor's requests; 10,000 are as many as a broker takes (A5)."""
+
+
+def run(size: Size, folder: Path) -> Result:
+    """Add ACLs that a broker hasn't, and remove them again."""
+    count = _COUNT[size]
+    acls = [Acl(f"User:bench-{n % 100}", "ALLOW", "READ", "TOPIC", "LITERAL", f"bench.{n}", "*") for n in range(count)]
+    adds = [Target(resource=" ".join(each), action=AccessAction.ACL_ADD, after=each._asdict()) for each in acls]
+    deletes = [Target(resource=" ".join(each), action=AccessAction.ACL_DELETE, before=each._asdict()) for each in acls]
+    with brokers.with_authorizer() as kafka:
+
+        @contextmanager
+        def where(*, there: bool) -> Iterator[EmbeddedKafka]:
+            """The broker, once it shows all of the ACLs, or none."""
+            _settled(kafka, adds if there else deletes, count if there else 0)
+            yield kafka
+
+        def floor(add: bool, each: int, _: EmbeddedKafka) -> Mapping[str, int]:
+            client = Floor(kafka.bootstrap_servers, each)
+            return {"added": client.add_acls(acls)} if add else {"removed": client.remove_acls(acls)}
+
+        def ours(targets: Sequence[Target], _: EmbeddedKafka) -> Mapping[str, int]:
+            with brokers.executor(kafka) as sending:
+                return {
+                    "validated": done(sending, targets, sending.validate),
+                    "applied": done(sending, targets, sending.apply),
+                }
+
+        # The first time compiles the broker's own code.
+        _best(size, partial(where, there=False), partial(floor, True))
+        _best(size, partial(where, there=True), partial(floor, False))
+        best = {add: _best(size, partial(where, there=not add), partial(floor, add)) for add in (True, False)}
+        works = [
+            Work(
+                name=f"{name}{' of deletes' if not add else ''}",
+                what=what,
+                do=partial(floor, add, best[add][0]) if name == "floor" else partial(ours, adds if add else deletes),
+                around=partial(where, there=not add),
+            )
+            for add in (True, False)
+            for name, what in (
+                ("floor", f"librdkafka, {best[add][0]:,} ACLs a request, nothing listed"),
+                ("ours", f"validate (what there is, and what the principal may do) and apply: {count:,} ACLs"),
+            )
+        ]
+        series = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
+    by_name = {each.name: each for each in series}
+    return Result(
+        work=f"Add {count:,} ACLs of 100 principals to a broker with StandardAuthorizer, then remove them.",
+        series=series,
+        ratios=[
+            Ratio(of=f"ours{of}", to=f"floor{of}", value=by_name[f"ours{of}"].median / by_name[f"floor{of}"].median,
+                  reach=REACH)
+            for of in ("", " of deletes")
+        ],
+        notes=[
+            f"The floor's batch size is the best of those tried first: adds {best[True][1]}; deletes {best[False][1]}.",
+            "No Spark, no tables. It ends with the acknowledgement; what is sent is visible later (A6).",
+        ],
+    )  # fmt: skip
+
+
+def _best(
+    size: Size,
+    around: Callable[[], AbstractContextManager[EmbeddedKafka]],
+    floor: Callable[[int, EmbeddedKafka], Mapping[str, int]],
+) -> tuple[int, str]:
+    """The floor's best batch size, and what was tried, in words."""
+    took = {}
+    for each in _FLOOR_SIZES[size]:
+        with around() as kafka:
+            began = time.monotonic()
+            floor(each, kafka)
+            took[each] = time.monotonic() - began
+    best = min(took, key=lambda each: took[each])
+    return best, ", ".join(f"{each:,} a request {seconds:.2f} s" for each, seconds in took.items())
+
+
+def _settled(kafka: EmbeddedKafka, changes: Sequence[Target], count: int) -> None:
+    """Make the broker have so many of the ACLs, and wait until it lists them."""
+    with brokers.executor(kafka) as sending:
+        for batch in brokers.batches(changes, sending.limits.max_batch_records):
+            for _ in sending.apply(batch):
+                pass
+        until = time.monotonic() + 600
+        while len(sending.admin.describe_acls()) != count:
+            if time.monotonic() > until:
+                raise AssertionError(f"the broker doesn't list {count:,} ACLs")
+            time.sleep(0.2)

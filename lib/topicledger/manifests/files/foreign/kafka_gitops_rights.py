@@ -1,0 +1,161 @@
+"""Services, users and custom ACLs of kafka-gitops' desired state files.
+
+After the project's pages "Desired State Specification" and "Services" (https://github.com/devshawn/kafka-gitops/docs).
+A service becomes what our shorthands grant such a client: the same rights as kafka-gitops' own, with DESCRIBE said,
+which READ and WRITE imply; but for Kafka Streams, which gets every right on what begins with its application id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.foreign.fields import Fields
+from topicledger.manifests.files.foreign.rights import Client, add_right, kafka_name, pattern_type_of
+from topicledger.manifests.files.values import Object, describe
+from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.text import nearest, show
+
+_NO_PRINCIPAL = "without a principal (Confluent Cloud's service accounts): write the `principal`"
+_EVERY = (WILDCARD,)
+
+
+def read_rights(fields: Fields, reader: Reader, cluster: str | None) -> None:
+    """Report the rows of a state file's `services`, `users`, `customServiceAcls` and `customUserAcls`."""
+    principals: dict[str, dict[str, str]] = {}
+    for key, grant in (("services", _service), ("users", _user)):
+        principals[key] = found = {}
+        for name, each in _named(fields, key, reader):
+            principal = each.text("principal")
+            if principal is None:
+                reader.report.leave_out(each.line, each.path, _NO_PRINCIPAL)
+                each.leave_out([left for left, _ in each.others()], "of a service or user without a principal")
+                continue
+            found[name] = principal
+            grant(name, each, Client(report=reader.report, cluster=cluster, principal=principal, line=each.line))
+            each.rest()
+    for key, of in (("customServiceAcls", "services"), ("customUserAcls", "users")):
+        for name, acls in _named(fields, key, reader):
+            for one, line in acls.others():
+                acl = acls.mapping(one)
+                if acl is not None:
+                    _custom(acl, line, principals[of].get(name), reader, cluster)
+
+
+def _named(fields: Fields, key: str, reader: Reader) -> Iterator[tuple[str, Fields]]:
+    found = fields.take(key)
+    if found is None:
+        return
+    value, line = found
+    if not isinstance(value, Object):
+        fields.error(key, line, f"must be a mapping of names, not {describe(value)}")
+        return
+    reader.duplicates(value, line)
+    for name, each, at in value.pairs:
+        if isinstance(each, Object):
+            yield name.text, Fields(each, f"{key}.{show(name.text)}", reader, at)
+        else:
+            fields.error(f"{key}.{show(name.text)}", at, f"must be a mapping, not {describe(each)}")
+
+
+def _names(fields: Fields, key: str) -> Sequence[str]:
+    found = []
+    for each, line in fields.items(key):
+        if isinstance(each, str):
+            found.append(each)
+        else:
+            fields.error(key, line, f"must hold names, not {describe(each)}")
+    return found
+
+
+def _service(name: str, fields: Fields, client: Client) -> None:
+    kind = fields.text("type", required=True)
+    if kind is None:
+        return
+    if kind not in _SERVICES:
+        fields.error("type", fields.line, f"is {show(kind)}; {nearest(kind, _SERVICES)}")
+        return
+    _SERVICES[kind](name, fields, client)
+
+
+def _application(name: str, fields: Fields, client: Client) -> None:
+    consumes, group = _names(fields, "consumes"), fields.text("group-id") or name
+    client.grant("producer", topics=_names(fields, "produces"))
+    if consumes:
+        client.grant("consumer", topics=consumes, groups=(group,))
+
+
+def _streams(name: str, fields: Fields, client: Client) -> None:
+    application = fields.text("application-id") or name
+    inputs, outputs = _names(fields, "consumes"), _names(fields, "produces")
+    client.grant("streams", application_id=(application,), inputs=inputs, outputs=outputs)
+
+
+def _connect(name: str, fields: Fields, client: Client) -> None:
+    storage = fields.mapping("storage-topics")
+    kinds = {"config": "configs", "offset": "offsets", "status": "status"}
+    internal = [
+        (None if storage is None else storage.text(kind)) or f"connect-{word}-{name}" for kind, word in kinds.items()
+    ]
+    if storage is not None:
+        storage.rest()
+    client.grant(
+        "connect",
+        group=(fields.text("group-id") or name,),
+        internal=internal,
+        reads=(),
+        writes=_names(fields, "produces"),
+    )
+    connectors = fields.mapping("connectors")
+    for connector, _ in [] if connectors is None else connectors.others():
+        each = connectors.mapping(connector) if connectors is not None else None
+        if each is None:
+            continue
+        consumes = _names(each, "consumes")
+        client.grant("producer", topics=_names(each, "produces"))
+        if consumes:
+            client.grant("consumer", topics=consumes, groups=(f"connect-{connector}",))
+        each.rest()
+
+
+_SERVICES: Mapping[str, Callable[[str, Fields, Client], None]] = {
+    "application": _application,
+    "kafka-streams": _streams,
+    "kafka-connect": _connect,
+}
+
+
+def _user(name: str, fields: Fields, client: Client) -> None:
+    for role, line in fields.items("roles"):
+        if role == "reader":
+            client.grant("consumer", topics=_EVERY, groups=_EVERY)
+        elif role == "writer":
+            client.grant("producer", topics=_EVERY)
+        elif role == "operator":
+            for operation, kind, resource in _OPERATOR:
+                acl = Acl(client.principal, ALLOW, operation, kind, "LITERAL", resource, WILDCARD)
+                add_right(client.report, client.cluster, acl, fields.line)
+        else:
+            fields.error("roles", line, f"has {show(str(role))}; known: reader, writer, operator")
+
+
+_OPERATOR = (
+    ("DESCRIBE", "CLUSTER", CLUSTER_NAME),
+    ("DESCRIBE", "TOPIC", WILDCARD),
+    ("DESCRIBE_CONFIGS", "TOPIC", WILDCARD),
+    ("READ", "GROUP", WILDCARD),
+    ("DESCRIBE", "GROUP", WILDCARD),
+)
+
+
+def _custom(fields: Fields, line: int, principal: str | None, reader: Reader, cluster: str | None) -> None:
+    own = fields.text("principal") or principal
+    name = fields.text("name", required=True)
+    words = [fields.text(key, required=True) for key in ("permission", "operation", "type")]
+    pattern, host = pattern_type_of(fields.text("pattern")), fields.text("host") or WILDCARD
+    fields.rest()
+    if own is None:
+        reader.report.leave_out(line, fields.path, _NO_PRINCIPAL)
+    elif name is not None and None not in words:
+        permission, operation, kind = (kafka_name(word or "") for word in words)
+        add_right(reader.report, cluster, Acl(own, permission, operation, kind, pattern, name, host), line)

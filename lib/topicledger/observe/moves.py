@@ -1,0 +1,63 @@
+"""Which partitions of live clusters are being moved, asked as topics are listed: by the driver or on the executors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.errors import SecretError, TopicLedgerError
+from topicledger.kafka import ClusterAdmin
+from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_batch
+from topicledger.observe.topics import SECRET_UNRESOLVED
+
+log = logging.getLogger(__name__)
+
+_SCHEMA = StructType(
+    [
+        StructField("cluster", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("error", StringType()),
+        StructField("error_message", StringType()),
+    ]
+)
+
+
+def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> DataFrame:
+    """cluster, topic, partition (ListPartitionReassignments); a cluster that doesn't say is warned of, and has none."""
+    found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
+    for row in found.where(F.col("error").isNotNull()).collect():
+        log.warning(
+            "cluster %s: it isn't known which replicas are being moved: %s", row["cluster"], row["error_message"]
+        )
+    return found.where(F.col("topic").isNotNull()).select("cluster", "topic", "partition")
+
+
+def _ask(access: ClusterAccess) -> Iterator[pa.RecordBatch]:
+    name = access.cluster.name
+    try:
+        with ClusterAdmin(access.cluster, access.kafka) as admin:
+            listed = admin.list_reassignments()
+        if listed is None:
+            yield _failed(name, "NOT_PERMITTED", "grant this principal Describe on the cluster (Kafka 2.4 or later)")
+        elif listed:
+            columns: dict[str, Sequence[object]] = {
+                "cluster": [name] * len(listed),
+                "topic": [topic for topic, _ in listed],
+                "partition": [partition for _, partition in listed],
+            }
+            yield record_batch(_SCHEMA, columns, len(listed))
+    except SecretError as error:
+        yield _failed(name, SECRET_UNRESOLVED, str(error))
+    except TopicLedgerError as error:
+        yield _failed(name, type(error).__name__, str(error))
+
+
+def _failed(cluster: str, error: str, why: str) -> pa.RecordBatch:
+    return record_batch(_SCHEMA, {"cluster": [cluster], "error": [error], "error_message": [why]}, 1)

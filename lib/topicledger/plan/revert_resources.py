@@ -1,0 +1,122 @@
+"""`runs revert` of what a run changed beside topics: its rows the other way round, judged and decided as declared ones.
+
+What another hand changed since is skipped, and what a later run changed: it isn't what the reverted run left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.ledger.run import Run
+from topicledger.manifests.rows import Transform
+from topicledger.model import Outcome, Phase, Refusal
+from topicledger.observe.listed import Listed
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.changes import with_ended
+from topicledger.plan.decide import ended, lookup
+from topicledger.plan.intent import declared_now, reason
+from topicledger.plan.resource_kind import ResourceKind
+from topicledger.plan.revert import STILL_DECLARED
+from topicledger.policies.contract import text
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import AUDIT
+from topicledger.schemas.tables import VIOLATIONS
+
+_KEY = ("cluster", "resource")
+
+
+def judged(
+    run: Run,
+    kind: ResourceKind,
+    done: DataFrame,
+    declared: DataFrame,
+    listed: Listed,
+    clusters: Mapping[str, ClusterStatus],
+) -> DataFrame:
+    """What `kind.judge` returns, of what undoes each of `done`, materialised.
+
+    `done` are rows of `revert.changed_by`; `declared` is what `kind.judge` returns for its table as it is: owners and
+    labels are from there.
+    """
+    reverted = run.reverts
+    assert reverted is not None, "the run reverts another"
+    assert kind.as_rows is not None, "such resources can be reverted"
+    own = declared.select(*_KEY, "owner", "labels")
+    undone = (
+        done.drop("topic", "topic_id")
+        .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
+        .join(own, on=[*_KEY], how="left")
+        .join(_changed_later(run, reverted, kind, done), on=[*_KEY], how="left")
+        .transform(kind.as_rows.undo)
+        .localCheckpoint()
+    )
+    ids = {name: status.cluster_id for name, status in clusters.items()}
+    this = lookup(ids, F.col("cluster"))
+    mismatch = text("run ", reverted, " changed cluster ", F.col("_done_id"), ", and this is ", this)
+    unknown = text(
+        "run ", reverted, " was abandoned before the outcome of its ", F.col("_action"),
+        " was known: see what there is now, and declare what is to be",
+    )  # fmt: skip
+    skipped = text("not as run ", reverted, " left it: ", F.coalesce("_stale", "_later"))
+    observe, refused = F.lit(Phase.OBSERVE.value), F.lit(Outcome.REFUSED.value)
+    end = (
+        F.when(
+            this != F.col("_done_id"),
+            ended(F.lit(Phase.GUARD.value), refused, F.lit(Refusal.CLUSTER_ID_MISMATCH.value), mismatch),
+        )
+        .when(~F.col("_known"), ended(observe, refused, F.lit(Refusal.NOT_REVERTIBLE.value), unknown))
+        .when(
+            F.coalesce("_stale", "_later").isNotNull(),
+            ended(observe, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), skipped),
+        )
+    )
+    of_done = undone.select(
+        *_KEY,
+        F.col("cluster_id").alias("_done_id"),
+        F.col("action").alias("_action"),
+        F.col("known").alias("_known"),
+        F.col("stale").alias("_stale"),
+        F.col("later").alias("_later"),
+    )
+    # What its cluster doesn't tell is not stale: deciding says why nothing is known.
+    told = F.col("cluster").isin(*listed.known)
+    judge = kind.judge(list(run.settings.clusters), None)
+    rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
+    rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
+    return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").localCheckpoint()
+
+
+def _changed_later(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:
+    """cluster, resource, and `later`: which run changed it after the one that is reverted."""
+    applied = run.ledger.read(AUDIT).where(
+        (F.col("resource_type") == kind.resource_type.value)
+        & (F.col("phase") == Phase.APPLY.value)
+        & (F.col("outcome") == Outcome.OK.value)
+    )
+    mine = applied.where(F.col("run_id") == reverted).groupBy(*_KEY).agg(F.max("completed_at").alias("_mine"))
+    later = applied.where(F.col("run_id") != reverted).join(mine, on=[*_KEY], how="inner")
+    return (
+        later.where(F.col("completed_at") > F.col("_mine"))
+        .groupBy(*_KEY)
+        .agg(text("run ", F.max_by("run_id", "completed_at"), " changed it later").alias("later"))
+    )
+
+
+def warned(kind: ResourceKind, declared: DataFrame) -> Transform:
+    """A warning in what is decided where the kind's table asks for what is undone. In and out: `COLUMNS` and
+    `action`."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        rows = decisions.join(declared.transform(declared_now(kind)), on=[*_KEY], how="left")
+        planned = F.col("phase").isNull() & F.col("action").isNotNull()
+        why = F.when(planned, reason(kind.resource_type, kind.undeclared()))
+        message = text(WARNING, f"rows of {kind.table.name} ", why, ": the next run may change it back")
+        warning = F.array(F.struct(F.lit(STILL_DECLARED).alias("policy"), message.alias("message"))).cast(VIOLATIONS)
+        also = F.when(F.col("violations").isNull(), warning).otherwise(F.concat("violations", warning))
+        both = F.when(why.isNotNull(), also).otherwise(F.col("violations"))
+        return rows.withColumn("violations", both).select(*decisions.columns)
+
+    return transform

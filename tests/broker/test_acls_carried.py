@@ -1,0 +1,212 @@
+"""Rights carried out of a cluster and back: `export` and loading it again, and `runs revert`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import admin_of
+from tests.broker.test_acls import acl, declare, estate_of, live, outcomes, right
+from tests.broker.test_acls import fresh as _fresh
+from tests.clusters import with_sasl
+from tests.harness import Estate
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import AclSettings
+from topicledger.errors import ExitCode
+from topicledger.manifests.load import load
+from topicledger.manifests.read import read
+from topicledger.model import AccessAction, Target
+from topicledger.model.access import Acl
+from topicledger.observe.export import Exported, Request, export
+from topicledger.observe.export_resources import EXPORTABLE
+from topicledger.schemas import ACLS, PLANS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+fresh = _fresh
+
+
+def change(kafka: EmbeddedKafka, *, add: list[Acl] | None = None, remove: list[Acl] | None = None) -> None:
+    """By another hand."""
+    with admin_of(kafka) as admin:
+        for acls, adds in ((add or [], True), (remove or [], False)):
+            action = AccessAction.ACL_ADD if adds else AccessAction.ACL_DELETE
+            values = [{"after" if adds else "before": each._asdict()} for each in acls]
+            targets = [Target(resource=str(n), action=action, **each) for n, each in enumerate(values)]
+            if targets:
+                (admin.create_acls if adds else admin.delete_acls)(targets)
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[EmbeddedKafka]:
+    """A broker of our own, so that all of its ACLs are ours."""
+    with with_sasl() as cluster:
+        yield cluster
+
+
+def exported_to(estate: Estate, to: Path | None, **given: Any) -> Exported:
+    request = Request(to=to, resources=EXPORTABLE, **given)
+    return export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), request)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_loading_what_was_exported_plans_nothing(
+    suffix: str, spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Also names that YAML would take for something else, and where all rights are managed."""
+    odd = ["no", "1e3", "0777", "null", "2026-11-21", "-", "x" * 249]
+    there = [
+        *(acl(right(f"User:carried-{name}", "READ", name)) for name in odd),
+        acl(right("User:carried a:b\"c'", "WRITE", "orders.", pattern_type="PREFIXED", host="10.0.0.1")),
+        acl(right("User:carried-deny", "ALL", "*", permission="DENY")),
+        acl(right("User:carried-x", "IDEMPOTENT_WRITE", "kafka-cluster", resource_type="CLUSTER")),
+        acl(right("User:carried-x", "READ", "a group: of {odd} name", resource_type="GROUP")),
+    ]
+    illegal = acl(right("Group:carried", "READ", "orders"))
+    change(own, add=[*there, illegal])
+    estate = estate_of(spark, own, tmp_path, max_acl_deletes=0)
+    with admin_of(own) as admin:
+        all_of_them = set(admin.describe_acls())
+
+    file = tmp_path / f"main.{suffix}"
+    found = exported_to(estate, file, owner="payments")
+    assert found.exit_code == ExitCode.TOPICS_FAILED, "what no manifest can declare is listed"
+    (left,) = found.not_exported
+    assert left.resource == " ".join(illegal)
+    assert "User:name" in left.message
+    assert found.clusters[0].resources == {"acls": len(all_of_them) - 1}
+
+    parsed = read(estate.settings, [file], io.StringIO())
+    loaded = load(estate.ledger, estate.settings, parsed)
+    assert loaded.resources["acls"]["added"] == len(all_of_them) - 1
+    rows = estate.rows(ACLS)
+    assert {Acl.of(row) for row in rows} == all_of_them - {illegal}
+    assert {row["owner"] for row in rows} == {"payments"}
+    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:",)))
+    again = estate.run("plan", only=("acls",))
+    assert (again.exit_code, again.outcomes()) == (0, {})
+    assert estate.rows(PLANS, again.run_id) == []
+    assert again.decisions["acls_unchanged"] == len(all_of_them) - 1
+
+    into = exported_to(estate, None)
+    assert into.loaded is not None
+    counts = into.loaded.resources["acls"]
+    assert counts == {"added": 0, "changed": 0, "unchanged": len(all_of_them) - 1, "removed": 0}
+    assert {row["owner"] for row in estate.rows(ACLS)} == {"payments"}, "owners stay as the table has them"
+    change(own, add=[acl(right("User:carried-new", "READ", "new"))])
+    unmanaged = exported_to(estate, tmp_path / f"new.{suffix}", unmanaged=True)
+    assert unmanaged.clusters[0].resources == {"acls": 1}
+    assert "User:carried-new" in (tmp_path / f"new.{suffix}").read_text()
+    with admin_of(own) as admin:
+        change(own, remove=[each for each in admin.describe_acls() if "carried" in each.principal])
+
+
+@pytest.mark.thorough
+def test_a_cluster_whose_acls_may_not_be_listed_is_not_exported_without_them(
+    spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = estate_of(spark, own, tmp_path, user="nobody")
+    found = exported_to(estate, tmp_path / "main.yaml")
+    assert found.exit_code == ExitCode.ERROR
+    assert "its acls can't be listed" in "".join(found.problems)
+    assert not (tmp_path / "main.yaml").exists()
+
+
+MANAGED = {"manage": ("^User:rights",), "max_acl_deletes": 10}
+
+
+@pytest.mark.thorough
+def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that_it_gave(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """What another hand, or a later run, changed since is skipped; rights that neither run is about stay."""
+    old = [right("User:rights-r", "READ", f"rights.old{n}") for n in range(3)]
+    new = [right("User:rights-r", "WRITE", f"rights.new{n}", owner="payments") for n in range(4)]
+    stranger = acl(right("User:rights-stranger", "READ", "rights.other"))
+    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    declare(estate, *old)
+    assert estate.run().outcomes() == {"ok": 3}
+    declare(estate, *new)
+    assert estate.run(run_id="change").outcomes() == {"ok": 7}
+    assert live(fresh, "User:rights") == set(map(acl, new))
+    change(fresh, add=[acl(old[0]), stranger], remove=[acl(new[0])])
+    # A later run took one away, and gave it again.
+    declare(estate, *new[:3])
+    assert estate.run(only=("acls",)).exit_code == 0
+    declare(estate, *new)
+    assert estate.run(run_id="later", only=("acls",)).exit_code == 0
+    change(fresh, add=[acl(old[0]), stranger], remove=[acl(new[0])])
+
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=1))
+    stopped = estate.run("plan", "too-many", reverts="change")
+    assert stopped.exit_code == 5
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=10))
+
+    plan = estate.run("plan", "undo", reverts="change")
+    rows = {row["resource"].split(" ")[5]: row for row in estate.rows(PLANS, "undo")}
+    assert {name: row["action"] for name, row in rows.items() if row["phase"] is None} == {
+        "rights.new1": "acl_delete",
+        "rights.new2": "acl_delete",
+        "rights.old1": "acl_add",
+        "rights.old2": "acl_add",
+    }
+    skipped = {name: row["error_message"] for name, row in rows.items() if row["outcome"] == "skipped"}
+    assert set(skipped) == {"rights.new0", "rights.new3", "rights.old0"}
+    assert "it is gone already" in skipped["rights.new0"]
+    assert skipped["rights.new3"].endswith("run later changed it later")
+    assert "it is there again" in skipped["rights.old0"]
+    warned = {each.message for each in plan.warnings}
+    assert any("declare it present" in each for each in warned), warned
+    before = live(fresh, "User:rights")
+    done = estate.run("apply", "undo")
+    assert (done.exit_code, done.outcomes()) == (0, {"ok": 4, "skipped": 3})
+    removed, added = set(map(acl, new[1:3])), set(map(acl, old[1:]))
+    assert live(fresh, "User:rights") == (before - removed) | added
+    assert stranger in live(fresh, "User:rights")
+    again = estate.run("plan", "undo-again", reverts="change")
+    assert again.outcomes() == {"skipped": 7}
+    estate.check_invariant("undo")
+
+
+@pytest.mark.thorough
+def test_a_revert_takes_no_right_that_the_table_asks_for_since_and_none_that_nothing_manages(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    mine = [right("User:rights-r", "WRITE", f"rights.new{n}") for n in range(2)]
+    declare(estate, *mine)
+    assert estate.run(run_id="change").outcomes() == {"ok": 2}
+    estate.settings = replace(estate.settings, acls=AclSettings())
+    unmanaged = estate.run("plan", "unmanaged", reverts="change")
+    assert unmanaged.exit_code == 5
+    assert {rows[0][1] for rows in outcomes(estate, "unmanaged").values()} == {"NOT_MANAGED"}
+    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:rights",)))
+    assert estate.run("plan", "undo", reverts="change").pending_changes == 2
+    declare(estate, mine[0], {**mine[1], "owner": "payments"})
+    done = estate.run("apply", "undo")
+    assert done.outcomes() == {"ok": 1, "refused": 1}
+    assert live(fresh, "User:rights") == {acl(mine[1])}
+    assert all(row["error_message"] is None for row in estate.rows(PLANS, "undo")), "refused when it is applied"
+
+
+@pytest.mark.thorough
+def test_a_revert_takes_no_right_from_the_run_itself(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+    own = "User:rights-own"
+    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    rights = [
+        right(own, "ALTER", "kafka-cluster", resource_type="CLUSTER"),
+        right(own, "DESCRIBE", "kafka-cluster", resource_type="CLUSTER"),
+    ]
+    declare(estate, *rights)
+    assert estate.run(run_id="granted").outcomes() == {"ok": 2}
+    estate.settings = replace(estate.settings, acls=AclSettings(manage=("^User:rights",), super_users=(own,)))
+    plan = estate.run("plan", "undo", reverts="granted")
+    assert plan.exit_code == 5
+    assert {rows[0][1] for rows in outcomes(estate, "undo").values()} == {"OWN_RIGHTS"}
+    assert live(fresh, own) == set(map(acl, rights))

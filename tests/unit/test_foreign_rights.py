@@ -1,0 +1,226 @@
+"""What services, users and roles of kafka-gitops and Julie may do becomes rights; what can't be carried is listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.test_foreign_files import PLANS, Read, errors, leftovers
+from tests.unit.test_foreign_files import read as _read
+from topicledger.manifests.files import ParsedManifests
+
+read = _read
+
+
+def rights(parsed: ParsedManifests) -> dict[str, list[str]]:
+    """By principal: operation, type and name, `*` behind a prefix; a DENY and a host are said."""
+    assert errors(parsed) == []
+    found: dict[str, list[str]] = {}
+    for row in parsed.acls:
+        assert row.cluster == "main"
+        acl = row.values
+        words = [acl["operation"], acl["resource_type"], acl["resource_name"]]
+        text = " ".join(map(str, words)) + ("*" if acl["pattern_type"] == "PREFIXED" else "")
+        text = f"DENY {text}" if acl["permission"] == "DENY" else text
+        text = text if acl["host"] == "*" else f"{text} from {acl['host']}"
+        found.setdefault(str(acl["principal"]), []).append(text)
+    return found
+
+
+GITOPS = """\
+services:
+  shop:
+    type: application
+    principal: User:shop
+    produces: [orders]
+    consumes: [carts]
+    group-id: shop-group
+  counter:
+    type: kafka-streams
+    principal: User:counter
+    produces: [counts]
+    consumes: [orders]
+  mirror:
+    type: kafka-connect
+    principal: User:mirror
+    storage-topics: {config: mirror-configs}
+    produces: [copied]
+    connectors:
+      sink: {consumes: [orders]}
+  cloud:
+    type: application
+    produces: [orders]
+users:
+  alice: {principal: "User:alice", roles: [reader, operator]}
+  bob: {roles: [writer]}
+customServiceAcls:
+  shop:
+    read-all:
+      {name: logs., type: topic, pattern: PREFIXED, host: 10.0.0.1, operation: DESCRIBE_CONFIGS, permission: ALLOW}
+  cloud:
+    one: {name: x, type: TOPIC, pattern: LITERAL, host: "*", operation: READ, permission: ALLOW}
+customUserAcls:
+  alice:
+    no-writes:
+      {name: "*", type: TOPIC, pattern: LITERAL, host: "*", principal: "User:a2", operation: WRITE, permission: DENY}
+"""
+
+
+def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
+    parsed = read("kafka-gitops", GITOPS)
+    found = rights(parsed)
+    assert found == {
+        "User:shop": [
+            "WRITE TOPIC orders",
+            "DESCRIBE TOPIC orders",
+            "READ TOPIC carts",
+            "DESCRIBE TOPIC carts",
+            "READ GROUP shop-group",
+            "DESCRIBE_CONFIGS TOPIC logs.* from 10.0.0.1",
+        ],
+        "User:counter": [
+            "READ TOPIC orders",
+            "DESCRIBE TOPIC orders",
+            "WRITE TOPIC counts",
+            "DESCRIBE TOPIC counts",
+            "ALL TOPIC counter*",
+            "READ GROUP counter*",
+            "DESCRIBE GROUP counter*",
+            "DELETE GROUP counter*",
+            "WRITE TRANSACTIONAL_ID counter*",
+            "DESCRIBE TRANSACTIONAL_ID counter*",
+        ],
+        "User:mirror": [
+            "READ GROUP mirror",
+            "DESCRIBE GROUP mirror",
+            *(
+                f"{operation} TOPIC {topic}"
+                for topic in ("mirror-configs", "connect-offsets-mirror", "connect-status-mirror")
+                for operation in ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS")
+            ),
+            "WRITE TOPIC copied",
+            "DESCRIBE TOPIC copied",
+            "READ TOPIC orders",
+            "DESCRIBE TOPIC orders",
+            "READ GROUP connect-sink",
+        ],
+        "User:alice": [
+            "READ TOPIC *",
+            "DESCRIBE TOPIC *",
+            "READ GROUP *",
+            "DESCRIBE CLUSTER kafka-cluster",
+            "DESCRIBE TOPIC *",
+            "DESCRIBE_CONFIGS TOPIC *",
+            "READ GROUP *",
+            "DESCRIBE GROUP *",
+        ],
+        "User:a2": ["DENY WRITE TOPIC *"],
+    }
+    assert {row.shorthand for row in parsed.acls} == {"producer", "consumer", "streams", "connect", None}
+    left = leftovers(parsed)
+    assert {"services.cloud", "users.bob", "customServiceAcls.cloud.one"} <= set(left)
+    assert "principal" in parsed.not_carried_over[0].what
+
+
+def test_files_of_services_that_a_state_names_are_to_be_named_too(read: Read) -> None:
+    state = "settings:\n  files: {services: services.yaml}\ntopics: {}\n"
+    services = "services:\n  a: {type: application, principal: 'User:a', produces: [t]}\n"
+    assert list(rights(read("kafka-gitops", state, services_yaml=services))) == ["User:a"]
+    (error,) = errors(read("kafka-gitops", state))
+    assert "`settings.files.services` names services.yaml, where the services are; name that file, too" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("services:\n  a: {type: aplication, principal: 'User:a'}\n", "is aplication; did you mean `application`?"),
+        ("services: [a]\n", "`services` must be a mapping of names, not a list"),
+        ("users:\n  a: {principal: 'User:a', roles: [boss]}\n", "has boss; known: reader, writer, operator"),
+        ("customServiceAcls:\n  a:\n    b: {type: TOPIC}\n", "`customServiceAcls.a.b.name` is missing"),
+    ],
+)
+def test_what_is_wrong_with_services_is_told(read: Read, text: str, message: str) -> None:
+    found = errors(read("kafka-gitops", text))
+    assert any(message in each for each in found), found
+
+
+JULIE = """\
+context: retail
+projects:
+  - name: shop
+    consumers:
+      - {principal: "User:reader", group: readers}
+      - {principal: "User:anyone"}
+    producers:
+      - {principal: "User:writer", transactionId: shop-tx}
+    streams:
+      - principal: "User:counter"
+        applicationId: counter-app
+        topics: {read: [retail.shop.carts], write: [counts]}
+      - principal: "User:nameless"
+        topics: {read: [a], write: [b]}
+    connectors:
+      - principal: "User:mirror"
+        group: mirrors
+        status_topic: mirror-status
+        topics: {read: [retail.shop.carts]}
+    ksql: []
+    topics:
+      - name: carts
+        config: {num.partitions: "1", replication.factor: "1"}
+        consumers: [{principal: "User:auditor", group: audit}]
+      - name: orders
+        config: {num.partitions: "1", replication.factor: "1"}
+  - name: other
+    connectors:
+      artifacts: [{name: x}]
+      access_control: [{principal: "Group:team", topics: {write: [t]}}]
+"""
+
+
+def test_roles_of_julie_become_rights(read: Read) -> None:
+    parsed = read("julie", JULIE)
+    carts, orders = "retail.shop.carts", "retail.shop.orders"
+    of_both = [f"{operation} TOPIC {topic}" for topic in (carts, orders) for operation in ("READ", "DESCRIBE")]
+    assert rights(parsed) == {
+        "User:auditor": [f"READ TOPIC {carts}", f"DESCRIBE TOPIC {carts}", "READ GROUP audit"],
+        "User:reader": [*of_both, "READ GROUP readers"],
+        "User:anyone": [*of_both, "READ GROUP *"],
+        "User:writer": [
+            *(each.replace("READ", "WRITE") for each in of_both),
+            "WRITE TRANSACTIONAL_ID shop-tx",
+            "DESCRIBE TRANSACTIONAL_ID shop-tx",
+            "IDEMPOTENT_WRITE CLUSTER kafka-cluster",
+        ],
+        "User:counter": [
+            f"READ TOPIC {carts}",
+            f"DESCRIBE TOPIC {carts}",
+            "WRITE TOPIC counts",
+            "DESCRIBE TOPIC counts",
+            "ALL TOPIC counter-app*",
+            *(f"{operation} GROUP counter-app*" for operation in ("READ", "DESCRIBE", "DELETE")),
+            *(f"{operation} TRANSACTIONAL_ID counter-app*" for operation in ("WRITE", "DESCRIBE")),
+        ],
+        "User:nameless": ["WRITE TOPIC b", "DESCRIBE TOPIC b", "READ TOPIC a", "DESCRIBE TOPIC a"],
+        "User:mirror": [
+            "READ GROUP mirrors",
+            "DESCRIBE GROUP mirrors",
+            *(
+                f"{operation} TOPIC {topic}"
+                for topic in ("mirror-status", "connect-offset", "connect-configs")
+                for operation in ("READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS")
+            ),
+            f"READ TOPIC {carts}",
+            f"DESCRIBE TOPIC {carts}",
+            "READ GROUP connect-*",
+            "DESCRIBE GROUP connect-*",
+        ],
+    }
+    left = {each.key: each.what for each in parsed.not_carried_over}
+    assert "applicationId" in left["projects.streams"]
+    assert "User:name only" in left["connect"]
+    assert "projects.connectors.artifacts" in left
+
+
+def test_a_role_without_a_principal_is_an_error(read: Read) -> None:
+    (error,) = errors(read("julie", JULIE.replace('principal: "User:reader", ', ""), plans_yaml=PLANS))
+    assert error == "f.yaml:5: `projects.consumers.principal` is missing"
