@@ -15,7 +15,6 @@ from tests import commands
 from tests.broker import test_acls, test_quotas
 from tests.broker.direct import admin_of, remove
 from tests.broker.test_acls import acl, right
-from tests.broker.test_quotas import fresh  # noqa: F401
 from tests.broker.test_quotas_carried import described
 from tests.fault import told
 from tests.fault.another_client import AnotherClient
@@ -31,6 +30,7 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 
+fresh = test_quotas.fresh
 Quotas = Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
 STRANGER: Quotas = {(("user", "stranger"),): {"producer_byte_rate": 77.0}}
 
@@ -57,7 +57,7 @@ def as_raw(rows: Sequence[Mapping[str, Any]]) -> Quotas:
 
 
 @pytest.fixture
-def bare(fresh: EmbeddedKafka) -> Iterator[EmbeddedKafka]:  # noqa: F811
+def bare(fresh: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     """The broker; what is left of rights and topics of these tests is taken away afterwards."""
     yield fresh
     client = AnotherClient(fresh)
