@@ -176,8 +176,9 @@ class Estate:
         for row in self.rows(AUDIT, run_id):
             final = row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] != "ok")
             if final and row["action"] is not None:
-                ended.setdefault((row["cluster"], row["topic"], row["action"]), []).append(row["phase"])
-        planned = [(p["cluster"], p["topic"], p["action"]) for p in self.rows(PLANS, run_id) if p["action"] is not None]
+                ended.setdefault((row["cluster"], row["resource"], row["action"]), []).append(row["phase"])
+        plans = [row for row in self.rows(PLANS, run_id) if row["action"] is not None]
+        planned = [(row["cluster"], row["resource"], row["action"]) for row in plans]
         assert len(planned) == len(set(planned)), "an action is planned twice"
         wrong = {key: ended.get(key, []) for key in planned if len(ended.get(key, [])) != 1}
         assert not wrong, wrong

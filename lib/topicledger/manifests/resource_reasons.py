@@ -20,6 +20,8 @@ _REASON_CHARACTERS = 2_000
 _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _USER = "User:"
+_LARGEST = 2.0**63
+"""Whole limits are longs."""
 
 Reasons = Iterator[str | None]
 
@@ -152,7 +154,7 @@ def _limit(name: str, value: float, *, of_ip: bool) -> str | None:
         return f"{said}; for no limit write null"
     if of_ip != (name == IP_LIMIT):
         return f"{said}; an ip has {IP_LIMIT} only" if of_ip else f"{said}; only an ip has it"
-    if name in WHOLE_LIMITS and not value.is_integer():
+    if name in WHOLE_LIMITS and not (value.is_integer() and value <= _LARGEST):
         return f"{said}; it must be a whole number"
     return None
 
