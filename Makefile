@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-airflow setup-browser setup-ci setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-s3 test-versions bench docs check format package lock clean distclean
+.PHONY: help setup setup-airflow setup-browser setup-ci setup-clusters setup-docs setup-s3 demo broker test test-all test-unit test-faults test-airflow test-browser test-clusters test-s3 test-versions bench docs check format package lock clean distclean
 
 VENV := .venv/.complete
 JARS := build/jars/kafka/.complete build/jars/kafka-tools/.complete build/jars/delta/.complete
@@ -51,6 +51,9 @@ setup-s3: setup  ## fetch Hadoop's S3A (700 MB), and install a server that speak
 	@.venv/bin/python scripts/fetch_jars.py s3
 	@scripts/setup_environment.sh s3 build/s3
 
+setup-clusters: setup setup-ci  ## fetch a YARN (Maven's jars, 60 MB), and what checks examples/kubernetes, for the tests of clusters
+	@.venv/bin/python scripts/fetch_jars.py yarn
+
 setup-ci: $(VENV)  ## install what checks examples/ci against its schemas into build/ci, for the tests of the examples
 	@scripts/setup_environment.sh ci build/ci
 
@@ -66,9 +69,9 @@ broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for thre
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
 
-test-all: setup-browser setup-airflow setup-ci setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
+test-all: setup-browser setup-airflow setup-ci setup-clusters setup-s3  ## run every test there is, faults in all their forms (KILLS=50, hours)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_BROWSER=required TOPICLEDGER_AIRFLOW=required TOPICLEDGER_CI_EXAMPLES=required \
-	  TOPICLEDGER_S3=required \
+	  TOPICLEDGER_CLUSTERS=required TOPICLEDGER_S3=required \
 	  $(PYTEST) --dist loadfile --no-loadscope-reorder tests
 
 test-unit: setup  ## run the fast tests, no broker, no tables, in two processes (WORKERS=1 for one)
@@ -85,6 +88,10 @@ test-airflow: setup-airflow  ## run the example DAG in Airflow against a real br
 
 test-s3: setup-s3  ## keep tables on S3: every command, two drivers at once, killed drivers (KILLS of them, at most 20)
 	TOPICLEDGER_KILLS=$(KILLS) TOPICLEDGER_S3=required .venv/bin/python -m pytest tests/s3
+
+test-clusters: setup-clusters  ## run jobs on Spark standalone and on YARN, drivers here and there, and submit to Kubernetes
+	TOPICLEDGER_CLUSTERS=required TOPICLEDGER_CI_EXAMPLES=required .venv/bin/python -m pytest \
+	  tests/broker/test_standalone_cluster.py tests/yarn tests/kubernetes
 
 test-versions: setup  ## run the tests of what is done to a broker against Kafka 2.8 to 4.3 (KAFKA_VERSIONS=3.9.1)
 	@scripts/test_versions.sh $(KAFKA_VERSIONS)

@@ -5,6 +5,8 @@
 #   TOPICLEDGER_SUBMIT_ARGS  further options for spark-submit, quoted as in a shell; --py-files adds to the package's
 #   TOPICLEDGER_LOG_DIR      where Spark's own log goes (default build/logs, file spark.log)
 #   PYSPARK_PYTHON           the executors' Python, where the master isn't local (default: this machine's)
+#   TOPICLEDGER_IMAGE_HOME   where the image has this checkout, in deploy mode cluster on Kubernetes (default
+#                            /opt/topicledger)
 #
 # With --verbose among the job's options, Spark's log is on stderr too. SIGINT, SIGTERM and SIGHUP reach the job as
 # SIGTERM, and Spark goes on until the job has ended.
@@ -109,10 +111,23 @@ else
     export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python}
 fi
 
+elsewhere=
+[[ ! " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]] || elsewhere=yes
+if [[ -n $elsewhere && $master == k8s://* ]]; then
+    # Pods have the checkout that is in their image.
+    home=${TOPICLEDGER_IMAGE_HOME:-/opt/topicledger}
+    image=local://$home
+    export PYSPARK_PYTHON=$home/.venv/bin/python PYSPARK_DRIVER_PYTHON=$home/.venv/bin/python
+    jars=${jars//"$here"/"$image"}
+    py_files=${py_files//"$here"/"$image"}
+    job=$(readlink -f -- "$job")
+    job=${job/#"$here"/"$image"}
+fi
+
 command=("$SPARK_HOME/bin/spark-submit" --master "$master" --properties-file "$here/conf/spark-defaults.conf"
     --py-files "$py_files" --jars "${jars#,}" ${local_files[@]+"${local_files[@]}"} ${log_store[@]+"${log_store[@]}"}
     ${extra[@]+"${extra[@]}"})
-if [[ " ${extra[*]-} " =~ (\ --deploy-mode[\ =]|\ spark.submit.deployMode=)cluster\  ]]; then
+if [[ -n $elsewhere ]]; then
     # Spark would say so with exit code 1, which means: start it again.
     [[ $master != spark://* ]] || fail 2 "Spark's standalone clusters run no Python in deploy mode cluster: leave --deploy-mode out"
     # The job runs elsewhere: nothing of this machine's streams and paths, and what Spark says of it is all there is.
@@ -149,11 +164,19 @@ elif [[ ! -p /dev/fd/0 ]]; then
     feed=$!
 fi
 
+# Whatever a job that ran elsewhere ended with, Spark ends with 1 (YARN) or 0 (Kubernetes): its code is in what Spark says.
+if [[ -n $elsewhere ]]; then
+    exec {said}> >(trap '' INT TERM HUP && exec tee -- "$scratch/said" >&2)
+    teller=$!
+fi
+
 # A process group of its own: Ctrl-C in a terminal is for this script, which passes it on.
 set -m
 # What the JVM itself prints before its log is set up goes to a file; the job's Python has our own streams.
 if [[ $console == OFF ]]; then
     "${command[@]}" >"$scratch/jvm" 2>&1 &
+elif [[ -n $elsewhere ]]; then
+    "${command[@]}" 2>&"$said" {said}>&- &
 else
     "${command[@]}" &
 fi
@@ -180,6 +203,22 @@ while :; do
     wait -f "$submitted" || code=$?
     [[ -n $signalled ]] || break
 done
+
+if [[ -n $elsewhere ]]; then
+    exec {said}>&-
+    wait "$teller"
+    spark=1 words='User application exited with( status)?'
+    [[ $master != k8s://* ]] || spark=0 words='exit code:'
+    if [[ $code -eq $spark ]]; then
+        ended=$(grep -oE "$words [0-9]+\$" "$scratch/said" | tail -n 1) || true
+        case ${ended##* } in
+            [1-5]) code=${ended##* } ;;
+            '' | 0) ;;
+            # No job ends so: its container was killed.
+            *) code=1 ;;
+        esac
+    fi
+fi
 
 if [[ -s $scratch/jvm ]]; then
     sed -i.all '/^WARNING: Using incubator modules/d' "$scratch/jvm"

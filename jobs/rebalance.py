@@ -1,6 +1,6 @@
-"""spark-submit entry point: see `topicledger.cli.provisioning.rebalance`."""
+"""spark-submit entry point: see `topicledger.cli.plans.rebalance`."""
 
-from topicledger.cli.provisioning import rebalance
+from topicledger.cli.plans import rebalance
 
 if __name__ == "__main__":
     rebalance()

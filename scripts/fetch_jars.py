@@ -1,6 +1,7 @@
 """Fetch Kafka's and Delta's jars into build/jars, by the Ivy inside pyspark.
 
-`fetch_jars.py s3` fetches those for S3 instead, `fetch_jars.py kafka-VERSION...` brokers of other versions.
+`fetch_jars.py s3` fetches those for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, `fetch_jars.py
+kafka-VERSION...` brokers of other versions.
 
 Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone.
 TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
@@ -106,6 +107,30 @@ FOR_S3 = (
     ),
 )
 
+FOR_YARN = (
+    Jars(
+        # A ResourceManager and NodeManagers, beside the Hadoop inside pyspark and of its version. They need Bouncy
+        # Castle, which the first names nowhere: the version is that of Hadoop's own build.
+        name="yarn",
+        coordinates=(
+            ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
+            ("org.bouncycastle", "bcprov-jdk18on", "1.82"),
+            ("org.bouncycastle", "bcpkix-jdk18on", "1.82"),
+            ("org.bouncycastle", "bcutil-jdk18on", "1.82"),
+        ),
+        transitive=False,
+        sha256={
+            "hadoop-client-minicluster-3.5.0.jar": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
+            "bcprov-jdk18on-1.82.jar": "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+            "bcpkix-jdk18on-1.82.jar": "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+            "bcutil-jdk18on-1.82.jar": "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+        },
+    ),
+)
+
+NAMED: Mapping[str, Sequence[Jars]] = {"s3": FOR_S3, "yarn": FOR_YARN}
+"""What an argument fetches instead of `WANTED`."""
+
 
 class FetchError(Exception):
     """Jars can't be fetched; its text is for the user."""
@@ -115,12 +140,10 @@ def wanted(names: Sequence[str]) -> Sequence[Jars]:
     """What the arguments ask for; raises FetchError where they are none."""
     if not names:
         return WANTED
-    if names == ["s3"]:
-        return FOR_S3
     for name in names:
-        if not OTHER_KAFKA.fullmatch(name):
-            raise FetchError(f"there are no jars {name}: give s3, or kafka-VERSION, e.g. kafka-3.9.1")
-    return [brokers(name, name.removeprefix("kafka-")) for name in names]
+        if name not in NAMED and not OTHER_KAFKA.fullmatch(name):
+            raise FetchError(f"there are no jars {name}: give {', '.join(NAMED)} or kafka-VERSION, e.g. kafka-3.9.1")
+    return [jars for name in names for jars in NAMED.get(name) or [brokers(name, name.removeprefix("kafka-"))]]
 
 
 def main(names: Sequence[str]) -> int:

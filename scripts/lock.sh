@@ -25,4 +25,4 @@ lock pyproject.toml requirements.lock 'a development environment' --extra dev
 lock requirements-airflow.in requirements-airflow.lock 'the Airflow environment'
 lock requirements-docs.in requirements-docs.lock 'the environment that builds docs/'
 lock requirements-s3.in requirements-s3.lock 'the environment of the S3 that tests keep tables in'
-lock requirements-ci.in requirements-ci.lock 'the environment that checks examples/ci'
+lock requirements-ci.in requirements-ci.lock 'the environment that checks examples/ci and examples/kubernetes'

@@ -35,6 +35,7 @@ from topicledger.plan import approvals, resources
 from topicledger.plan.changes import describe
 from topicledger.plan.decisions import NOTHING, Decided, commit_plan, decisions
 from topicledger.plan.history import warn_of_changed_back
+from topicledger.plan.prune import pruned, rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
 from topicledger.plan.standing import Standing, in_batches, sendable, standing
@@ -67,6 +68,8 @@ class Planned:
 
 def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
     """Take a run from where it stands to its end, or to the end of its plan."""
+    if run.prunes is not None:
+        context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     with ExitStack() as closing, run:
         planned = plan(run, context)
         ready = validate(run, context, planned)
@@ -213,7 +216,7 @@ def _plan_clusters(
     with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
         wanted = _wanted(run, selected)
-        accepted = wanted.judged.where(F.col("phase").isNull())
+        accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
         # It is decided, but nothing relies on it, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
             topics, configs = wanted.to_describe(seen), None
@@ -230,6 +233,8 @@ def _plan_clusters(
 
 
 def _wanted(run: Run, selected: Sequence[str] | None) -> Wanted:
+    if run.prunes is not None:
+        return pruned(run, run.prunes, selected)
     if run.reverts is not None:
         return undone(run, run.reverts, selected)
     return declared(run, selected) if run.rebalances is None else rebalanced(run, run.rebalances, selected)

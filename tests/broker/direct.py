@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kafka.protocol.admin import AlterClientQuotasRequest
+
 from tests.harness import cluster_settings
 from tests.kafka_versions import WITH_ZOOKEEPER
 from tests.waiting import until
@@ -100,3 +102,20 @@ def messages_of(name: str) -> Iterator[Sequence[str]]:
         yield said
     finally:
         logging.getLogger(name).removeHandler(handler)
+
+
+def set_quota(admin: ClusterAdmin, rate: float | None) -> None:
+    """Limit every user who has no quota of his own; None takes the limit away."""
+    entry = AlterClientQuotasRequest.EntryData
+    response = admin.ask(
+        AlterClientQuotasRequest(
+            entries=[
+                entry(
+                    entity=[entry.EntityData(entity_type="user", entity_name=None)],
+                    ops=[entry.OpData(key="controller_mutation_rate", value=rate or 0.0, remove=rate is None)],
+                )
+            ],
+            validate_only=False,
+        )
+    )
+    assert [each.error_code for each in response.entries] == [0]

@@ -132,9 +132,9 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         estate = changing(spark, tmp_path, kafka, guards=GuardSettings(max_moves=100))
         estate.declare({"topic": "bal.declared", "owner": "payments"}, {"topic": "bal.missing"})
         with pytest.raises(UsageError, match=r"has no broker 7 that is up: it has 1, 2, 3"):
-            estate.run("plan", "none", rebalance=Rebalance(broker=7, fills=False))
+            estate.run("plan", "none", instead=Rebalance(broker=7, fills=False))
         drain = Rebalance(broker=3, fills=False)
-        assert estate.run("plan", "drain", rebalance=drain).exit_code == 4
+        assert estate.run("plan", "drain", instead=drain).exit_code == 4
         assert ended(estate, "drain") == {
             ("bal.declared", "reassign"): ("validate", "ok", None),
             ("bal.foreign", "reassign"): ("validate", "ok", None),
@@ -143,11 +143,11 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.run("apply", "drain").exit_code == 4
         of_both = [*replicas(kafka, "bal.declared").values(), *replicas(kafka, "bal.foreign").values()]
         assert 3 not in {broker for brokers in of_both for broker in brokers}
-        estate.run("plan", "again", rebalance=drain)
+        estate.run("plan", "again", instead=drain)
         assert set(ended(estate, "again")) == {("bal.three", "reassign")}
 
         fill = Rebalance(broker=3, fills=True)
-        assert estate.run("plan", "late", rebalance=fill).exit_code == 0
+        assert estate.run("plan", "late", instead=fill).exit_code == 0
         (moves,) = planned_moves(estate.ledger.read(PLANS).where("run_id = 'late'"), 1_000)
         assert (moves.cluster, moves.unknown, set(moves.brokers) >= {3}) == ("main", 0, True)
         assert moves.brokers[3][0] == moves.bytes == sum(out for _, out in moves.brokers.values())
@@ -156,7 +156,7 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
         assert estate.run("apply", "late").exit_code == 4
         errors = {key: result[2] for key, result in ended(estate, "late").items()}
         assert errors.get(("bal.declared", "reassign"), "CHANGED_SINCE_PLAN") == "CHANGED_SINCE_PLAN"
-        assert estate.run(run_id="fill", rebalance=fill).exit_code == 0
+        assert estate.run(run_id="fill", instead=fill).exit_code == 0
         counts = Counter(
             broker
             for topic in ("bal.declared", "bal.foreign")
@@ -164,7 +164,7 @@ def test_a_broker_is_drained_and_filled_again_by_plans_of_their_own(spark: Spark
             for broker in each
         )
         assert counts[3] == 4
-        assert estate.run("plan", "full", rebalance=fill).exit_code == 0
+        assert estate.run("plan", "full", instead=fill).exit_code == 0
         assert estate.rows(PLANS, "full") == []
         assert throttles_on(kafka) == {}
 

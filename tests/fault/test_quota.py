@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import AlterClientQuotasRequest
 
 from tests import clusters
-from tests.broker.direct import admin_of, creates, deletes
+from tests.broker.direct import admin_of, creates, deletes, set_quota
 from tests.fault.effort import THOROUGH
 from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin, Response
@@ -29,23 +28,6 @@ def kafka() -> Iterator[EmbeddedKafka]:
     """A broker of our own: its quota is everybody's."""
     with clusters.plain() as cluster:
         yield cluster
-
-
-def set_quota(admin: ClusterAdmin, rate: float | None) -> None:
-    """Limit every user who has no quota of his own; None takes the limit away."""
-    entry = AlterClientQuotasRequest.EntryData
-    response = admin.ask(
-        AlterClientQuotasRequest(
-            entries=[
-                entry(
-                    entity=[entry.EntityData(entity_type="user", entity_name=None)],
-                    ops=[entry.OpData(key="controller_mutation_rate", value=rate or 0.0, remove=rate is None)],
-                )
-            ],
-            validate_only=False,
-        )
-    )
-    assert [each.error_code for each in response.entries] == [0]
 
 
 @pytest.fixture

@@ -74,7 +74,9 @@ def action_in_words() -> Column:
     def count(value: Column, what: str) -> Column:
         return F.when(value.isNotNull(), text(value, f" {what}", F.when(value.cast("int") == 1, "").otherwise("s")))
 
-    assigned = F.when(F.size("assignments") > 0, count(F.size("assignments"), "assigned partition"))
+    # Of a topic with a placement the plan has both.
+    alone = (F.size("assignments") > 0) & F.col("num_partitions").isNull()
+    assigned = F.when(alone, count(F.size("assignments"), "assigned partition"))
     entries = F.transform(F.map_entries("configs"), lambda each: F.concat(each["key"], F.lit("="), each["value"]))
     declared = F.concat_ws(
         ", ",

@@ -46,6 +46,7 @@ from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
 from topicledger.plan.intent import declared_otherwise, expired, no_longer_declared
+from topicledger.plan.prune import declared_since
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.policies.contract import MAKE_PARTITIONS
@@ -183,6 +184,8 @@ def _of_topics(planned: DataFrame) -> DataFrame:
 def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
+    if run.prunes is not None:
+        return declared_since(now, latest)
     if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(
             manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))

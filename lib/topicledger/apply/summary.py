@@ -128,7 +128,8 @@ class Summary:
 
 
 def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> DataFrame:
-    """An action's result: its last phase. In: a run's rows of `audit`; those without a topic each count by themselves.
+    """An action's result: its last phase. In: a run's rows of `audit`. Of rows without a topic those of manifests each
+    count by themselves; the others are about their cluster.
 
     What ended without an action is a result where no action was planned for the same topic. Policies judge again after
     validate: what they refuse there ends the action, what they only warn of doesn't. `also` are more columns of that
@@ -136,7 +137,8 @@ def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> 
     all phases: whether there is one is `planned`.
     """
     warned = F.col("phase").eqNullSafe(Phase.POLICY.value) & F.col("outcome").eqNullSafe(Outcome.OK.value)
-    own = F.when(F.col("resource").isNull() | F.col("cluster").isNull(), F.monotonically_increasing_id())
+    unnamed = F.col("resource").isNull() | F.col("cluster").isNull()
+    own = F.when(unnamed & F.col("phase").eqNullSafe(Phase.MANIFEST.value), F.monotonically_increasing_id())
     acts = F.col("action").isNotNull()
     any_acts = F.max(acts).over(Window.partitionBy(*by, "_own"))
     columns = ("topic", "phase", "outcome", "error_code", "error", "error_message", *also)

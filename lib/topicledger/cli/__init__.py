@@ -8,8 +8,9 @@ from topicledger.cli.drift import audit
 from topicledger.cli.maintenance import maintain
 from topicledger.cli.manifests import export, load_manifests
 from topicledger.cli.options import main
+from topicledger.cli.plans import prune, rebalance
 from topicledger.cli.policies import policies_group
-from topicledger.cli.provisioning import apply, plan, provision, rebalance
+from topicledger.cli.provisioning import apply, plan, provision
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
 
@@ -20,6 +21,7 @@ for _command in (
     plan,
     apply,
     provision,
+    prune,
     rebalance,
     audit,
     export,

@@ -37,7 +37,6 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import files_arguments, frames, read
 from topicledger.model import RunState
-from topicledger.model.moves import Rebalance
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
@@ -51,7 +50,7 @@ _wait_visible = click.option(
     help="How long verify waits until every applied partition has a leader.",
 )
 
-_deadline = click.option(
+deadline_option = click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -93,7 +92,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-_detailed = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
+detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
 )
@@ -108,8 +107,8 @@ _wait = click.option(
 @click.option(
     "--manifest-as-of", callback=_time, metavar="TIME", help="Plan from `manifests` as they were at this time (UTC)."
 )
-@_detailed
-@_deadline
+@detailed_option
+@deadline_option
 @requested_by_option
 @common
 def plan(
@@ -150,7 +149,7 @@ def plan(
 @click.command("apply")
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @common
 def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None) -> int:
     """Carry out a saved plan: --run-id names it."""
@@ -169,7 +168,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 @_only
 @_wait_visible
 @_wait
-@_deadline
+@deadline_option
 @requested_by_option
 @common
 def provision(
@@ -190,76 +189,6 @@ def provision(
             wait=wait,
             wait_visible=wait_visible,
             only=only,
-        ),
-        options,
-        deadline,
-    )
-
-
-@click.command("revert")
-@click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
-@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
-@_detailed
-@_deadline
-@requested_by_option
-@common
-def revert(
-    options: Options,
-    plan_id: str | None,
-    deletes: bool,
-    detailed_exitcode: bool,
-    deadline: float | None,
-    requested_by: str | None,
-) -> int:
-    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
-    if options.run_id is None:
-        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
-    return run_request(
-        runs.Request(
-            command="plan",
-            run_id=plan_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
-            reverts=options.run_id,
-            deletes=deletes,
-        ),
-        options,
-        deadline,
-    )
-
-
-@click.command("rebalance")
-@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas away from this broker.")
-@click.option("--fill", type=click.IntRange(min=0), metavar="BROKER", help="Give this broker its share of replicas.")
-@_detailed
-@_deadline
-@requested_by_option
-@common
-def rebalance(
-    options: Options,
-    drain: int | None,
-    fill: int | None,
-    detailed_exitcode: bool,
-    deadline: float | None,
-    requested_by: str | None,
-) -> int:
-    """Plan moves for a broker that goes or comes, of all topics of a cluster. Changes nothing: `apply` the plan."""
-    if (drain is None) == (fill is None):
-        raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
-    names = options.cluster or tuple(open_settings(options).clusters)
-    if len(names) != 1:
-        raise UsageError("rebalance is about one cluster: name it with --cluster")
-    broker = drain if drain is not None else fill
-    assert broker is not None, "one of them is given"
-    return run_request(
-        runs.Request(
-            command="plan",
-            run_id=options.run_id,
-            clusters=names,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
-            rebalance=Rebalance(broker=broker, fills=fill is not None),
         ),
         options,
         deadline,

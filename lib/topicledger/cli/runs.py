@@ -11,7 +11,7 @@ from rich.console import Console
 from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
-from topicledger.cli.provisioning import revert
+from topicledger.cli.plans import revert
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger import runs, verifying
 from topicledger.ledger.session import for_few_rows

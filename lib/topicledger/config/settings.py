@@ -332,10 +332,10 @@ class Settings(Proven):
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
         if changes:
             guards |= {"max_changes": self.guards.max_changes, "max_losses": self.guards.max_losses}
-            if self.guards.max_moves:
-                guards["max_moves"] = self.guards.max_moves
             changes["scopes"] = [spec.scope for spec in self.policies.create]
         acls: dict[str, object] = asdict(self.acls) if self.acls != AclSettings() else {}
+        if self.guards.max_moves:
+            guards["max_moves"] = self.guards.max_moves
         if self.guards.max_acl_deletes:
             guards["max_acl_deletes"] = self.guards.max_acl_deletes
         if any(asked := (self.guards.approvals, self.guards.approvals_for)):

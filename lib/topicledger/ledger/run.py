@@ -22,6 +22,7 @@ from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import PhaseResult, RunState
 from topicledger.model.moves import Rebalance, parse_rebalance
+from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, SENT_BATCHES, Table
 
 WAVE_OUTCOMES = 10_000
@@ -34,6 +35,8 @@ ONLY_ARGUMENT = "only"
 """The kinds of actions asked for, as `--only` names them, with commas; empty for all."""
 REVERTS_ARGUMENT, DELETES_ARGUMENT = "reverts", "deletes"
 """The run whose changes are undone, and `true` where topics that it created are deleted."""
+PRUNES_ARGUMENT = "prunes"
+"""What unmanaged topics are deleted, as JSON; see `Prune`."""
 REBALANCE_ARGUMENT = "rebalance"
 """The broker that is drained or filled, such as `drain 3`."""
 FILES_ARGUMENT = "files"
@@ -136,12 +139,18 @@ class Run:
     @property
     def by_manifests(self) -> bool:
         """Whether it is to bring about what manifests declare."""
-        return self.reverts is None and self.rebalances is None
+        return self.reverts is None and self.rebalances is None and self.prunes is None
 
     @property
     def deletes_created(self) -> bool:
         """Whether topics that the run it reverts created are to be deleted."""
         return self.arguments.get(DELETES_ARGUMENT) == "true"
+
+    @property
+    def prunes(self) -> Prune | None:
+        """Which topics that no manifest names this one deletes."""
+        text = self.arguments.get(PRUNES_ARGUMENT)
+        return Prune.from_json(text) if text else None
 
     @property
     def latest_version_then(self) -> int:

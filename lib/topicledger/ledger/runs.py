@@ -26,6 +26,7 @@ from topicledger.ledger.run import (
     LATEST_ARGUMENT,
     MANIFESTS_ARGUMENT,
     ONLY_ARGUMENT,
+    PRUNES_ARGUMENT,
     REBALANCE_ARGUMENT,
     REVERTS_ARGUMENT,
     Run,
@@ -39,6 +40,7 @@ from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
+from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
 
 AUDIT_COMMAND = "audit"
@@ -88,13 +90,13 @@ class Request:
     """Plan: the run whose changes to undo, instead of what `manifests` say."""
     deletes: bool = False
     """With `reverts`: delete the topics that the run created."""
-    rebalance: Rebalance | None = None
-    """Plan: the broker to drain or to fill, instead of what `manifests` say."""
+    instead: Rebalance | Prune | None = None
+    """Plan: a broker to drain or to fill, or the unmanaged topics to delete, instead of what `manifests` say."""
 
     @property
     def by_manifests(self) -> bool:
         """Whether it is about what manifests declare."""
-        return self.reverts is None and self.rebalance is None
+        return self.reverts is None and self.instead is None
 
     @property
     def unloaded(self) -> DataFrame | None:
@@ -115,7 +117,8 @@ class Request:
             FILES_ARGUMENT: self.manifests.argument if isinstance(self.manifests, Files) else "",
             REVERTS_ARGUMENT: self.reverts or "",
             DELETES_ARGUMENT: "true" if self.deletes else "",
-            REBALANCE_ARGUMENT: "" if self.rebalance is None else str(self.rebalance),
+            REBALANCE_ARGUMENT: str(self.instead) if isinstance(self.instead, Rebalance) else "",
+            PRUNES_ARGUMENT: self.instead.to_json() if isinstance(self.instead, Prune) else "",
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -215,8 +215,10 @@ def decided(
             rows = rows.transform(moving.with_placed_creates(answers))
         if wanted.changes is not None:
             rows = rows.transform(wanted.changes(configs))
-        rows = rows.transform(deletes_judged(rules, known, settings)).transform(
-            policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known)
+        rows = (
+            rows.transform(deletes_judged(rules, known, settings))
+            .transform(_spared(wanted.spares))
+            .transform(policies.judge([rule for rule in rules if rule.action in MAKE_PARTITIONS], known))
         )
         if wanted.changes is not None:
             alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
@@ -264,6 +266,23 @@ def deletes_judged(rules: Sequence[Policy], known: Facts, settings: Settings) ->
     return transform
 
 
+def _spared(policies: Collection[str]) -> Transform:
+    """What only these policies refuse is skipped, with their reason; what they can't judge stays refused."""
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        others = F.exists("violations", lambda each: ~each["policy"].isin(*policies))
+        used = (F.col("phase") == Phase.POLICY.value) & (F.col("error") == Refusal.POLICY_VIOLATION.value) & ~others
+        spared = F.coalesce(used, F.lit(False))
+        return decisions.withColumns(
+            {
+                "outcome": F.when(spared, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),
+                "error": F.when(~spared, F.col("error")),
+            }
+        )
+
+    return transform if policies else lambda decisions: decisions
+
+
 def _not_planned_before(run: Run) -> Transform:
     """Drops refusals that an earlier start's plan has already."""
 
@@ -283,9 +302,11 @@ def _decided_again(decisions: DataFrame) -> DataFrame:
     would be CLUSTER_UNREACHABLE for good.
     """
     needs_nothing = F.col("decision").isin(*(each.value for each in _NEED_NOTHING))
+    # A row without a topic is about its cluster.
+    needs_nothing = F.coalesce(needs_nothing, F.lit(False)) | F.col("topic").isNull()
     left_alone = needs_nothing & F.col("action").isNull() & F.col("phase").isNull()
     decided_now = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") != Refusal.CLUSTER_UNREACHABLE.value)
-    message = F.concat(F.lit("nothing to do, now that the cluster was reached: "), F.col("decision"))
+    message = F.concat_ws(": ", F.lit("nothing to do, now that the cluster was reached"), F.col("decision"))
     return decisions.withColumns(
         {
             "outcome": F.when(left_alone, F.lit(Outcome.SKIPPED.value)).otherwise(F.col("outcome")),

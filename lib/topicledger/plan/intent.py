@@ -44,7 +44,7 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
             F.lit(": load the files, or plan again" if of_files else ": plan again"),
         )
         both = planned.join(declared, on=["cluster", "topic"], how="left")
-        return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
+        return both.transform(refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
 
@@ -63,7 +63,7 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
             f"version {now_version}: plan again"
         )
         changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
-        return changed.transform(_refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
+        return changed.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
 
     return transform
 
@@ -86,7 +86,7 @@ def resources_no_longer_declared(
         )
         of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
         both = of_kind.join(latest.transform(declared_now(kind)), on=["cluster", "resource"], how="left")
-        return both.transform(_refused(Refusal.CHANGED_SINCE_PLAN, message))
+        return both.transform(refused(Refusal.CHANGED_SINCE_PLAN, message))
 
     return transform
 
@@ -110,7 +110,7 @@ def resources_declared_otherwise(
             f"and version {_version(now_version)}: plan again"
         )
         changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
-        return changed.transform(_refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
+        return changed.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
 
     return transform
 
@@ -135,7 +135,7 @@ def _now() -> tuple[Column, ...]:
     )
 
 
-def _refused(error: Refusal, message: Column) -> Transform:
+def refused(error: Refusal, message: Column) -> Transform:
     """Planned actions that have a `message`, as `REFUSED`."""
     return lambda planned: (
         planned.withColumns({"error": F.lit(error.value), "error_message": message})
@@ -164,6 +164,6 @@ def expired(max_age: float, now: datetime) -> Transform:
             F.lit(f" (UTC), and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
         )
         old = planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
-        return old.transform(_refused(Refusal.PLAN_EXPIRED, message))
+        return old.transform(refused(Refusal.PLAN_EXPIRED, message))
 
     return transform

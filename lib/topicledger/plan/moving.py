@@ -1,7 +1,7 @@
 """What is to become of where replicas and leaders are: the planner, asked for each cluster, and its answers as actions.
 
-Executors ask it, a cluster each (`applyInArrow`): it is plain Python that holds a cluster's every partition, so that
-clusters are planned side by side, and the driver never holds an estate.
+Executors ask it, a cluster each (`applyInArrow`): it is plain Python that needs a cluster's every partition at once, so
+that clusters are planned side by side, and the driver has no more of them than their moves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run is to bring about: what manifests declare, or that what an earlier run changed is undone."""
+"""What a run is to bring about: what manifests declare, that what an earlier run changed is undone, or a prune."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Wanted:
     """The topics whose configs changes are decided on (columns of `observed`); None where there are no changes."""
     changes: Callable[[DataFrame | None], Transform] | None = None
     """Of those configs, what adds to decisions (`contract.COLUMNS`) what is to be changed of topics that exist."""
+    spares: Collection[str] = ()
+    """Policies that don't refuse a delete but spare the topic: where no other refuses it, it is skipped."""
     replicas: Asked = NOTHING_ASKED
     """Where replicas are to be moved, and leaders elected."""
 

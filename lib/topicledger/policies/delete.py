@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns as re2
 from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
+from topicledger.model.prune import MAX_DAYS
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
 
-_MAX_DAYS = 36_500
-"""A hundred years: a day before the year 1 is no date."""
+END_OFFSET = "end_offset"
+"""Of `plans.before` of a delete: the topic's end offsets, added up, when it was planned."""
 
 
 def internal_topic() -> RowRule:
@@ -103,28 +104,65 @@ def no_recent_records(*, days: int) -> SetRule:
 
     Records that retention has removed can't be seen: a topic that keeps none counts as quiet.
     """
-    if not 1 <= days <= _MAX_DAYS:
-        raise ValueError(f"days must be from 1 to {_MAX_DAYS}")
+    return not_written_for(days)
+
+
+def not_written_for(days: int, seen: Callable[[], DataFrame] | None = None) -> SetRule:
+    """As `no_recent_records`, of which a topic that keeps no records can ask for more: `seen` returns end offsets that
+    were seen before (cluster, topic, topic_id, end_offset, seen_since), and one that is the same for `days` days says
+    that nobody wrote meanwhile; without it the topic can't be judged. Nor is one deleted whose end offset is another
+    than in `before`."""
+    if not 1 <= days <= MAX_DAYS:
+        raise ValueError(f"days must be from 1 to {MAX_DAYS}")
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
         last = facts.last_records(_asked(topics)).select(
-            "cluster", "topic", F.col("last_record_at").alias("_last"), F.col("error").alias("_error")
+            "cluster", "topic", F.col("last_record_at").alias("_last"), "end_offset", F.col("error").alias("_error")
         )
         since = F.lit(facts.now - timedelta(days=days))
-        return topics.join(last, on=["cluster", "topic"], how="left").withColumns(
+        rows = topics.join(last, on=["cluster", "topic"], how="left")
+        unknown = F.col("_error")
+        if seen is not None:
+            rows = rows.join(seen(), on=["cluster", "topic", "topic_id", "end_offset"], how="left")
+            known = F.coalesce(F.col("seen_since") <= since, F.lit(False))
+            unknown = F.when(
+                F.col("end_offset").isNotNull() & F.col("_last").isNull() & ~known, _never_known(days, facts.now)
+            )
+            unknown = F.coalesce("_error", unknown)
+        planned = F.col("before")[END_OFFSET].cast("long")
+        return rows.withColumns(
             {
                 "reason": F.when(
                     F.col("_last") > since,
                     text(
                         "its last record is of ", _utc(F.col("_last")), f"; delete it when it was quiet for {days} days"
                     ),
+                ).when(
+                    F.col("end_offset") != planned,
+                    text(
+                        "records came since it was planned: its end offset was ",
+                        planned,
+                        ", now it is ",
+                        F.col("end_offset"),
+                    ),
                 ),
-                "unjudgeable": F.col("_error"),
+                "unjudgeable": unknown,
                 "inputs": text("last record ", _utc(F.col("_last"))),
             }
         )
 
     return rule
+
+
+def _never_known(days: int, now: datetime) -> Column:
+    """Why it isn't known when a topic that keeps no records was last written to, and when it will be."""
+    since = F.coalesce("seen_since", F.lit(now))
+    return text(
+        "it keeps no records, so Kafka doesn't say when the last one came; where its end offset is still ",
+        F.col("end_offset"),
+        ", first seen at ", _utc(since), ", it is known to be quiet for ", days, " days from ",
+        _utc(since + F.make_interval(days=F.lit(days))), " on: prune again then",
+    )  # fmt: skip
 
 
 def _asked(topics: DataFrame) -> DataFrame:

@@ -26,6 +26,7 @@ class Loads:
         self.topic_replicas: Counter[int] = Counter()
         self.topic_leaders: Counter[int] = Counter()
         self._together: Counter[tuple[int, int]] = Counter()
+        self._shared: Counter[tuple[int, int]] = Counter()
         self._order: dict[int, tuple[int, int, int]] = {}
         for topic in topics:
             for partition, replicas in topic.replicas.items():
@@ -78,6 +79,9 @@ class Loads:
         for broker in replicas:
             self.replicas[broker] += sign
             self.bytes[broker] += sign * size
+        shared = self._shared
+        for pair in permutations(replicas, 2):
+            shared[pair] += sign
         if replicas:
             self.leaders[replicas[0]] += sign
 
@@ -100,14 +104,23 @@ class Loads:
     def best(self, candidates: Sequence[int], replicas: Sequence[int]) -> int:
         """Which of these brokers, at least one, should get one more replica of a partition that is on `replicas`: one
         of the rack that has the fewest of them, the least loaded. Of equal ones, the one that shares the fewest
-        partitions with `replicas`: then what a broker leaves behind is shared by many."""
+        partitions with `replicas`, of the topic, then of the cluster: what a broker leaves behind is shared by many."""
         used = Counter(map(self.rack, replicas))
-        racks, order, together = self._racks, self._order, self._together
+        racks, order, together, shared = self._racks, self._order, self._together, self._shared
         for count in range(len(replicas) + 1):
             # No lambda: this is where a plan's time goes.
             found = [broker for broker in candidates if used.get(racks[broker], 0) == count]
             if found:
                 least = min(map(order.__getitem__, found))
                 equal = [broker for broker in found if order[broker] == least]
-                return min(equal, key=lambda broker: (sum(together[broker, each] for each in replicas), broker))
+                if len(equal) == 1:
+                    return equal[0]
+                return min(
+                    equal,
+                    key=lambda broker: (
+                        sum(together[broker, each] for each in replicas),
+                        sum(shared[broker, each] for each in replicas),
+                        broker,
+                    ),
+                )
         raise ValueError("no candidates")

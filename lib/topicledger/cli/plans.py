@@ -1,0 +1,135 @@
+"""Plans that aren't what manifests declare: `runs revert`, `rebalance` and `prune`."""
+
+from __future__ import annotations
+
+import click
+
+from topicledger.cli.options import Options, common, open_settings, requested_by_option
+from topicledger.cli.provisioning import deadline_option, detailed_option, run_request
+from topicledger.config import patterns
+from topicledger.errors import UsageError
+from topicledger.ledger import runs
+from topicledger.model.moves import Rebalance
+from topicledger.model.prune import MAX_DAYS, Prune
+
+
+@click.command("revert")
+@click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
+@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
+@detailed_option
+@deadline_option
+@requested_by_option
+@common
+def revert(
+    options: Options,
+    plan_id: str | None,
+    deletes: bool,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan the opposite of what a run changed: --run-id names it. Changes nothing: `apply` the plan."""
+    if options.run_id is None:
+        raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=plan_id,
+            clusters=options.cluster,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            reverts=options.run_id,
+            deletes=deletes,
+        ),
+        options,
+        deadline,
+    )
+
+
+@click.command("rebalance")
+@click.option("--drain", type=click.IntRange(min=0), metavar="BROKER", help="Move all replicas away from this broker.")
+@click.option("--fill", type=click.IntRange(min=0), metavar="BROKER", help="Give this broker its share of replicas.")
+@detailed_option
+@deadline_option
+@requested_by_option
+@common
+def rebalance(
+    options: Options,
+    drain: int | None,
+    fill: int | None,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan moves for a broker that goes or comes, of all topics of a cluster. Changes nothing: `apply` the plan."""
+    if (drain is None) == (fill is None):
+        raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
+    names = options.cluster or tuple(open_settings(options).clusters)
+    if len(names) != 1:
+        raise UsageError("rebalance is about one cluster: name it with --cluster")
+    broker = drain if drain is not None else fill
+    assert broker is not None, "one of them is given"
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=options.run_id,
+            clusters=names,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            instead=Rebalance(broker=broker, fills=fill is not None),
+        ),
+        options,
+        deadline,
+    )
+
+
+def _pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for each in given:
+        try:
+            patterns.check(each)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return given
+
+
+@click.command("prune")
+@click.option(
+    "--topics",
+    multiple=True,
+    required=True,
+    callback=_pattern,
+    metavar="PATTERN",
+    help="Topics whose name has a match of this pattern (RE2; anywhere unless anchored); may be repeated.",
+)
+@click.option(
+    "--idle-days",
+    type=click.IntRange(1, MAX_DAYS),
+    required=True,
+    metavar="N",
+    help="Only topics that nobody wrote to for so many days.",
+)
+@detailed_option
+@deadline_option
+@requested_by_option
+@common
+def prune(
+    options: Options,
+    topics: tuple[str, ...],
+    idle_days: int,
+    detailed_exitcode: bool,
+    deadline: float | None,
+    requested_by: str | None,
+) -> int:
+    """Plan to delete topics that no manifest names and nobody uses. Changes nothing: `apply` the plan."""
+    return run_request(
+        runs.Request(
+            command="plan",
+            run_id=options.run_id,
+            clusters=options.cluster,
+            requested_by=requested_by,
+            detailed_exitcode=detailed_exitcode,
+            instead=Prune(patterns=topics, idle_days=idle_days),
+        ),
+        options,
+        deadline,
+    )

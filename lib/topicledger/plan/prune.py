@@ -1,0 +1,151 @@
+"""`prune`: topics that no manifest names, and that nobody uses any more, are planned to be deleted.
+
+Kafka doesn't say when a topic was made or last written to. Of records that are kept it returns the largest timestamp;
+of a topic that keeps none only the end offset. So each prune keeps the end offset of what it looked at in
+`plans.before`: the same offset of the same topic, seen as long ago as is asked for, is what shows that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from topicledger.config import patterns
+from topicledger.ledger.run import PRUNES_ARGUMENT, Run
+from topicledger.manifests.rows import ABSENT, Transform
+from topicledger.model import Action, Decision, Outcome, Phase, Refusal
+from topicledger.model.prune import Prune
+from topicledger.observe.topic_use import read_last_records
+from topicledger.plan.changes import with_ended
+from topicledger.plan.decide import ended
+from topicledger.plan.intent import refused
+from topicledger.plan.wanted import Wanted
+from topicledger.policies.contract import Policy
+from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.schemas import MANIFESTS, PLANS, RUNS
+
+TOOLS_OWN = "_"
+"""How the names of topics begin that tools keep for themselves, such as `_schemas`: not all of them are internal."""
+USED = ("in_use", "no_consumer_groups", "no_recent_records")
+"""The policies that say that somebody uses a topic."""
+
+
+def rules(run: Run, prune: Prune) -> Sequence[Policy]:
+    """The policies of `USED`, which judge a prune whatever the settings name: when it is planned, and when it is
+    applied. What can't be known of a topic refuses it."""
+    made = (in_use(), no_consumer_groups(), not_written_for(prune.idle_days, partial(_seen_since, run)))
+    return [Policy(name=name, action=Action.DELETE, rule=rule) for name, rule in zip(USED, made, strict=True)]
+
+
+def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
+    """That topics which no manifest names, of these names, are deleted where nobody uses them."""
+    return Wanted(
+        judged=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
+        kinds=[Action.DELETE.value],
+        to_describe=lambda seen: None,
+        changes=lambda configs: partial(_with_deletes, run=run, prune=prune),
+        spares=USED,
+    )
+
+
+def declared_since(now: DataFrame, now_version: int) -> Transform:
+    """Actions on topics that manifests name by now, as `intent` has them. In: rows of `manifests` at that version."""
+    message = F.lit(f"no manifest named it, and manifests at version {now_version} do: it stays")
+    return lambda planned: (
+        planned.join(_named(now), on=["cluster", "topic"], how="left")
+        .withColumn("error_message", F.when(F.col("_named"), message))
+        .transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("error_message")))
+    )
+
+
+def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
+    """What `manifests.judge` returns, with a row without a topic for each cluster: it stands in the plan where the
+    cluster can't be reached or is another one."""
+    schema = MANIFESTS.schema
+    rows = run.spark.createDataFrame([(name, ABSENT) for name in names], "cluster string, state string")
+    columns = {name: F.col(name) if name in rows.columns else F.lit(None) for name in schema.names}
+    ends = ("error", "error_message", "phase", "outcome")
+    return rows.select(
+        *(column.cast(schema[name].dataType).alias(name) for name, column in columns.items()),
+        *(F.lit(None).cast("string").alias(name) for name in ends),
+    )
+
+
+def _named(declared: DataFrame) -> DataFrame:
+    """Topics that any row of `manifests` names, wrong rows among them."""
+    return declared.select("cluster", "topic").distinct().withColumn("_named", F.lit(True))
+
+
+def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
+    """Unmanaged topics of these names get the decision delete, and those that are never pruned the reason.
+
+    In and out: `contract.COLUMNS`; topics that manifests name are unchanged.
+    """
+    of_cluster, key = F.col("topic").isNull(), ["cluster", "topic"]
+    reached = ~F.bool_or(of_cluster & F.col("phase").isNotNull()).over(Window.partitionBy("cluster"))
+    asked_for = reduce(or_, (patterns.matches("topic", pattern) for pattern in prune.patterns))
+    decision = (
+        F.when(of_cluster, None)
+        .when(F.col("_named"), F.lit(Decision.UNCHANGED.value))
+        .when(asked_for & (F.col("decision") == Decision.UNMANAGED.value), F.lit(Action.DELETE.value))
+        .otherwise(F.col("decision"))
+    )
+    rows = (
+        decisions.join(_named(run.ledger.read(MANIFESTS, run.manifest_version)), on=key, how="left")
+        .withColumns({"_reached": reached, "_decided": decision})
+        .where(of_cluster | F.col("_reached"))
+        .withColumn("decision", F.col("_decided"))
+        .localCheckpoint()
+    )
+    delete = F.coalesce(F.col("decision") == Action.DELETE.value, F.lit(False))
+    last = read_last_records(run.spark, run.clusters, run.settings.kafka, rows.where(delete).select(*key))
+    found = {
+        "num_partitions": F.col("live_num_partitions"),
+        "replication_factor": F.col("live_replication_factor"),
+        END_OFFSET: F.col("end_offset"),
+    }
+    before = F.create_map(*(each for name, of in found.items() for each in (F.lit(name), of.cast("string"))))
+    return (
+        rows.join(last.select(*key, "end_offset"), on=key, how="left")
+        .withColumns(
+            {
+                "before": F.when(delete, F.map_filter(before, lambda _, value: value.isNotNull())),
+                "_end": F.when(delete, _never()),
+            }
+        )
+        .transform(with_ended, "_end")
+        .select(*decisions.columns)
+    )
+
+
+def _never() -> Column:
+    """Why a topic is never pruned, whoever uses it; null where it may be."""
+    phase = F.lit(Phase.OBSERVE.value)
+    tools_own = f"its name begins with {TOOLS_OWN}: tools keep their own data in such topics, and prune leaves them"
+    no_ids = (
+        "this cluster gives topics no ids (brokers before 2.8), so when it is applied nobody knows whether this "
+        "is still the topic that was looked at"
+    )
+    return F.when(
+        F.startswith("topic", F.lit(TOOLS_OWN)),
+        ended(phase, F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), F.lit(tools_own)),
+    ).when(
+        F.col("topic_id").isNull(),
+        ended(phase, F.lit(Outcome.REFUSED.value), F.lit(Refusal.UNJUDGEABLE.value), F.lit(no_ids)),
+    )
+
+
+def _seen_since(run: Run) -> DataFrame:
+    """What earlier prunes saw (cluster, topic, topic_id, end_offset), and when first (`seen_since`)."""
+    prunes = run.ledger.read(RUNS).where(F.col("arguments")[PRUNES_ARGUMENT].isNotNull()).select("run_id")
+    ids = [row["run_id"] for row in prunes.collect()]
+    return (
+        run.ledger.read(PLANS)
+        .where(F.col("run_id").isin(*ids) & F.col("before")[END_OFFSET].isNotNull())
+        .groupBy("cluster", "topic", "topic_id", F.col("before")[END_OFFSET].cast("long").alias("end_offset"))
+        .agg(F.min("planned_at").alias("seen_since"))
+    )
