@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
-from tests.broker.direct import admin_of
+from tests.broker.direct import admin_of, set_quota
 from tests.fault.another_client import AnotherClient
 from tests.fault.proxy import CREATE_ACLS, CUT, DELETE_ACLS, DROP, Direction, Fault, FaultProxy, refuse
 from tests.harness import cluster_settings
@@ -127,3 +128,26 @@ def test_five_thousand_rights_are_added_and_five_hundred_removed(kafka_sasl: Emb
         assert {row.outcome for row in verified} == {Outcome.OK}
         assert {row.outcome for row in executor.apply(deletes(rights[500:]))} == {Outcome.OK}
     until(lambda: live(kafka_sasl, "lost-many") == set(), seconds=60)
+
+
+@pytest.mark.thorough
+def test_rights_are_not_charged_to_the_quota_of_mutations_and_are_there_once_they_are_listed(
+    kafka_sasl: EmbeddedKafka,
+) -> None:
+    """A6: a quota that would hold creates up for minutes holds up no right; each answer has its ACL."""
+    rights = acls("lost-quota", 500)
+    with admin_of(kafka_sasl) as admin:
+        set_quota(admin, 0.5)
+        try:
+            with executor_of(kafka_sasl, kafka_sasl) as executor:
+                began = time.monotonic()
+                added = [*executor.apply(adds(rights))]
+                assert time.monotonic() - began < 60, "at half a mutation a second it would be a quarter of an hour"
+        finally:
+            set_quota(admin, None)
+    assert {(row.outcome, row.attempt) for row in added} == {(Outcome.OK, 1)}
+    assert [row.after for row in added] == [each._asdict() for each in rights]
+    until(lambda: live(kafka_sasl, "lost-quota") == set(rights), seconds=60)
+    with executor_of(kafka_sasl, kafka_sasl) as executor:
+        assert {row.outcome for row in executor.apply(deletes(rights))} == {Outcome.OK}
+    until(lambda: live(kafka_sasl, "lost-quota") == set(), seconds=60)
