@@ -158,7 +158,8 @@ def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
 
 
 def _true(row: Mapping[str, Any], live: Quotas) -> bool:
-    """Whether the cluster has what the row says that was set, and none of what it says was removed."""
+    """Whether the cluster has what the row says that was set, and none of what it says was removed. What was RECOVERED
+    has nothing before."""
     limits = live.get((("user", row["resource"].removeprefix("user=")),), {})
-    before, after = dict(row["before"]), {name: float(value) for name, value in dict(row["after"]).items()}
+    before, after = dict(row["before"] or ()), {name: float(value) for name, value in dict(row["after"]).items()}
     return all(limits.get(name) == after.get(name) for name in {*before, *after})
