@@ -16,6 +16,7 @@ from topicledger.report.facts import (
     DriftTally,
     History,
     OwnerRights,
+    PhaseTime,
     PolicyTally,
     Report,
     Requests,
@@ -27,6 +28,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
+from topicledger.report.times import CLOSED, OBSERVED, WAITED
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
 
@@ -85,6 +87,17 @@ def _result(
         what="12 partitions, replication factor 3, retention.ms=604800000",
         owner="payments" if number % 3 else None,
     )
+
+
+def phases(facts: RunFacts) -> list[PhaseTime]:
+    """As of a run that was applied the next day."""
+    times, began = [], facts.started_at
+    for phase, seconds in (
+        (OBSERVED, 6.2), ("validate", 12.9), (WAITED, 61_200.0), ("apply", 166.0), ("verify", 1.4), (CLOSED, 0.8)
+    ):  # fmt: skip
+        times.append(PhaseTime(phase=phase, began_at=began, seconds=seconds))
+        began += timedelta(seconds=seconds)
+    return times
 
 
 def run() -> Report:
@@ -244,12 +257,16 @@ def run() -> Report:
                 message="compact topics need min.insync.replicas",
             ),
         ],
-        requests=Requests(batches=batches, waiting=waiting),
+        requests=Requests(batches=batches, waiting=waiting, phases=phases(facts)),
         rows=rows,
         query=f"SELECT run_id, cluster, topic\nFROM delta.`/data/ledger/audit`\nWHERE run_id = '{facts.run_id}'",
         compared=compared,
-        history=History(rights=_rights("by this run")),
     )
+
+
+def rights() -> Report:
+    """The same run, of a ledger that declares rights."""
+    return replace(run(), history=History(rights=_rights("by this run")))
 
 
 def _rights(since: str, *words: str) -> Rights:
@@ -407,7 +424,6 @@ def span() -> Report:
             runs=runs,
             run_count=len(runs),
             periods=[(each.run.started_at, each.outcomes) for each in reversed(runs)],
-            rights=_rights("in this time"),
         ),
         drift=_drift(run_facts("audit")),
     )

@@ -5,8 +5,10 @@ Where there is no browser these tests are skipped, unless TOPICLEDGER_BROWSER=re
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from topicledger.report import Report, render
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 AXE = REPOSITORY / "build" / "browser" / "axe_playwright_python" / "axe.min.js"
+PICTURES = REPOSITORY / "build" / "browser" / "pictures"
+"""What pages look like, for people to look at."""
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -54,6 +58,18 @@ class Page:
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)
         self.driver.get(path.as_uri())
+
+    def picture(self, name: str) -> tuple[int, int]:
+        """Write all of the page as a picture into `PICTURES`; returns its width and height."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        height = self.run("return document.documentElement.scrollHeight")
+        clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
+        taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        data = base64.b64decode(taken["data"])
+        (PICTURES / f"{name}.png").write_bytes(data)
+        # A PNG's first chunk begins with both.
+        width, height = struct.unpack(">II", data[16:24])
+        return width, height
 
     def run(self, script: str, *arguments: object) -> Any:
         """What a function body returns, run in the page."""
@@ -130,4 +146,5 @@ def page(driver: Any, tmp_path: Path) -> Page:
 @pytest.fixture
 def shown_rows(page: Page) -> Callable[[], int]:
     """How many rows of the first listing can be seen."""
-    return lambda: int(page.run("return document.querySelectorAll('.listing tbody tr:not([hidden])').length"))
+    rows = "tbody tr:not(.fold):not([hidden])"
+    return lambda: int(page.run(f"return document.querySelector('.listing').querySelectorAll('{rows}').length"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.browser.conftest import Page
 from topicledger.report import Report
 from topicledger.text import show
 
-SAMPLES = [reports.run, reports.hostile, reports.audit, reports.span]
+SAMPLES = [reports.run, reports.rights, reports.hostile, reports.audit, reports.span]
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -58,7 +60,7 @@ def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None
     page.open(reports.hostile())
     assert page.run("return window.taken") is None
     assert page.driver.title.startswith("7 of 7 topics failed")
-    names = [cell.text for cell in page.all(".listing td:nth-child(2) > bdi")][: len(reports.HOSTILE)]
+    names = [cell.text for cell in page.all("[data-listing=topics] td:nth-child(2) > bdi")][: len(reports.HOSTILE)]
     assert names == [" ".join(show(text, 300).split()) for text in reports.HOSTILE]
     assert page.run("return document.scripts.length") == 1
     assert page.all("img") == []
@@ -81,19 +83,102 @@ def test_marks_that_turn_the_direction_of_text_turn_none(page: Page) -> None:
 
 def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
-    assert shown_rows() == 200
-    page.one(".listing input[type=search]").send_keys("AUTHORISED-0012 policy")
+    assert shown_rows() == 192
+    page.one("[data-listing=topics] input[type=search]").send_keys("AUTHORISED-0012 policy")
     eventually(lambda: shown_rows() == 1)
-    assert page.one(".listing .status").text == "1 of 230 rows"
-    page.one(".listing button[type=reset]").click()
-    eventually(lambda: shown_rows() == 200)
+    assert page.one("[data-listing=topics] .status").text == "1 of 230 rows"
+    page.one("[data-listing=topics] button[type=reset]").click()
+    eventually(lambda: shown_rows() == 192)
+
+
+def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    assert page.one("[data-listing=topics] .status").text == "230 rows, 38 of them folded"
+    folds = [each for each in page.all("[data-listing=topics] .fold button") if each.is_displayed()]
+    assert [each.text for each in folds] == [f"Show {count} more for the same reason" for count in (6, 28, 4)]
+    folds[1].click()
+    # Those of two hundred rows that are shown at once.
+    assert shown_rows() == 200
+    assert not folds[1].is_displayed()
+    assert page.run("return document.activeElement.textContent").startswith("refused")
+    choose(page, "outcome", "refused")
+    folds = page.all("[data-listing=topics] .fold button")
+    assert not any(each.is_displayed() for each in folds), "a filter unfolds"
+
+
+def test_a_reason_tells_its_parts_apart(page: Page) -> None:
+    usual = reports.run()
+    both = [replace(each, error="INVALID_CONFIG", outcome="failed") for each in usual.tallies[2:4]]
+    page.open(replace(usual, tallies=both))
+    details = page.one(".reasons details")
+    assert not page.one(".reasons .parts").is_displayed()
+    details.find_element("css selector", "summary").click()
+    assert page.one(".reasons .parts").is_displayed()
+    assert "Orders.Legacy" in page.one(".reasons .parts").text
+
+
+def test_a_run_shows_its_plan_as_a_diff(page: Page) -> None:
+    page.open(reports.run())
+    first = page.all("#diff ~ ul.diff")[0]
+    assert first.find_element("css selector", "li").text == (
+        "+\ncreate payments.authorised-0047 12 partitions, replication factor 3, retention.ms=7 d (604800000)"
+    )
+    assert [each.text for each in page.all("#diff ~ h3")] == [
+        "payments\non orders, 122 listed changes",
+        "no owner\non orders, 61 listed changes",
+    ]
+    hidden = page.all("#diff ~ details ul")[-1]
+    assert not hidden.is_displayed()
+    page.all("#diff ~ details summary")[-1].click()
+    assert hidden.is_displayed()
+
+
+def test_how_long_each_phase_took_is_a_bar_at_its_place(page: Page) -> None:
+    page.open(reports.run())
+    rows = page.all("[aria-labelledby=phases] tbody tr")
+    assert [each.find_element("css selector", "th").text for each in rows] == [
+        "observe, decide, plan",
+        "validate",
+        "waited for apply",
+        "apply",
+        "verify",
+        "close",
+    ]
+    places = page.run(
+        "return [...document.querySelectorAll('[aria-labelledby=phases] rect:not(.track)')]"
+        ".map(e => [Number(e.getAttribute('x')), Number(e.getAttribute('width'))])"
+    )
+    assert len(places) == 5, "the wait is as long as it is, and would leave nothing to see of the others"
+    assert places[2][1] > 85
+    assert all(at + size <= 100 for at, size in places)
+
+
+@pytest.mark.parametrize(
+    ("look", "how"),
+    [
+        ("light", {}),
+        ("dark", {"dark": True}),
+        ("phone", {"width": 390}),
+        ("print", {"media": "print", "width": 800}),
+    ],
+)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_picture_has_all_of_the_page(
+    page: Page, sample: Callable[[], Report], look: str, how: dict[str, Any]
+) -> None:
+    """In build/browser/pictures, to be looked at."""
+    page.open(sample(), **how)
+    width, height = page.picture(f"{sample.__name__}-{look}")
+    assert width == how.get("width", 1280)
+    # It may be a line or so longer where it is laid out for the picture.
+    assert height >= page.run("return document.querySelector('footer').getBoundingClientRect().bottom + scrollY") - 1
 
 
 def test_a_search_that_finds_nothing_says_so(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
-    page.one(".listing input[type=search]").send_keys("no such topic")
+    page.one("[data-listing=topics] input[type=search]").send_keys("no such topic")
     eventually(lambda: shown_rows() == 0)
-    assert page.one(".listing .status").text.startswith("No row fits")
+    assert page.one("[data-listing=topics] .status").text.startswith("No row fits")
 
 
 def test_filters_narrow_each_other(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -122,11 +207,13 @@ def test_a_kind_of_drift_leads_to_its_findings(page: Page, shown_rows: Callable[
 def test_a_large_page_shows_more_when_asked(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.large())
     assert shown_rows() == 200
-    page.one("[data-more='200']").click()
+    page.one("[data-listing=topics] [data-more='200']").click()
     assert shown_rows() == 400
-    page.one("[data-more=all]").click()
+    page.one("[data-listing=topics] [data-more=all]").click()
+    assert shown_rows() == 2503
+    page.one("[data-listing=topics] .fold button").click()
     assert shown_rows() == 5000
-    assert "995,000 more are in the table" in page.one(".listing").text
+    assert "995,000 more are in the table" in page.one("[data-listing=topics]").text
 
 
 def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -182,8 +269,8 @@ def test_rows_can_be_filtered_by_owner(page: Page, shown_rows: Callable[[], int]
 def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
     page.open(reports.run(), dark=True, media="print")
     assert colour(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
-    assert not page.one(".listing form").is_displayed()
-    assert page.one(".listing table").is_displayed()
+    assert not page.one("[data-listing=topics] form").is_displayed()
+    assert page.one("[data-listing=topics] table").is_displayed()
     printed = page.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})
     assert len(printed["data"]) > 10_000
 

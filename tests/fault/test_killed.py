@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
+from tests.broker.direct import make
+from tests.broker.test_topic_use import write
 from tests.fault import told
 from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
@@ -60,7 +63,13 @@ class Doomed:
     """A submitted job that is killed, with all that belongs to it, at its n-th event."""
 
     def __init__(
-        self, config: Path, run_id: str, kill_at: int, committed: Callable[[], set[tuple[str, str]]], **more: str
+        self,
+        config: Path,
+        run_id: str,
+        kill_at: int,
+        committed: Callable[[], set[tuple[str, str]]],
+        job: str = "provision",
+        **more: str,
     ) -> None:
         """`committed` returns the commits so far, table and file; `more` is the job's environment."""
         self.events: list[str] = []
@@ -69,7 +78,7 @@ class Doomed:
         self._committed = committed
         self._commits = committed()
         self._lock = threading.Lock()
-        arguments = [str(commands.SUBMIT), "jobs/provision.py", "--config", str(config), "--run-id", run_id]
+        arguments = [str(commands.SUBMIT), f"jobs/{job}.py", "--config", str(config), "--run-id", run_id]
         self.process = subprocess.Popen(
             arguments,
             cwd=commands.REPOSITORY,
@@ -178,12 +187,18 @@ def target(name: str) -> Target:
 
 
 def chain(
-    proxy: FaultProxy, config: Path, root: Path, run_id: str, fault: Fault, kill_points: Iterator[int]
+    proxy: FaultProxy,
+    config: Path,
+    root: Path,
+    run_id: str,
+    fault: Fault,
+    kill_points: Iterator[int],
+    job: str = "provision",
 ) -> Sequence[str]:
     """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
     killed: list[str] = []
     while True:
-        job = Doomed(config, run_id, next(kill_points), partial(committed, root))
+        job = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
 
         code = job.wait_behind(proxy)
         if killed:
@@ -244,3 +259,29 @@ def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
     chain(proxy, config, root, "random", fault, points())
     told.check(fault, root, "random", kafka, prefix, declared)
     assert fault.tried > 3
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(240 + 120 * KILLS)
+def test_a_driver_killed_amid_a_prune_is_resumed_and_deletes_what_was_planned(
+    spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    fault = Fault(name="driver killed amid a prune")
+    FAULTS.append(fault)
+    prefix = "killed-prune."
+    names = [f"{prefix}old-{number}" for number in range(6)]
+    make(kafka, *names, f"{prefix}new", configs={"retention.ms": "-1"})
+    for name in names:
+        write(kafka, name, at=datetime.now(UTC) - timedelta(days=40))
+    write(kafka, f"{prefix}new", at=datetime.now(UTC))
+    more = "[kafka]\nmax_batch_records = 8\n[guards]\nmax_deletes = 6\n"
+    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, more=more)
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    asked = ("--topics", "^killed-prune[.]", "--idle-days", "30", "--run-id", "prune", "--config", str(config))
+    planned = commands.run([str(commands.SUBMIT), "jobs/prune.py", *asked])
+    assert planned.returncode == 0, planned.stderr
+    killed = chain(proxy, config, tmp_path / "ledger", "prune", fault, every(4, 3, max(KILLS, 2)), "apply")
+    assert "delete request" in killed or "delete response" in killed, killed
+    told.check(fault, tmp_path / "ledger", "prune", kafka, prefix, dict.fromkeys(names, False) | {f"{prefix}new": True})
+    assert fault.tried == len(killed) >= 2, killed
+    estate.check_invariant("prune")

@@ -120,10 +120,14 @@ def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: L
     assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
     assert [(each.cluster, each.seconds) for each in found.requests.batches] == [("orders", 1.0), ("payments", 1.0)]
     assert {each.began_at for each in found.requests.batches} == {TUESDAY + timedelta(seconds=1)}
+    assert [(each.phase, each.seconds) for each in found.requests.phases] == [("waited for apply", 1.0), ("apply", 1.0)]
 
 
 def test_the_first_run_is_compared_with_nothing(told: Ledger) -> None:
-    assert of(told, "monday").compared is None
+    found = of(told, "monday")
+    assert found.compared is None
+    # No row of `plans` says when it was planned.
+    assert [(each.phase, each.seconds) for each in found.requests.phases] == [("apply", 2.0), ("close", 88.0)]
 
 
 def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:

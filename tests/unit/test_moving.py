@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+from rich.console import Console
+
+from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.plan.moving import CREATES, Asked, answer
 from topicledger.plan.replicas import LiveCluster
@@ -148,3 +152,18 @@ def test_a_broker_is_filled_with_what_it_may_have() -> None:
     )
     assert set(found) == {"free"}
     assert set(parse_assignments(found["free"]).values()) == {(3,)}
+
+
+def test_what_moves_come_to_is_shown_by_broker() -> None:
+    brokers = {1: (0, 3_000), 2: (3_000, 0)}
+    known = PlannedMoves(cluster="main", topics=1, partitions=2, bytes=3_000, unknown=0, brokers=brokers, seconds=90.4)
+    unknown = PlannedMoves(cluster="other", topics=2, partitions=1_234, bytes=0, unknown=2)
+    console = Console(width=100, record=True, file=io.StringIO())
+    render_moves([known, unknown], console)
+    lines = console.export_text().splitlines()
+    assert lines[0] == "Moves on main: 2 partitions of 1 topic, 3,000 bytes, about 0:01:30 at the throttle"
+    assert [line.split() for line in lines if "│" in line] == [
+        ["│", "1", "│", "0", "│", "3,000", "│"],
+        ["│", "2", "│", "3,000", "│", "0", "│"],
+    ]
+    assert lines[-1] == "Moves on other: 1,234 partitions of 2 topics, 0 bytes, 2 topics of unknown size"

@@ -70,14 +70,18 @@ def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
     ]
 
 
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
     """Print them, if there are any."""
     for each in moves:
-        unknown = f", {each.unknown:,} topics of unknown size" if each.unknown else ""
+        unknown = f", {_counted(each.unknown, 'topic')} of unknown size" if each.unknown else ""
         took = "" if each.seconds is None else f", about {timedelta(seconds=round(each.seconds))} at the throttle"
         console.print(
-            f"Moves on {cell(each.cluster)}: {each.partitions:,} partitions of {each.topics:,} topics, "
-            f"{each.bytes:,} bytes{unknown}{took}",
+            f"Moves on {cell(each.cluster)}: {_counted(each.partitions, 'partition')} of "
+            f"{_counted(each.topics, 'topic')}, {each.bytes:,} bytes{unknown}{took}",
             highlight=False,
             soft_wrap=True,
         )

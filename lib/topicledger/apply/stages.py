@@ -155,8 +155,9 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         check = in_batches(sendable(run, less=[*problems]))
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
-        for transform in resources.refused_now(run, context.policies, sendable(run, less=[*problems])):
+        for transform, unjudged in resources.refused_now(run, context.policies, sendable(run, less=[*problems])):
             _refuse(run, sendable(run, less=[*problems]).transform(transform), held)
+            problems |= unjudged
         left = _of_topics(sendable(run, less=[*problems]))
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]

@@ -115,13 +115,14 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
 
 def _event(summary: Summary) -> tuple[Event | None, str]:
     failed = _count(summary.failure_count, "topic or right", "topics or rights")
-    if summary.exit_code == ExitCode.GUARD_STOPPED:
+    waiting = summary.state == RunState.PLANNED and summary.pending_changes
+    if summary.exit_code == ExitCode.GUARD_STOPPED and not (summary.waits_for and not summary.failure_count):
         return Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
     if summary.exit_code == ExitCode.ERROR:
         return Event.FAILED, f"not finished; start it again with its id; {failed} failed or refused"
     if summary.exit_code == ExitCode.TOPICS_FAILED:
         return Event.FAILED, f"{failed} failed or refused"
-    if summary.state == RunState.PLANNED and summary.pending_changes:
+    if waiting:
         waits = "waits" if summary.pending_changes == 1 else "wait"
         return Event.APPROVAL_WANTED, f"{_count(summary.pending_changes, 'change', 'changes')} {waits} to be applied"
     return None, ""

@@ -153,10 +153,10 @@ def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
     return [rule for rule in rules if subject is not None and rule.action in subject.actions]
 
 
-def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterator[Transform]:
+def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterator[tuple[Transform, Mapping[str, str]]]:
     """What refuses planned actions that policies don't allow any more: on what clusters have now, with the owners and
-    labels of the latest tables. Of planned actions (columns of `plans`) it asks their clusters, where there are
-    policies of them."""
+    labels of the latest tables; and by cluster, why it can't be judged. Of planned actions (columns of `plans`) it asks
+    their clusters, where there are policies of them."""
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
         if kind.as_rows is None or kind.subject is None or not of_kind:
@@ -182,7 +182,9 @@ def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterat
         brokers = run.ledger.read(BROKERS)
         judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.subject)
         decided = judged.transform(kind.decide(listed, statuses, run.settings, judged_by))
-        yield partial(_with_refusals, refused=decided.where(F.col("phase") == Phase.POLICY.value))
+        refused = decided.where(F.col("phase") == Phase.POLICY.value)
+        unjudged = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
+        yield partial(_with_refusals, refused=refused), unjudged
 
 
 def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:

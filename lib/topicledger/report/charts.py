@@ -47,6 +47,16 @@ def bar(counts: Mapping[str, int], order: Sequence[str], whole: int | None = Non
     return pieces
 
 
+def timeline(seconds: Sequence[float]) -> list[list[Piece]]:
+    """For each of several times that follow each other a bar with it at its place, of the same whole."""
+    whole, at, bars = max(sum(seconds), 0.001), 0.0, []
+    for each in seconds:
+        size = min(max(100 * each / whole, 0.5), 100 - at)
+        bars.append([Piece(name="planned", count=round(each * 1000), start=round(at, 3), size=round(size, 3))])
+        at = min(at + 100 * each / whole, 99.5)
+    return bars
+
+
 def columns(
     periods: Sequence[tuple[datetime, Mapping[str, int]]], order: Sequence[str], unit: str = "day"
 ) -> list[Column]:

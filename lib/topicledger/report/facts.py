@@ -236,11 +236,22 @@ class DriftReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """How long a run was at something."""
+
+    phase: str
+    began_at: datetime
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Requests:
     """How requests went."""
 
     batches: Sequence[Batch] = ()
     waiting: Sequence[Waiting] = ()
+    phases: Sequence[PhaseTime] = ()
+    """Of a run, in order."""
 
 
 @dataclass(frozen=True, kw_only=True)

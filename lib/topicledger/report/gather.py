@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
-from topicledger.report import figures, scope
+from topicledger.report import figures, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
     PROBLEMS,
@@ -25,6 +25,7 @@ from topicledger.report.facts import (
     DriftReport,
     DriftTally,
     History,
+    PhaseTime,
     PolicyTally,
     Report,
     ReportKind,
@@ -76,7 +77,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         ),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
-        requests=_requests(sent),
+        requests=_requests(ledger, asked, sent),
         rows=_all(Result, _owned(ledger, figures.worst_first, found, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
@@ -84,11 +85,18 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
     )
 
 
-def _requests(sent: DataFrame) -> Requests:
+def _requests(ledger: Ledger, asked: Scope, sent: DataFrame) -> Requests:
+    phases: Sequence[PhaseTime] = ()
+    if asked.run is not None and asked.run.kind is ReportKind.RUN:
+        rows = (
+            asked.rows(ledger.read(table), time) for table, time in ((PLANS, "planned_at"), (AUDIT, "completed_at"))
+        )
+        phases = times.of_run(asked.run, *rows)
     by_wait = (F.desc("between_seconds"), "cluster", F.desc("phase"))
     return Requests(
         batches=_all(Batch, figures.slowest_first(figures.batches(sent)).limit(LISTED_BATCHES)),
         waiting=_all(Waiting, figures.waiting(sent).orderBy(*by_wait).limit(LISTED_WAITS)),
+        phases=phases,
     )
 
 

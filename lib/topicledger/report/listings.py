@@ -1,20 +1,26 @@
-"""Listings of a page: tables that can be searched and filtered in it, as long as there is room for their words."""
+"""The tables of a page that can be searched and filtered: every topic, and every finding."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import escape
 
 from topicledger.report import words
-from topicledger.report.facts import Rights
-from topicledger.text import show
+from topicledger.report.facts import Drift, Report, Result, Rights, Shown
 
 LISTED_CHARACTERS = 3_000_000
 """Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
+NO_CLUSTER = "no cluster"
 NO_OWNER = "no owner"
-_NAME_CHARACTERS = 300
+_DIGITS = re.compile("[0-9]+")
+_UNFOLDED = 3
+"""Of the rows that say the same those that stay when the others are folded."""
+_FOLDED = 3
+"""Fewer rows than these aren't worth a fold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,12 @@ class Line:
     cells: Sequence[Cell]
     filters: Sequence[str]
     """What its filters compare with, in their order."""
+    said: tuple[object, ...] | None = None
+    """What it says, its own name and numbers aside; None where that is of no interest."""
+    alike: int | None = None
+    """A number that it shares with lines that say the same; None where it isn't folded with others."""
+    more: int = 0
+    """Lines that are folded behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +74,91 @@ class Listing:
     """Which ones come first, in words."""
 
 
-def name_of(text: object) -> str:
-    """A name as a page shows it; nothing for none."""
-    return "" if text is None else show(str(text), _NAME_CHARACTERS)
+def topics(report: Report) -> Listing:
+    """How each action stands."""
+    several = report.run is None
+    lines = [_topic(row, several=several) for row in report.rows]
+    return _listing(
+        "topics",
+        "Every topic",
+        ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
+        ["outcome", "cluster", "error", "owner"],
+        lines,
+        sum(each.topics for each in report.tallies),
+        report.query,
+    )
 
 
-def listing(
+def _said(row: Result) -> tuple[object, ...] | None:
+    """What a row says, its own name and numbers aside; None of a row without an error."""
+    if row.error is None and row.outcome != Shown.SKIPPED:
+        return None
+    message = row.error_message or ""
+    if row.topic:
+        message = message.replace(row.topic, "#")
+    return row.outcome, row.error, row.action, _DIGITS.sub("#", message)
+
+
+def _topic(row: Result, *, several: bool) -> Line:
+    cluster = words.name(row.cluster) or NO_CLUSTER
+    ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
+    what = words.with_durations(words.message(row.what))
+    error = words.name(row.error)
+    details = (what, words.message(row.error_message)) if error else (words.message(row.error_message),)
+    return Line(
+        cells=[
+            Cell(text=row.outcome, under=ended, outcome=row.outcome),
+            Cell(text=words.name(row.topic) or "(no name)", under=cluster, wide=True),
+            Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
+            Cell(text=words.name(row.owner) or "–"),
+            Cell(text=words.time(row.completed_at), under=words.name(row.run_id) if several else ""),
+        ],
+        said=_said(row),
+        filters=[row.outcome, cluster, error or "none", words.name(row.owner) or NO_OWNER],
+    )
+
+
+def findings(report: Report) -> Listing | None:
+    """What the audit found; None where no audit is in the report."""
+    drift = report.drift
+    if drift is None:
+        return None
+    lines = [_finding(row, report) for row in drift.rows]
+    return _listing(
+        "findings",
+        "Every finding",
+        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
+        ["severity", "cluster", "kind", "owner"],
+        lines,
+        sum(each.findings for each in drift.tallies),
+        drift.query,
+    )
+
+
+def _finding(row: Drift, report: Report) -> Line:
+    cluster = words.name(row.cluster) or NO_CLUSTER
+    severity = row.severity or "none"
+    sides = {"declared": row.declared, "live": row.live}
+    pair = [
+        f"{side} {words.config_value(row.what, words.name(value))}"
+        for side, value in sides.items()
+        if value is not None
+    ]
+    return Line(
+        cells=[
+            Cell(text=severity, outcome=severity),
+            # Of a right that names no topic: the right.
+            Cell(text=words.name(row.topic) or words.name(row.what) or "(no name)", under=cluster, wide=True),
+            Cell(text=row.kind, under=words.name(row.what)),
+            Cell(text=", ".join(pair), under=words.message(row.message), wide=True),
+            Cell(text=words.name(row.owner) or "–"),
+            Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
+        ],
+        filters=[severity, cluster, row.kind, words.name(row.owner) or NO_OWNER],
+    )
+
+
+def _listing(
     name: str,
     title: str,
     columns: Sequence[str],
@@ -77,8 +168,7 @@ def listing(
     query: str,
     order: str = "problems",
 ) -> Listing:
-    """The lines that a page has room for, with the choices of their filters; `total` is how many there are."""
-    kept = _within(lines)
+    kept = _folded(_within(lines))
     choices: list[dict[str, int]] = [{} for _ in labels]
     for line in kept:
         for counts, value in zip(choices, line.filters, strict=True):
@@ -98,6 +188,23 @@ def listing(
     )
 
 
+def _folded(lines: Sequence[Line]) -> list[Line]:
+    """Lines, where those that say the same know of each other."""
+    counts = Counter(line.said for line in lines)
+    numbers: dict[tuple[object, ...], int] = {}
+    seen: Counter[int] = Counter()
+    found = []
+    for line in lines:
+        if line.said is None or counts[line.said] < _UNFOLDED + _FOLDED:
+            found.append(line)
+            continue
+        number = numbers.setdefault(line.said, len(numbers))
+        seen[number] += 1
+        more = counts[line.said] - _UNFOLDED if seen[number] == _UNFOLDED else 0
+        found.append(replace(line, alike=number, more=more))
+    return found
+
+
 def _within(lines: Sequence[Line]) -> Sequence[Line]:
     """As many lines, from the first, as a page has room for: names and messages may be long, and grow when escaped."""
     left = LISTED_CHARACTERS
@@ -113,18 +220,18 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     """Rights by owner, and each change of one."""
     if rights is None:
         return
-    since = name_of(rights.since)
+    since = words.name(rights.since)
     owners = [
         Line(
             cells=[
-                Cell(text=name_of(each.owner) or NO_OWNER, under=name_of(each.cluster), wide=True),
+                Cell(text=words.name(each.owner) or NO_OWNER, under=words.name(each.cluster), wide=True),
                 *(Cell(text=words.number(count)) for count in (each.rights, each.principals, each.added, each.removed)),
             ],
-            filters=[name_of(each.cluster)],
+            filters=[words.name(each.cluster)],
         )
         for each in rights.owners
     ]
-    yield listing(
+    yield _listing(
         "rights",
         f"Rights by owner, and how many changed {since}",
         ["Owner", "Rights", "Principals", "Added", "Removed"],
@@ -138,17 +245,18 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
         Line(
             cells=[
                 Cell(text=each.change),
-                Cell(text=name_of(each.resource), under=name_of(each.cluster), wide=True),
-                Cell(text=name_of(each.owner) or "–"),
-                Cell(text=words.time(each.completed_at), under=name_of(each.run_id)),
+                Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
+                Cell(text=words.name(each.owner) or "–"),
+                Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
             ],
             filters=[
-                each.change, name_of(each.cluster), name_of(each.principal) or "none", name_of(each.owner) or NO_OWNER,
+                each.change, words.name(each.cluster), words.name(each.principal) or "none",
+                words.name(each.owner) or NO_OWNER,
             ],
         )
         for each in rights.changes
     ]  # fmt: skip
-    yield listing(
+    yield _listing(
         "rights-changed",
         f"Rights that changed {since}",
         ["Change", "Right", "Owner", "When (UTC)"],

@@ -18,16 +18,16 @@ from markupsafe import Markup, escape
 
 from topicledger import __version__
 from topicledger.model import Phase
-from topicledger.report import advice, charts, words
-from topicledger.report.facts import LISTED_WAITS, Age, Changed, Drift, Report, Result, Shown, Tally
-from topicledger.report.listings import NO_OWNER, Cell, Line, Listing, listing, listings_of_rights, name_of
-from topicledger.text import printable, show
+from topicledger.report import advice, charts, listings, times, words
+from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, Shown, Tally
+from topicledger.report.listings import NO_CLUSTER, NO_OWNER
+from topicledger.text import printable
 
-_MESSAGE_CHARACTERS = 400
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
-_NO_CLUSTER = "no cluster"
 _COMMAND = re.compile("`([^`]+)`")
+_SIGNS = {"create": "+", "acl_add": "+", "delete": "−", "acl_delete": "−"}
+"""What adds and what takes away; everything else changes."""
 _SHOWN_WAIT = 0.01
 """Seconds between requests that a page shows."""
 
@@ -42,8 +42,8 @@ def environment(*templates: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        name=name_of,
-        message=_message,
+        name=words.name,
+        message=words.message,
         code=_code,
         sql=printable,
         number=words.number,
@@ -75,12 +75,16 @@ def render(report: Report) -> str:
             clusters=_by_cluster(report.tallies),
             policies=_by_policy(report),
             drift_kinds=_by_kind(report),
-            topics=_topics(report),
-            findings=_findings(report),
-            rights=list(listings_of_rights(report.history.rights)),
+            topics=listings.topics(report),
+            findings=listings.findings(report),
+            rights=list(listings.listings_of_rights(report.history.rights)),
             periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
             waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
             ended={name for _, counts in report.history.periods for name in counts},
+            diff=_diff(report),
+            phases=report.requests.phases,
+            timeline=charts.timeline([each.seconds for each in report.requests.phases if each.phase != times.WAITED]),
+            WAITED=times.WAITED,
             bar=charts.bar,
             Shown=list(Shown),
             Age=list(Age),
@@ -104,9 +108,9 @@ def _entry(report: Report, headline: words.Headline) -> str:
             "headline": headline.text,
             "tone": headline.tone,
             "began": words.time(began),
-            "about": name_of(about),
-            "by": name_of(run.requested_by) if run is not None else "",
-            "clusters": name_of(", ".join(report.clusters) or (run.clusters if run is not None else "")),
+            "about": words.name(about),
+            "by": words.name(run.requested_by) if run is not None else "",
+            "clusters": words.name(", ".join(report.clusters) or (run.clusters if run is not None else "")),
         }
     )
 
@@ -121,25 +125,36 @@ def hash_of(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _message(text: object) -> str:
-    return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
-
-
 def _code(text: str) -> Markup:
     """A text with `commands` in it, these as code."""
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def _diff(report: Report) -> list[dict[str, Any]]:
+    """What a run adds, removes and changes, by owner and cluster, as far as its topics are listed."""
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in report.rows if report.run is not None else ():
+        if row.action is None or row.outcome in PROBLEMS or row.outcome == Shown.SKIPPED:
+            continue
+        key = (words.name(row.owner) or "", words.name(row.cluster))
+        line = {"sign": _SIGNS.get(row.action, "~"), "action": row.action, "topic": words.name(row.topic)}
+        groups.setdefault(key, []).append({**line, "what": words.with_durations(words.message(row.what))})
+    return [
+        {"owner": owner or NO_OWNER, "cluster": cluster, "lines": lines}
+        for (owner, cluster), lines in sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))
+    ]
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
     """Clusters with their phases, and how the topics that ended there stand; beyond the 40 largest, as one."""
     sizes: dict[str, int] = {}
     for each in tallies:
-        sizes[each.cluster or _NO_CLUSTER] = sizes.get(each.cluster or _NO_CLUSTER, 0) + each.topics
+        sizes[each.cluster or NO_CLUSTER] = sizes.get(each.cluster or NO_CLUSTER, 0) + each.topics
     largest = sorted(sizes, key=lambda cluster: (-sizes[cluster], cluster))[:_CLUSTERS]
     rest = f"{words.number(len(sizes) - len(largest))} other clusters"
     found: dict[str, dict[str, dict[str, int]]] = {name: {} for name in sorted(largest)}
     for each in tallies:
-        name = each.cluster or _NO_CLUSTER
+        name = each.cluster or NO_CLUSTER
         phases = found.setdefault(name if name in largest else rest, {})
         counts = phases.setdefault(each.phase or "none yet", {})
         counts[each.outcome] = counts.get(each.outcome, 0) + each.topics
@@ -172,7 +187,7 @@ def _by_policy(report: Report) -> list[dict[str, Any]]:
             "policy": policy,
             "mode": mode,
             "topics": sum(each.topics for each in group),
-            "clusters": [each.cluster or _NO_CLUSTER for each in group],
+            "clusters": [each.cluster or NO_CLUSTER for each in group],
             "example": group[0].example,
             "message": group[0].message,
         }
@@ -192,7 +207,7 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
             (each.kind, severity), {"kind": each.kind, "severity": severity, "ages": {}, "clusters": {}}
         )
         row["ages"][each.age] = row["ages"].get(each.age, 0) + each.findings
-        name = each.cluster or _NO_CLUSTER
+        name = each.cluster or NO_CLUSTER
         row["clusters"][name] = row["clusters"].get(name, 0) + each.findings
     for row in kinds.values():
         row["findings"] = sum(row["ages"].values())
@@ -200,72 +215,3 @@ def _by_kind(report: Report) -> list[dict[str, Any]]:
         row["clusters"] = sorted(row["clusters"], key=lambda name: (-row["clusters"][name], name))
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(kinds.values(), key=lambda row: (order.get(row["severity"], 3), -row["findings"], row["kind"]))
-
-
-def _topics(report: Report) -> Listing:
-    several = report.run is None
-    lines = [_topic(row, several=several) for row in report.rows]
-    return listing(
-        "topics",
-        "Every topic",
-        ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
-        ["outcome", "cluster", "error", "owner"],
-        lines,
-        sum(each.topics for each in report.tallies),
-        report.query,
-    )
-
-
-def _topic(row: Result, *, several: bool) -> Line:
-    cluster = name_of(row.cluster) or _NO_CLUSTER
-    ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
-    what = words.with_durations(_message(row.what))
-    error = name_of(row.error)
-    details = (what, _message(row.error_message)) if error else (_message(row.error_message),)
-    return Line(
-        cells=[
-            Cell(text=row.outcome, under=ended, outcome=row.outcome),
-            Cell(text=name_of(row.topic) or "(no name)", under=cluster, wide=True),
-            Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
-            Cell(text=name_of(row.owner) or "–"),
-            Cell(text=words.time(row.completed_at), under=name_of(row.run_id) if several else ""),
-        ],
-        filters=[row.outcome, cluster, error or "none", name_of(row.owner) or NO_OWNER],
-    )
-
-
-def _findings(report: Report) -> Listing | None:
-    drift = report.drift
-    if drift is None:
-        return None
-    lines = [_finding(row, report) for row in drift.rows]
-    return listing(
-        "findings",
-        "Every finding",
-        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
-        ["severity", "cluster", "kind", "owner"],
-        lines,
-        sum(each.findings for each in drift.tallies),
-        drift.query,
-    )
-
-
-def _finding(row: Drift, report: Report) -> Line:
-    cluster = name_of(row.cluster) or _NO_CLUSTER
-    severity = row.severity or "none"
-    sides = {"declared": row.declared, "live": row.live}
-    pair = [
-        f"{side} {words.config_value(row.what, name_of(value))}" for side, value in sides.items() if value is not None
-    ]
-    return Line(
-        cells=[
-            Cell(text=severity, outcome=severity),
-            # Of a right that names no topic: the right.
-            Cell(text=name_of(row.topic) or name_of(row.what) or "(no name)", under=cluster, wide=True),
-            Cell(text=row.kind, under=name_of(row.what)),
-            Cell(text=", ".join(pair), under=_message(row.message), wide=True),
-            Cell(text=name_of(row.owner) or "–"),
-            Cell(text=words.time(row.since), under=words.age(row.since, report.made_at)),
-        ],
-        filters=[severity, cluster, row.kind, name_of(row.owner) or NO_OWNER],
-    )

@@ -13,6 +13,10 @@ from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
+from topicledger.text import show
+
+_NAME_CHARACTERS = 300
+_MESSAGE_CHARACTERS = 400
 
 _EXIT_CODES = {
     ExitCode.DONE: "done",
@@ -46,6 +50,18 @@ class Reason:
     example: str | None
     message: str | None
     advice: str
+    parts: Sequence[Tally] = ()
+    """Where they are of several clusters or phases: each by itself."""
+
+
+def name(text: object) -> str:
+    """A name from outside, safe to show."""
+    return "" if text is None else show(str(text), _NAME_CHARACTERS)
+
+
+def message(text: object) -> str:
+    """A message from outside, safe to show."""
+    return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
 
 
 def number(count: int) -> str:
@@ -208,6 +224,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
             example=group[0].example,
             message=group[0].message,
             advice=advices.get(Shown(outcome)) or advice.of_error(error),
+            parts=group if len(group) > 1 else (),
         )
         for (outcome, error), group in alike.items()
     ]

@@ -2,7 +2,9 @@
 for (const listing of document.querySelectorAll(".listing")) {
   const form = listing.querySelector("form");
   if (!form) continue;
-  const rows = [...listing.querySelectorAll("tbody tr")];
+  const rows = [...listing.querySelectorAll("tbody tr:not(.fold)")];
+  const folds = new Map([...listing.querySelectorAll("tr.fold")].map((fold) => [fold.dataset.fold, fold]));
+  const opened = new Set();
   const texts = new Map();
   const search = form.querySelector("input");
   const selects = [...form.querySelectorAll("select")];
@@ -19,21 +21,33 @@ for (const listing of document.querySelectorAll(".listing")) {
   const update = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const chosen = selects.filter((each) => each.value !== "").map((each) => ["data-" + each.dataset.filter, each.value]);
+    const folding = !words.length && !chosen.length;
+    const passed = new Set();
     let found = 0;
+    let folded = 0;
     for (const row of rows) {
       const fits =
         chosen.every(([name, value]) => row.getAttribute(name) === value) &&
         words.every((word) => textOf(row).includes(word));
       found += fits;
-      row.hidden = !fits || found > most;
+      const alike = row.dataset.alike;
+      const fold = folds.get(alike);
+      const behind = folding && passed.has(alike) && !opened.has(alike);
+      folded += behind;
+      row.hidden = !fits || behind || found - folded > most;
+      if (fold && row.nextElementSibling === fold) {
+        passed.add(alike);
+        fold.hidden = !folding || opened.has(alike) || row.hidden;
+      }
     }
-    const shown = Math.min(found, most);
+    const unfolded = found - folded;
+    const shown = Math.min(unfolded, most);
     const of = found === rows.length ? "" : ` of ${number.format(rows.length)}`;
     status.textContent =
       found === 0
         ? "No row fits: search for less, or clear the filters."
-        : `${number.format(found)}${of} ${rows.length === 1 ? "row" : "rows"}${shown < found ? `, the first ${number.format(shown)} shown` : ""}`;
-    more.hidden = shown === found;
+        : `${number.format(found)}${of} ${rows.length === 1 ? "row" : "rows"}${folded ? `, ${number.format(folded)} of them folded` : ""}${shown < unfolded ? `, the first ${number.format(shown)} shown` : ""}`;
+    more.hidden = shown === unfolded;
   };
   const anew = () => {
     most = STEP;
@@ -46,6 +60,15 @@ for (const listing of document.querySelectorAll(".listing")) {
     waiting = setTimeout(anew, 120);
   });
   for (const each of selects) each.addEventListener("change", anew);
+  for (const [alike, fold] of folds) {
+    fold.querySelector("button").addEventListener("click", () => {
+      opened.add(alike);
+      update();
+      const next = fold.nextElementSibling;
+      next.tabIndex = -1;
+      next.focus();
+    });
+  }
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(anew));
   more.addEventListener("click", (event) => {
