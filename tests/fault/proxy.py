@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 
 from kafka.protocol.admin import (
     AlterClientQuotasRequest,
+    AlterPartitionReassignmentsRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -26,6 +27,7 @@ from kafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataRequest, MetadataResponse
@@ -40,6 +42,8 @@ CREATE_PARTITIONS: int = CreatePartitionsRequest.API_KEY
 CREATE_ACLS: int = CreateAclsRequest.API_KEY
 DELETE_ACLS: int = DeleteAclsRequest.API_KEY
 ALTER_CLIENT_QUOTAS: int = AlterClientQuotasRequest.API_KEY
+REASSIGN: int = AlterPartitionReassignmentsRequest.API_KEY
+ELECT_LEADERS: int = ElectLeadersRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
 
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}

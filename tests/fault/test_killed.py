@@ -34,6 +34,8 @@ from tests.fault.proxy import (
     CREATE_TOPICS,
     DELETE_ACLS,
     DELETE_TOPICS,
+    ELECT_LEADERS,
+    REASSIGN,
     FaultProxy,
     Frame,
 )
@@ -43,7 +45,7 @@ from tests.waiting import until
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Action, Target
-from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES, THROTTLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGES = {
@@ -54,9 +56,11 @@ CHANGES = {
     CREATE_ACLS: "add ACLs",
     DELETE_ACLS: "delete ACLs",
     ALTER_CLIENT_QUOTAS: "alter quotas",
+    REASSIGN: "reassign",
+    ELECT_LEADERS: "elect",
 }
 """The requests that change something."""
-WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
+WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES, THROTTLES)
 
 
 class Doomed:

@@ -47,6 +47,9 @@ class ActionKind:
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
     `ClusterContext.send`, which compares the cluster's id and checks the lease right before each; what is read instead
     counts only after `require_planned_cluster`."""
+    cancel: Step | None = None
+    """Of targets that this run may have sent and that are under way for long, ends what can be ended; yields a row of
+    phase apply for each that doesn't go on. None where a request is all there is."""
     verify: Callable[[ClusterContext, Sequence[tuple[Target, TopicResult]]], Iterator[PhaseResult]]
     """Describes once targets that were acknowledged, each with what the answer said; yields a row of phase verify for
     each: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""

@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions import cancelling
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import ActionKind
@@ -183,5 +184,6 @@ KIND = ActionKind(
     changed_since_plan=changed_since_plan,
     recover=recover,
     apply=apply,
+    cancel=cancelling.cancel,
     verify=verify,
 )

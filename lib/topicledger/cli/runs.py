@@ -8,13 +8,18 @@ from dataclasses import asdict
 import click
 from rich.console import Console
 
+from topicledger.apply.cancelling import cancel_of
+from topicledger.apply.dispatch import Context, Stop
+from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
-from topicledger.errors import ExitCode, UsageError
+from topicledger.config.settings import Settings
+from topicledger.errors import ClusterError, ExitCode, UsageError
 from topicledger.ledger import runs, verifying
 from topicledger.ledger.session import for_few_rows
+from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
 from topicledger.text import show as show_name
@@ -91,14 +96,25 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...]) ->
 
 
 @runs_group.command("abandon")
+@click.option("--cancel", is_flag=True, help="Cancel moves of replicas that it has under way, before.")
 @common
-def runs_abandon(options: Options) -> int:
+def runs_abandon(options: Options, cancel: bool) -> int:
     """Give up an open run: --run-id names it. Throttles that runs left on clusters are taken away."""
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
+    if cancel:
+        _cancel(ledger, settings, options.run_id)
     runs.abandon(ledger, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
     take_away_left(ledger, settings, options.run_id)
     return ExitCode.DONE
+
+
+def _cancel(ledger: Ledger, settings: Settings, run_id: str) -> None:
+    """Cancel a run's moves. Raises ClusterError where it isn't known what became of any: the run stays open then."""
+    with runs.take_over(ledger, settings, run_id) as run:
+        problems = cancel_of(run, Context(progress=Progress(), stop=Stop()))
+    if problems:
+        raise ClusterError(f"run {run_id} is not abandoned: {'; '.join(problems.values())}")

@@ -5,7 +5,7 @@ A run of an estate that declares none of a kind, and manages none, asks no clust
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -153,7 +153,9 @@ def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
     return [rule for rule in rules if subject is not None and rule.action in subject.actions]
 
 
-def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterator[tuple[Transform, Mapping[str, str]]]:
+def refused_now(
+    run: Run, rules: Sequence[Policy], planned: Callable[[], DataFrame]
+) -> Iterator[tuple[Transform, Mapping[str, str]]]:
     """What refuses planned actions that policies don't allow any more: on what clusters have now, with the owners and
     labels of the latest tables; and by cluster, why it can't be judged. Of planned actions (columns of `plans`) it asks
     their clusters, where there are policies of them."""
@@ -161,7 +163,7 @@ def refused_now(run: Run, rules: Sequence[Policy], planned: DataFrame) -> Iterat
         of_kind = _rules_of(kind, rules)
         if kind.as_rows is None or kind.subject is None or not of_kind:
             continue
-        asked = planned.where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
+        asked = planned().where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
         ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
         if not ids:
             continue
