@@ -181,7 +181,7 @@ def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka
 
 
 def test_preferred_leaders_are_elected(kafka_three: EmbeddedKafka) -> None:
-    """R7: 84 is ok, 80 and 3 are rows of their own."""
+    """R7: 84 is ok, 3 is a row of its own."""
     topic_id = with_data(kafka_three, "leaders.one", {0: (1, 2)}, 20_000)
 
     def elect(partitions: str) -> Target:
