@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
+from topicledger.plan.lines import in_words
 from topicledger.report import figures, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
@@ -78,7 +79,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
         requests=_requests(ledger, asked, sent),
-        rows=_all(Result, _owned(ledger, figures.worst_first, found, listed)),
+        rows=_listed(_owned(ledger, figures.worst_first, found, listed)),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
         drift=_drift(ledger, asked, tallies, listed),
@@ -104,6 +105,15 @@ def _all(kind: Callable[..., _T], rows: DataFrame) -> list[_T]:
     """The rows as values of a dataclass whose fields are columns."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return [kind(**{name: _value(row, name) for name in names}) for row in rows.collect()]
+
+
+def _listed(rows: DataFrame) -> list[Result]:
+    """Of `figures.RESULTS` and `owner`."""
+    own = [field.name for field in fields(Result) if field.name != "what"]
+    return [
+        Result(**{name: _value(row, name) for name in own}, what=row["plan"] and in_words(row["plan"]))
+        for row in rows.collect()
+    ]
 
 
 def _value(row: Row, name: str) -> Any:
