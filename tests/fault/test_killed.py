@@ -27,6 +27,7 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
 from tests.fault.proxy import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     CREATE_ACLS,
     CREATE_PARTITIONS,
@@ -54,6 +55,7 @@ CHANGES = {
     ALTER_CONFIGS: "alter",
     CREATE_ACLS: "add ACLs",
     DELETE_ACLS: "delete ACLs",
+    ALTER_CLIENT_QUOTAS: "alter quotas",
     REASSIGN: "reassign",
     ELECT_LEADERS: "elect",
 }
