@@ -202,15 +202,14 @@ def chain(
     """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
     killed: list[str] = []
     while True:
-        job = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
-
-        code = job.wait_behind(proxy)
+        doomed = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
+        code = doomed.wait_behind(proxy)
         if killed:
             fault.resumed += 1
         if code is not None:
             assert code == 0
             return killed
-        killed.append(str(job.killed_at))
+        killed.append(str(doomed.killed_at))
         fault.tried += 1
         fault.doubled += told.doubled(root, run_id)
 
