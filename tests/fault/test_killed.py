@@ -203,7 +203,6 @@ def chain(
     killed: list[str] = []
     while True:
         doomed = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
-
         code = doomed.wait_behind(proxy)
         if killed:
             fault.resumed += 1
