@@ -38,7 +38,8 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
         (row,) = executor.apply([target])
         assert (row.outcome, row.error_message) == (Outcome.OK, None)
         assert row.after is not None
-        assert (row.after["partitions"], row.after["bytes"]) == ("3", "2000000")
+        # Two partitions were copied, once each, as brokers say their sizes; the third only changed its order.
+        assert (row.after["partitions"], 800_000 < int(row.after["bytes"]) < 820_000) == ("3", True)
         assert row.completed_at > row.requested_at
         states = executor.topic_states(["waves.one"])["waves.one"].partitions
         assert {part: state.replicas for part, state in states.items()} == after
@@ -84,7 +85,6 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
         assert executor.reassignments() == {("hands.one", 0): (1, 3)}
         executor.admin.reassign({("hands.one", 0): None})
         until(lambda: executor.reassignments() == {}, seconds=30)
-        # Whatever cancelling leaves, we never cancel: what was moved by whom can't be told from it.
         assert 1 in replicas(kafka_three, "hands.one")[0]
         throttling.end()
     assert throttles_on(kafka_three) == {}
@@ -181,7 +181,7 @@ def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka
 
 
 def test_preferred_leaders_are_elected(kafka_three: EmbeddedKafka) -> None:
-    """R7: 84 is ok, 80 and 3 are rows of their own."""
+    """R7: 84 is ok, 3 is a row of its own."""
     topic_id = with_data(kafka_three, "leaders.one", {0: (1, 2)}, 20_000)
 
     def elect(partitions: str) -> Target:

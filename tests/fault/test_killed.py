@@ -27,12 +27,15 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
 from tests.fault.proxy import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     CREATE_ACLS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_ACLS,
     DELETE_TOPICS,
+    ELECT_LEADERS,
+    REASSIGN,
     FaultProxy,
     Frame,
 )
@@ -42,7 +45,7 @@ from tests.waiting import until
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Action, Target
-from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES
+from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES, THROTTLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGES = {
@@ -52,9 +55,12 @@ CHANGES = {
     ALTER_CONFIGS: "alter",
     CREATE_ACLS: "add ACLs",
     DELETE_ACLS: "delete ACLs",
+    ALTER_CLIENT_QUOTAS: "alter quotas",
+    REASSIGN: "reassign",
+    ELECT_LEADERS: "elect",
 }
 """The requests that change something."""
-WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES)
+WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES, THROTTLES)
 
 
 class Doomed:
@@ -196,15 +202,14 @@ def chain(
     """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
     killed: list[str] = []
     while True:
-        job = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
-
-        code = job.wait_behind(proxy)
+        doomed = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
+        code = doomed.wait_behind(proxy)
         if killed:
             fault.resumed += 1
         if code is not None:
             assert code == 0
             return killed
-        killed.append(str(job.killed_at))
+        killed.append(str(doomed.killed_at))
         fault.tried += 1
         fault.doubled += told.doubled(root, run_id)
 

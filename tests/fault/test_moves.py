@@ -1,4 +1,4 @@
-"""Runs that move replicas: killed, stopped, and what is left of their throttles."""
+"""Drivers of runs that move replicas: killed, suspended, told to stop, and what is left of moves and throttles."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def state_of(estate: Estate, run_id: str) -> str:
     return str(estate.rows(RUNS, run_id)[0]["state"])
 
 
-def begin(config: Path, run_id: str) -> subprocess.Popen[bytes]:
+def begin(config: Path, run_id: str, *more: str) -> subprocess.Popen[bytes]:
     """A driver that applies the plan, as a process of its own."""
     return subprocess.Popen(
-        commands.command("apply", "--config", str(config), "--run-id", run_id),
+        commands.command("apply", "--config", str(config), "--run-id", run_id, *more),
         cwd=commands.REPOSITORY,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ def go_on(config: Path, run_id: str) -> None:
 def test_a_driver_killed_amid_its_moves_is_taken_up_and_no_throttle_stays(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, moment: str
 ) -> None:
-    """R2, R4, R6: a producer and a consumer work all the while and lose nothing."""
+    """R2, R4, R6: killed at three moments; what a producer writes between the two starts is read afterwards."""
     topic = f"killed.{moment}"
     estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "killed", SETTINGS.format(100_000))
     producer = KafkaProducer(bootstrap_servers=kafka_three.bootstrap_servers, acks="all", retries=20)
@@ -181,3 +181,53 @@ def test_a_run_that_is_abandoned_leaves_no_throttle(
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
     until(lambda: replicas(kafka_three, "given.up") == AFTER, seconds=60)
+
+
+def check_cancelled(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -> None:
+    """It is where it was, in one row that says so, and no throttle is left."""
+    assert replicas(kafka, topic) == BEFORE
+    until(lambda: throttles_on(kafka) == {}, seconds=30)
+    assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    (applied,) = [row for row in estate.rows(AUDIT, run_id) if row["phase"] == "apply"]
+    assert (applied["outcome"], applied["error"], applied["error_code"]) == ("failed", "CANCELLED", -1)
+    assert applied["error_message"] == "cancelled; 0 of 3 partitions moved"
+    assert (applied["after"]["partitions"], applied["after"]["assignments"]) == ("0", text(BEFORE))
+
+
+def test_a_run_that_is_told_to_stop_can_cancel_what_is_under_way(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """R3: SIGTERM with --cancel; the same run id then ends with what it left."""
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "told.cancel", "told", SETTINGS.format(100_000))
+    driver = begin(config, "told", "--cancel")
+    try:
+        until(lambda: moved_now(estate, kafka_three, "told.cancel"), seconds=180, every=0.2)
+        driver.send_signal(signal.SIGTERM)
+        assert driver.wait(timeout=120) == 1
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    check_cancelled(estate, kafka_three, "told.cancel", "told")
+    assert state_of(estate, "told") == RunState.APPLYING
+    ended = commands.run(commands.command("apply", "--config", str(config), "--run-id", "told"))
+    assert ended.returncode == 4, ended.stderr[-3000:]
+    check_cancelled(estate, kafka_three, "told.cancel", "told")
+
+
+def test_a_run_that_is_abandoned_can_cancel_what_is_under_way(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """R3: after a driver that was killed, under other settings than it had; it waits for the dead driver's lease, so
+    the moves must take longer than that."""
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", SETTINGS.format(5_000))
+    driver = begin(config, "back")
+    try:
+        until(lambda: moved_now(estate, kafka_three, "given.back"), seconds=180, every=0.2)
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    config.write_text(config.read_text().replace('configs = "declared"', 'configs = "exact"'))
+    ended = commands.run(commands.command("runs", "abandon", "--config", str(config), "--run-id", "back", "--cancel"))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    check_cancelled(estate, kafka_three, "given.back", "back")
+    assert state_of(estate, "back") == RunState.ABANDONED

@@ -125,7 +125,10 @@ def _true_of_acl(row: Mapping[str, Any], live: set[Acl]) -> bool:
 def _true(row: Mapping[str, Any], live: Live | None) -> bool:
     if row["action"] == "delete":
         return live is None or live.topic_id != row["topic_id"]
-    if row["action"] == "alter_configs":
+    if row["action"] == "reassign":
+        factor = None if live is None else live.replication_factor
+        return live is not None and (factor, live.topic_id) == (row["replication_factor"], row["topic_id"])
+    if row["action"] in ("alter_configs", "elect_leaders"):
         return live is not None and live.topic_id == row["topic_id"]
     if row["action"] == "add_partitions":
         return live is not None and (live.num_partitions, live.topic_id) == (row["num_partitions"], row["topic_id"])

@@ -165,6 +165,10 @@ class ClusterContext:
         """By topic, its replicas, those in sync, and leaders, of those that brokers list."""
         return self._sender.ask(lambda: self.admin.topic_states(topics)) if topics else {}
 
+    def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Partition, int]:
+        """Bytes of partitions, those of the largest replica each; empty where this principal may not know."""
+        return self._sender.ask(lambda: self.admin.partition_sizes(topics))
+
     def acls(self, principals: Collection[str]) -> frozenset[Acl]:
         """The cluster's ACLs, of these principals at least. Raises NotListed where they may not be listed, and
         OutcomeUnknown without an answer."""

@@ -37,6 +37,8 @@ class Waves:
         self._context = context
         self._targets = {target.topic: target for target in targets}
         self._moves = {target.topic: moves_of(target) for target in targets}
+        self._measured: frozenset[str] = frozenset()
+        """Topics whose partitions have sizes of their own."""
         self._done: set[Partition] = set()
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
@@ -63,6 +65,7 @@ class Waves:
         pause, begun = _LOOK_EVERY, False
         try:
             if self._targets:
+                self._measure()
                 self.look()
             while True:
                 yield from self._ended()
@@ -88,6 +91,16 @@ class Waves:
             # What wasn't looked at may be under way.
             if throttling is not None and not self._under_way and (self._looked or not self._targets):
                 throttling.end()
+
+    def _measure(self) -> None:
+        """Take the sizes of partitions from their brokers, where these say; else shares of what the plan says."""
+        sizes = self._context.partition_sizes(
+            {topic: [move.partition for move in moves] for topic, moves in self._moves.items()}
+        )
+        self._moves = {topic: moves_of(target, sizes) for topic, target in self._targets.items()}
+        self._measured = frozenset(
+            topic for topic, moves in self._moves.items() if all((topic, move.partition) in sizes for move in moves)
+        )
 
     def look(self) -> None:
         """Find out what is done (R4: in sync where it is to be, and no longer listed) and what is under way."""
@@ -123,7 +136,7 @@ class Waves:
             else:
                 why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
                 self._failed[move.topic] = (Refusal.REASSIGNMENT_IN_PROGRESS, _ours(why))
-        elif live is not None and live.replicas == move.after and live.isr >= set(move.after) and live.leader >= 0:
+        elif is_in_place(move, live, listed):
             self._done.add(key)
         elif self._is_on_its_way(move, live):
             self._under_way[key] = move
@@ -204,6 +217,8 @@ class Waves:
         """Of a topic that is done: what was moved, from when to when."""
         moves = self._moves[target.topic]
         after = {**target.after, "partitions": str(len(moves))}
+        if target.topic in self._measured:
+            after["bytes"] = str(sum(move.total for move in moves))
         result = TopicResult(replication_factor=len(moves[0].after), before=target.before, after=after)
         return Answer(result, 1, began, datetime.now(UTC))
 
@@ -256,7 +271,7 @@ class Waves:
             return
         self._said = now
         moves = [move for each in self._moves.values() for move in each]
-        total, done = sum(move.size for move in moves), sum(move.size for move in moves if self._is_done(move))
+        total, done = sum(move.total for move in moves), sum(move.total for move in moves if self._is_done(move))
         rate = done / (now - self._clock)
         left = timedelta(seconds=round((total - done) / rate)) if rate else "unknown"
         log.info(
@@ -272,16 +287,28 @@ class Waves:
         )
 
 
+def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
+    """Whether a partition is where it is to be: its replicas in sync, with a leader, and no longer listed (R4)."""
+    return (
+        (move.topic, move.partition) not in listed
+        and live is not None
+        and live.replicas == move.after
+        and live.isr >= set(move.after)
+        and live.leader >= 0
+    )
+
+
 def _ours(message: str) -> TopicResult:
     return TopicResult(error_code=-1, error_message=message)
 
 
-def moves_of(target: Target) -> Sequence[Move]:
-    """The moves that a planned reassignment consists of."""
+def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Sequence[Move]:
+    """The moves that a planned reassignment consists of; a partition without a size gets its share of the planned."""
     before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
-    # The plan has the bytes of the topic's moves together.
-    size = int(target.after.get("bytes", 0)) // max(1, len(after))
-    return [
-        Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers, size=size)
+    moves = [
+        Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers)
         for each, brokers in sorted(after.items())
     ]
+    # The plan has the bytes of the topic's moves together.
+    share = int(target.after.get("bytes", 0)) // max(1, sum(len(move.adding) for move in moves))
+    return [replace(move, size=(sizes or {}).get((move.topic, move.partition), share)) for move in moves]

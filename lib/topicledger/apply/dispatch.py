@@ -45,9 +45,11 @@ class Stopped(TopicLedgerError):
 class Stop(threading.Event):
     """Set to stop after the batches under way: by SIGTERM, by Ctrl-C, or by the deadline."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cancels: bool = False) -> None:
+        """`cancels`: whether moves that are under way then are cancelled."""
         super().__init__()
         self.why = "was stopped"
+        self.cancels = cancels
 
     @contextmanager
     def after(self, deadline: float | None) -> Iterator[None]:

@@ -35,6 +35,12 @@ class Executor(ClusterContext):
         for kind, of_kind in by_kind(targets):
             yield from kind.apply(self, of_kind)
 
+    def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+        """End what is under way for targets that this run may have sent; yields those that don't go on."""
+        for kind, of_kind in by_kind(targets):
+            if kind.cancel is not None:
+                yield from kind.cancel(self, of_kind)
+
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
         """Describe once what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         results = {(target.action, target.resource): result for target, result in applied}

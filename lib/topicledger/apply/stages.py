@@ -7,6 +7,7 @@ Whatever is known by now is stale, so what may not be sent any more is refused b
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,8 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.apply.dispatch import Context, StepResult, each_cluster
+from topicledger.apply.cancelling import cancel
+from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away, take_away_left
 from topicledger.config.settings import ClusterSettings
@@ -51,6 +53,8 @@ from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.standing import applied, in_batches, only, sendable
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +92,20 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     held = closing.enter_context(_leases(run, context, ready))
     latest = run.ledger.latest_version(MANIFESTS)
-    with SentBatches(run) as sent:
-        judged = _judged_again(run, context, ready, held, latest)
-        if judged is ready:
-            # Beside the commit that says `applying`.
-            sent.begin(ready.actions)
-        if judged.actions and run.state is not RunState.APPLYING:
-            run.commit_state(RunState.APPLYING)
-        done = _send(run, context, judged, held, sent, latest)
+    try:
+        with SentBatches(run) as sent:
+            judged = _judged_again(run, context, ready, held, latest)
+            if judged is ready:
+                # Beside the commit that says `applying`.
+                sent.begin(ready.actions)
+            if judged.actions and run.state is not RunState.APPLYING:
+                run.commit_state(RunState.APPLYING)
+            done = _send(run, context, judged, held, sent, latest)
+    except Stopped:
+        if context.stop.cancels:
+            for problem in cancel(run, context, held).values():
+                log.warning("not all moves are cancelled: %s", problem)
+        raise
     held.require()
     if run.may_have_sent:
         # Of moves that an earlier start began, and that this one only had to look at.

@@ -57,6 +57,12 @@ deadline_option = click.option(
     help="Stop after this long, once the batches under way are finished: exit 1, and --run-id resumes. Default: never.",
 )
 
+_cancel = click.option(
+    "--cancel",
+    is_flag=True,
+    help="When it is stopped, by SIGTERM, Ctrl-C or the deadline: cancel the moves of replicas that are under way.",
+)
+
 
 def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[str, ...]:
     """The kinds that `--only` names."""
@@ -150,17 +156,23 @@ def plan(
 @_wait_visible
 @_wait
 @deadline_option
+@_cancel
 @common
-def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None) -> int:
+def apply(options: Options, wait_visible: float, wait: bool, deadline: float | None, cancel: bool) -> int:
     """Carry out a saved plan: --run-id names it."""
     if options.run_id is None:
         raise UsageError("apply needs --run-id: the run that `plan` made; see `runs list`")
     return run_request(
         runs.Request(
-            command="apply", run_id=options.run_id, clusters=options.cluster, wait=wait, wait_visible=wait_visible
+            command="apply",
+            run_id=options.run_id,
+            clusters=options.cluster,
+            wait=wait,
+            wait_visible=wait_visible,
         ),
         options,
         deadline,
+        cancel=cancel,
     )
 
 
@@ -169,6 +181,7 @@ def apply(options: Options, wait_visible: float, wait: bool, deadline: float | N
 @_wait_visible
 @_wait
 @deadline_option
+@_cancel
 @requested_by_option
 @common
 def provision(
@@ -177,6 +190,7 @@ def provision(
     wait_visible: float,
     wait: bool,
     deadline: float | None,
+    cancel: bool,
     requested_by: str | None,
 ) -> int:
     """Plan and apply in one run."""
@@ -192,6 +206,7 @@ def provision(
         ),
         options,
         deadline,
+        cancel=cancel,
     )
 
 
@@ -200,12 +215,15 @@ def run_request(
     options: Options,
     deadline: float | None = None,
     files: Sequence[Path | Literal["-"]] = (),
+    *,
+    cancel: bool = False,
 ) -> int:
     """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code.
 
-    `files`: manifest files to plan from, as if they were loaded.
+    `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves that are under way when it is
+    stopped.
     """
-    with _stoppable(deadline) as stop:
+    with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
         policies.check(settings)
@@ -247,7 +265,11 @@ def _provisioned(
 ) -> Summary:
     progress = options.metrics.progress = Progress()
     context = Context(
-        progress=progress, stop=stop, policies=rules, wait=request.wait, wait_visible=request.wait_visible
+        progress=progress,
+        stop=stop,
+        policies=rules,
+        wait=request.wait,
+        wait_visible=request.wait_visible,
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
@@ -261,9 +283,9 @@ def _provisioned(
 
 
 @contextmanager
-def _stoppable(deadline: float | None) -> Iterator[Stop]:
+def _stoppable(deadline: float | None, *, cancels: bool) -> Iterator[Stop]:
     """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
-    stop = Stop()
+    stop = Stop(cancels=cancels)
     before = signal.getsignal(signal.SIGTERM)
 
     def terminate(number: int, frame: FrameType | None) -> None:

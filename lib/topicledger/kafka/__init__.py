@@ -218,6 +218,10 @@ class ClusterAdmin(Connection):
         brokers = sorted(int(broker.node_id) for broker in self.metadata([]).brokers)
         return [log_dirs.broker_logs(self, broker_id) for broker_id in brokers]
 
+    def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[reassignments.Partition, int]:
+        """Bytes of partitions: see `log_dirs.partition_sizes`."""
+        return log_dirs.partition_sizes(self, topics)
+
     @property
     def alters_incrementally(self) -> bool:
         """Whether single configs can be altered (KIP-339, Kafka 2.3): AlterConfigs replaces all of a topic's."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from topicledger.errors import ClusterError
-from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, error_name
+from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NONE, Connection, RequestLost, error_name
 from topicledger.kafka.listing import denied
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +30,18 @@ class BrokerLogs:
     """Of the same volumes, less cordoned directories; None before Kafka 3.3."""
 
 
-def describe(connection: Connection, broker_id: int, what: str, *, gone: str) -> Any:
-    """A broker's answer to DescribeLogDirs of every topic.
+def describe(
+    connection: Connection, broker_id: int, what: str, *, gone: str, topics: Mapping[str, Collection[int]] | None = None
+) -> Any:
+    """A broker's answer to DescribeLogDirs of every topic, or of partitions of those named.
 
     Raises ClusterError where it doesn't say, or one of its directories is offline; `what` can't be read then. `gone`
     says of brokers without the request (before Kafka 1.0) what isn't known.
     """
     if not connection.supports(DescribeLogDirsRequest):
         raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't say {gone}")
-    answer = connection.ask(DescribeLogDirsRequest(topics=None), broker_id)
+    named = None if topics is None else [(topic, sorted(partitions)) for topic, partitions in topics.items()]
+    answer = connection.ask(DescribeLogDirsRequest(topics=named), broker_id)
     # Before version 3 a broker answers with nothing where the right is missing: any broker has a log directory.
     code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
     if code == CLUSTER_AUTHORIZATION_FAILED:
@@ -50,13 +56,7 @@ def describe(connection: Connection, broker_id: int, what: str, *, gone: str) ->
 def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
     """What a broker has in its log directories. Raises ClusterError where it doesn't say."""
     answer = describe(connection, broker_id, "sizes of replicas can't be read", gone="how large replicas are")
-    sizes = {
-        (topic.name, each.partition_index): each.partition_size
-        for log_dir in answer.results
-        for topic in log_dir.topics
-        for each in topic.partitions
-        if not each.is_future_key
-    }
+    sizes = dict(_sizes(answer))
     totals = [getattr(each, "total_bytes", -1) for each in answer.results]
     # A cordoned directory gets no new replicas (KIP-1066).
     usable = [
@@ -69,3 +69,37 @@ def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
         total_bytes=sum(totals) if known else None,
         usable_bytes=sum(usable) if known else None,
     )
+
+
+def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int], int]:
+    """Bytes by (topic, partition), those of the largest replica each; empty where brokers don't say.
+
+    A replica that is being copied is smaller than those it is copied from.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for broker in connection.metadata([]).brokers:
+        try:
+            answer = describe(
+                connection,
+                broker.node_id,
+                "sizes of partitions can't be read",
+                gone="how large replicas are",
+                topics=topics,
+            )
+        except RequestLost:
+            # It may be down; other replicas of its partitions are as large.
+            continue
+        except ClusterError as error:
+            log.info("%s: bytes under way are estimated", error)
+            return {}
+        for key, size in _sizes(answer):
+            found[key] = max(size, found.get(key, 0))
+    return found
+
+
+def _sizes(answer: Any) -> Iterator[tuple[tuple[str, int], int]]:
+    for log_dir in answer.results:
+        for topic in log_dir.topics:
+            for each in topic.partitions:
+                if not each.is_future_key:
+                    yield (topic.name, each.partition_index), each.partition_size

@@ -306,14 +306,33 @@ def _raise_epoch(run: Run) -> None:
     run.found = run.state
 
 
-def abandon(ledger: Ledger, run_id: str) -> None:
-    """Abandon a run by hand: it can't be resumed any more. Raises UsageError where it is finished or unknown."""
+def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
+    """An open run, to end what it has under way, whatever the settings are now; a driver that still applies it can't
+    write any more. Raises UsageError where it is unknown, finished, abandoned or changed no cluster."""
     ledger.ensure(RUNS)
+    row = _to_abandon(ledger, run_id)
+    if row["state"] == RunState.ABANDONED:
+        raise UsageError(f"run {run_id} was abandoned: nobody knows any more what of its moves is its own")
+    if (row["arguments"] or {}).get("command") not in _PROVISIONING:
+        raise UsageError(f"run {run_id} changed no cluster: there is nothing to cancel")
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=RunState(row["state"]))
+    _raise_epoch(run)
+    return run
+
+
+def _to_abandon(ledger: Ledger, run_id: str) -> Row:
     row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     if row["state"] == RunState.FINISHED:
         raise UsageError(f"run {run_id} is finished: there is nothing to abandon")
+    return row
+
+
+def abandon(ledger: Ledger, run_id: str) -> None:
+    """Abandon a run by hand: it can't be resumed any more. Raises UsageError where it is finished or unknown."""
+    ledger.ensure(RUNS)
+    _to_abandon(ledger, run_id)
     unless = f"state <> {sql_value(RunState.FINISHED.value)}"
     new = {"state": sql_value(RunState.ABANDONED.value)}
     if ledger.update(RUNS, f"{row_of(run_id)} AND {unless}", new) == 0:

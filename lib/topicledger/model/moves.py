@@ -86,16 +86,23 @@ class Move:
     before: tuple[int, ...]
     after: tuple[int, ...]
     size: int = 0
-    """Bytes of it, about."""
+    """Bytes of a replica of it."""
 
     @property
     def adding(self) -> frozenset[int]:
         return frozenset(self.after) - frozenset(self.before)
 
     @property
-    def brokers(self) -> frozenset[int]:
-        """Those that have work with it: it is read from one of `before`, as a rule the first."""
-        return self.adding | frozenset(self.before[:1]) if self.adding else frozenset()
+    def total(self) -> int:
+        """Bytes that are copied."""
+        return self.size * len(self.adding)
+
+    @property
+    def work(self) -> Mapping[int, int]:
+        """By broker, the bytes that it reads or writes: they are read from one of `before`, as a rule the first."""
+        if not self.adding:
+            return {}
+        return {**dict.fromkeys(self.before[:1], self.total), **dict.fromkeys(self.adding, self.size)}
 
 
 @dataclass(kw_only=True)
@@ -111,17 +118,17 @@ class UnderWay:
 
     def take(self, move: Move) -> bool:
         """Whether a move may begin now; it counts from then on. A broker without one may begin any."""
-        for broker in move.brokers:
+        for broker, size in move.work.items():
             count = self.partitions.get(broker, 0)
             if count >= self.max_partitions:
                 return False
-            if count and self.size.get(broker, 0) + move.size > self.max_bytes:
+            if count and self.size.get(broker, 0) + size > self.max_bytes:
                 return False
         self.add(move)
         return True
 
     def add(self, move: Move) -> None:
         """Count a move that is under way."""
-        for broker in move.brokers:
+        for broker, size in move.work.items():
             self.partitions[broker] = self.partitions.get(broker, 0) + 1
-            self.size[broker] = self.size.get(broker, 0) + move.size
+            self.size[broker] = self.size.get(broker, 0) + size

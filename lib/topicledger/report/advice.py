@@ -40,6 +40,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.PLAN_EXPIRED: "`plan` again, then `apply` that: this plan is older than guards.max_plan_age.",
     Refusal.FEWER_PARTITIONS: "Declare as many partitions as there are: Kafka can't take partitions away.",
     Refusal.REASSIGNMENT_IN_PROGRESS: "Wait until the topic's replicas have moved, then run again.",
+    Refusal.CANCELLED: "See the message for where replicas were left; plan again to move them after all.",
     Refusal.TOO_FEW_BROKERS: "Declare fewer replicas, or add brokers that its placement allows.",
     Refusal.TOO_FEW_RACKS: "Declare fewer replicas or another placement, or add brokers in other racks.",
     Refusal.BROKERS_UNAVAILABLE: "Bring back the brokers that it names, or declare others.",

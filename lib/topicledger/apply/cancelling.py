@@ -1,0 +1,70 @@
+"""Moves that a run began are cancelled: where it is stopped with `--cancel`, and by `runs abandon --cancel`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyspark.sql import functions as F
+
+from topicledger import actions
+from topicledger.apply.dispatch import Context, Stop, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.apply.throttles import take_away
+from topicledger.kafka.connection import request_timeout
+from topicledger.ledger import leases
+from topicledger.ledger.leases import Leases
+from topicledger.ledger.run import Run
+from topicledger.model import Phase, RunState, Work
+from topicledger.plan.standing import in_batches, sendable
+from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
+
+
+def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
+    """Cancel what the run has under way, write down where that left replicas, and take the throttles away.
+
+    Returns by cluster why something of it is still open. A stop that was asked for doesn't end it.
+    """
+    return _cancel(run, context, _under_way(run), held)
+
+
+def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
+    """As `cancel`, of a run that no driver applies any more; waits for the leases of a start that died."""
+    if run.state is not RunState.APPLYING:
+        return {}
+    run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
+    work = _under_way(run)
+    if not work:
+        return {}
+    with leases.take(
+        run.ledger,
+        run.run_id,
+        {cluster_id: name for name, (cluster_id, _) in work.items()},
+        observed_since=datetime.now(UTC),
+        request_timeout=max(request_timeout(run.settings.cluster(name), run.settings.kafka) for name in work),
+        wait=True,
+        stop=context.stop,
+    ) as held:
+        return _cancel(run, context, work, held)
+
+
+def _under_way(run: Run) -> Work:
+    """Actions of kinds that can be cancelled, without a row that ends them, in batches that were marked as sent."""
+    kinds = [kind.name for kind in actions.in_order() if kind.cancel is not None]
+    marked = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id)
+    rows = sendable(run).where(F.col("action").isin(kinds)).withColumn("maybe_sent", F.lit(True))
+    return in_batches(
+        rows.join(marked.select("cluster", "action", "batch"), ["cluster", "action", "batch"], "left_semi")
+    )
+
+
+def _cancel(run: Run, context: Context, work: Work, held: Leases) -> Mapping[str, str]:
+    if not work:
+        return {}
+    unstopped = replace(context, stop=Stop())
+    step = each_cluster(run, unstopped, Phase.APPLY, work, Executor.cancel, held=held, title="cancel")
+    run.settle()
+    ended = {name: cluster_id for name, (cluster_id, _) in work.items() if name not in step.problems}
+    take_away(run.ledger, run.settings, run.run_id, ended, held)
+    return step.problems
