@@ -80,6 +80,7 @@ def allowed(found: dict[str, Any], principal: str, host: str = "*") -> dict[str,
     return by_topic
 
 
+@pytest.mark.thorough
 def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKafka, tmp_path: Path) -> None:
     """A1: each user of the broker asks it for its own authorized operations."""
     of_topics = [part for name in TOPICS for part in ("--topic", name)]
@@ -100,6 +101,7 @@ def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKaf
     assert allowed(found, "User:creator", "10.9.9.9") == {"access.b": {"ALTER"}}
 
 
+@pytest.mark.thorough
 def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: EmbeddedKafka, tmp_path: Path) -> None:
     found = document(
         asked(granted, tmp_path, "what", "--principal", "User:creator", "--operation", "DELETE", "--format", "json")
@@ -122,6 +124,7 @@ def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: Embed
     assert not any("super.users" in each for each in told["notes"])
 
 
+@pytest.mark.thorough
 def test_who_may_not_list_acls_is_told_what_to_grant(granted: EmbeddedKafka, tmp_path: Path) -> None:
     refused = asked(granted, tmp_path, "who", "--topic", "access.a", user="nobody")
     assert refused.exit_code == 1
