@@ -6,8 +6,8 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 import pytest
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.broker.direct import live, make
