@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests import commands
 from tests.broker.direct import admin_of, make
 from tests.waiting import until
 from topicledger.cli.access import access_group
@@ -56,8 +57,7 @@ def asked(kafka: EmbeddedKafka, folder: Path, *arguments: str, user: str = "admi
     config.write_text(
         f'[tables]\nroot = "{folder}/ledger"\n{more}\n'
         f"[clusters.main]\nbootstrap_servers = {json.dumps(kafka.bootstrap_servers)}\n"
-        f'[clusters.main.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
-        f'sasl_plain_username = "{user}"\nsasl_plain_password = "file:{secret}"\n',
+        + commands.sasl_client(user, f"file:{secret}"),
         encoding="utf-8",
     )
     return CliRunner().invoke(access_group, [*arguments, "--config", str(config), "--cluster", "main"])
