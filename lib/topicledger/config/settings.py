@@ -282,7 +282,7 @@ class Settings:
     """[owners.NAME], or [owners] file"""
     notify: tuple[NotifySettings, ...] = ()
     """[[notify]]"""
-    proof: ProofSettings = ProofSettings()
+    proof: ProofSettings = field(default_factory=ProofSettings)
     """[proof]"""
 
     def cluster(self, name: str) -> ClusterSettings:
