@@ -9,12 +9,12 @@ maps. So a column that a later version adds changes no digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
+from itertools import groupby
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FEW_ROWS = 10_000
+"""Of a table, what the driver hashes: some 40 MB with all configs of a topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,26 @@ class RowsDigest:
     rows: int = 0
     sha256: str = hashlib.sha256(b"").hexdigest()
     """SHA-256 (hex): see `of_runs`."""
+
+
+def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
+    """By table, all rows of one run. Of few rows, the driver itself makes what `of_runs` has executors make: that takes
+    a Python worker and a query that sorts."""
+    found = {}
+    for name, rows in tables.items():
+        few = rows.limit(_FEW_ROWS + 1).toArrow()
+        if few.num_rows > _FEW_ROWS:
+            (found[name],) = of_runs({name: rows}).values()
+        else:
+            found[name] = _of_hashes(_hash(text) for text in row_texts(few).to_pylist())
+    return found
+
+
+def _of_hashes(hashes: Iterable[str]) -> RowsDigest:
+    """As `of_runs` puts them together."""
+    ordered = sorted(hashes)
+    parts = [_hash("".join(each)) for _, each in groupby(ordered, key=lambda text: text[:2])]
+    return RowsDigest(rows=len(ordered), sha256=_hash("".join(parts)))
 
 
 def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDigest]:
@@ -55,6 +77,10 @@ def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDig
     }
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _sha256_of(texts: Column) -> Column:
     return F.sha2(F.array_join(texts, ""), 256)
 
@@ -62,7 +88,7 @@ def _sha256_of(texts: Column) -> Column:
 def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """table, run_id, hash: SHA-256 (hex) of each row's text."""
     for batch in batches:
-        hashes = [hashlib.sha256(text.encode()).hexdigest() for text in row_texts(batch).to_pylist()]
+        hashes = [_hash(text) for text in row_texts(batch).to_pylist()]
         columns = {"table": [table] * len(hashes), "run_id": batch.column("run_id"), "hash": hashes}
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.string()) for name, column in columns.items()})
 
@@ -87,9 +113,9 @@ def _texts(values: pa.Array) -> pa.Array:
     kind = values.type
     if pa.types.is_map(kind):
         lists = _pairs(values)
-        row = np.repeat(np.arange(len(lists)), _lengths(lists))
         keys, items = lists.flatten().flatten()
-        order = pc.sort_indices(pa.table({"row": row, "key": keys}), [("row", "ascending"), ("key", "ascending")])
+        entries = pa.table({"row": pc.list_parent_indices(lists), "key": keys})
+        order = pc.sort_indices(entries, [("row", "ascending"), ("key", "ascending")])
         text = _joined(lists, "{", pc.binary_join_element_wise(_texts(keys), _texts(items), "").take(order), "}")
     elif pa.types.is_list(kind):
         text = _joined(values, "[", _texts(values.flatten()), "]")
@@ -117,7 +143,7 @@ def _lengths(lists: pa.ListArray) -> pa.Array:
 
 def _joined(lists: pa.ListArray, opening: str, texts: pa.Array, closing: str) -> pa.Array:
     """The texts of each list's entries, put together; `texts` are those of all lists, one after the other."""
-    offsets = np.concatenate([[0], np.cumsum(_lengths(lists))]).astype(np.int32)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(_lengths(lists))])
     inner = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), "")
     return pc.binary_join_element_wise(opening, inner, closing, "")
 
