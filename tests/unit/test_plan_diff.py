@@ -303,7 +303,8 @@ def test_each_kind_of_action_says_how_it_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terminal", "no_color", "coloured"), [(True, None, True), (True, "", True), (True, "1", False), (False, None, False)]
+    ("terminal", "no_color", "coloured"),
+    [(True, None, True), (True, "", True), (True, "1", False), (False, None, False)],
 )
 def test_nobody_who_set_no_color_gets_colours(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, no_color: str | None, coloured: bool
