@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.direct import admin_of, make
+from tests.broker.direct import executor_of as logged_in
 from tests.broker.moving import Kept, move, mover, replicas, throttles_on, with_data
 from tests.clusters import three_brokers
 from tests.fault.proxy import CUT, REASSIGN, Direction, FaultProxy
@@ -215,9 +216,8 @@ def restart(kafka: EmbeddedKafka, broker: int) -> None:
 def test_without_the_right_to_throttle_no_move_begins(kafka_sasl: EmbeddedKafka) -> None:
     """R6: what is missing is named."""
     make(kafka_sasl, "rights.throttled")
-    with admin_of(kafka_sasl, "nobody") as admin, executor_of(kafka_sasl) as executor:
-        executor.admin = admin
-        kept = Kept()
+    kept = Kept()
+    with logged_in(kafka_sasl, user="nobody") as executor:
         target = move("rights.throttled", "-", {0: (1,)}, {0: (1, 2)})
         with pytest.raises(ClusterError, match="grant this principal"):
             Throttling(executor, kept).begin(moves_of(target), 1_000)
