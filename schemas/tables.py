@@ -132,6 +132,7 @@ ACTIONS = StructType(
         *_RESOURCE,
         _column("after", MapType(_STRING, _STRING), "of a change: what is to be in place of before"),
         _column("placement", _STRING, "as declared; the assignments of a create are then those that the planner chose"),
+        _column("owner", _STRING, "as declared; null in rows before schema version 8"),
     ]
 )
 """Columns of `plans`: what decide, policy and guard produce."""

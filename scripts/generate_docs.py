@@ -90,7 +90,7 @@ def keys() -> str:
     lines: list[str] = []
     for name, (what, of) in sections().items():
         heading = (
-            "[[policies.create]], [[policies.delete]], [[policies.change]] and [[policies.acl]]"
+            "[[policies.create]], [[policies.delete]], [[policies.change]], [[policies.acl]] and [[policies.quota]]"
             if name.startswith("policies.")
             else f"[[{name}]]"
             if name in LISTS

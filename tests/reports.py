@@ -29,6 +29,7 @@ from topicledger.report.facts import (
     Waiting,
 )
 from topicledger.report.times import CLOSED, OBSERVED, WAITED
+from topicledger.review.history import TopicEvent
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
 
@@ -89,6 +90,20 @@ def _result(
     )
 
 
+def told(words: str = "plan-1") -> list[TopicEvent]:
+    """What happened to a topic."""
+    events = (
+        ("declared", "load-7", "manifests at version 117: state present, replication_factor 3", "alice"),
+        ("planned", words, "+ create payments.authorised-0000: 12 partitions", "alice"),
+        ("approved", words, "ticket 17", "bob"),
+        ("failed", words, f"create (validate): INVALID_REPLICATION_FACTOR: {TOO_FEW}", "alice"),
+    )
+    return [
+        TopicEvent(at=NOW - timedelta(days=9 - number), what=what, run_id=run_id, details=details, requested_by=by)
+        for number, (what, run_id, details, by) in enumerate(events)
+    ]
+
+
 def phases(facts: RunFacts) -> list[PhaseTime]:
     """As of a run that was applied the next day."""
     times, began = [], facts.started_at
@@ -141,6 +156,7 @@ def run() -> Report:
         ),
     ]
     rows = [_result(n, "orders", "failed", "validate", "INVALID_REPLICATION_FACTOR", TOO_FEW) for n in range(9)]
+    rows[0] = replace(rows[0], history=told())
     rows += [_result(n, "orders", "refused", "policy", "POLICY_VIOLATION", PATTERN) for n in range(9, 40)]
     rows += [
         _result(n, "payments", "refused", "guard", "MAX_DELETES_EXCEEDED", "7 deletes are too many")
@@ -304,7 +320,15 @@ def hostile() -> Report:
     """The same run, where every word from outside is hostile."""
     usual = run()
     rows = [
-        replace(usual.rows[0], topic=text, cluster=text, error_message=text, error=text[:60], outcome="failed")
+        replace(
+            usual.rows[0],
+            topic=text,
+            cluster=text,
+            error_message=text,
+            error=text[:60],
+            outcome="failed",
+            history=told(text),
+        )
         for text in HOSTILE
     ]
     tallies = [_tally(text, "apply", "failed", 1, error=text[:60], example=text, message=text) for text in HOSTILE]

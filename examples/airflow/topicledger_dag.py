@@ -1,5 +1,8 @@
 """topicledger in Airflow: plan -> approval -> apply -> audit, each a spark-submit of its own.
 
+A person approves in Airflow. `runs approve` then records under their name that they did, for exactly this plan: with
+`guards.approvals` topicledger itself applies nothing without. Who only uses the command line approves there, too.
+
 A task that is tried again, and a DAG run whose tasks are cleared, come with the same run id: what is done stays done.
 Only exit code 1 (not finished) and a killed driver are tried again; every other code would end the same way.
 
@@ -35,21 +38,34 @@ PYTHON = os.environ.get("TOPICLEDGER_PYTHON", f"{HOME}/.venv/bin/python")
 JAVA = f"-Dlog4j2.configurationFile=file:{HOME}/conf/log4j2.properties"
 JAVA += f" -XX:SharedArchiveFile={HOME}/build/classes/spark.jsa -Xshare:auto -Xlog:cds=off"
 
-NOT_FINISHED = 1
+# The first changes as `plan` says them. A block that is indented is code: names can't act as Markdown.
+BODY = r"""{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; all of them, as a diff:
+
+    topicledger runs show --run-id '{{ run_id }}'
+
+{% for each in ti.xcom_pull(task_ids='plan')['planned'] %}
+    {{ [each['cluster'], each['action'], each['resource'], each['what'] or ''] | join(' ') | replace('\n', ' ') }}
+{%- endfor %}
+"""
+WHO = "{{ ti.xcom_pull(task_ids='approve')['responded_by_user']['name'] }}"
+
+NOT_FINISHED, USAGE = 1, 2
 SOME_FAILED, GUARD_STOPPED = 4, 5
 
 
 class TopicledgerOperator(SparkSubmitOperator):
     """Submits one of topicledger's jobs; what it came to (the result document) is the task's XCom.
 
-    `goes_on_after` are the exit codes, beside 0, with which the task succeeds. Exit code 1, and a driver that left no
-    result, fail this try; any other code fails the task for good.
+    `command` is one of several that a job has. `goes_on_after` are the exit codes, beside 0, with which the task
+    succeeds. Exit code 1, and a driver that left no result, fail this try; any other code fails the task for good.
     """
 
-    def __init__(self, *, job: str, arguments: list[str], goes_on_after: Collection[int] = (), **more: Any) -> None:
+    def __init__(
+        self, *, job: str, arguments: list[str], command: str = "", goes_on_after: Collection[int] = (), **more: Any
+    ) -> None:
         super().__init__(
             application=f"{HOME}/jobs/{job}.py",
-            application_args=["--config", CONFIG, *arguments],
+            application_args=[*([command] if command else []), "--config", CONFIG, *arguments],
             py_files=f"{HOME}/dist/topicledger.zip",
             jars=f"{HOME}/build/jars/delta/*.jar",
             properties_file=f"{HOME}/conf/spark-defaults.conf",
@@ -90,6 +106,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _why(result: Mapping[str, Any]) -> str:
     if "error" in result:
         return str(result["error"])
+    if result.get("waits_for"):
+        return f"not approved: {result['waits_for']}"
     return f"{result.get('failure_count')} topics failed or were refused; all of them: {result.get('query')}"
 
 
@@ -130,10 +148,17 @@ with DAG(
     )
     approve = ApprovalOperator(
         task_id="approve",
-        subject="Topics are about to be created or deleted",
-        body="{{ ti.xcom_pull(task_ids='plan')['pending_changes'] }} changes; each of them: "
-        "`topicledger runs show --run-id '{{ run_id }}'`",
+        subject="Topics are about to be created, changed or deleted",
+        body=BODY,
         response_timeout=timedelta(hours=12),
+    )
+    record = TopicledgerOperator(
+        task_id="record",
+        job="runs",
+        command="approve",
+        arguments=["--run-id", "{{ run_id }}", "--by", WHO, "--note", "in Airflow"],
+        # One that is being applied takes no approval; one that lacks approval isn't applied.
+        goes_on_after=[USAGE],
     )
     apply = TopicledgerOperator(
         task_id="apply",
@@ -147,4 +172,4 @@ with DAG(
         arguments=["--run-id", "audit-{{ run_id }}", "--requested-by", "airflow"],
         trigger_rule="none_failed",
     )
-    plan >> pending >> approve >> apply >> audit >> outcome(plan.output, apply.output)
+    plan >> pending >> approve >> record >> apply >> audit >> outcome(plan.output, apply.output)

@@ -10,17 +10,10 @@ set -euo pipefail
 run_id=$1 who=$2
 shift 2
 
-show() {
-    # A fence keeps names from acting as Markdown.
-    printf '```\n'
-    COLUMNS=160 topicledger runs show --config "$TOPICLEDGER_CONFIG" --run-id "$run_id"
-    printf '```\n'
-}
-
 code=0
 topicledger plan --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --requested-by "$who" "$@" || code=$?
 case $code in
-    0 | 4 | 5) show >plan.md ;;
+    0 | 4 | 5) topicledger runs show --config "$TOPICLEDGER_CONFIG" --run-id "$run_id" --format markdown >plan.md ;;
     *) printf 'The plan of run `%s` ended with exit code %s: its log says why.\n' "$run_id" "$code" >plan.md ;;
 esac
 ((code == 0))

@@ -17,7 +17,7 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
 from tests.harness import Estate, topics
-from topicledger.schemas import AUDIT, DRIFT, RUNS
+from topicledger.schemas import APPROVALS, AUDIT, DRIFT, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.timeout(900)
@@ -30,7 +30,9 @@ def prepared(
     estate = Estate(spark, folder / "ledger", {"main": kafka})
     estate.declare(*topics(names, num_partitions=2))
     servers = (proxy or kafka).bootstrap_servers
-    return estate, commands.settings_file(folder, {"main": servers}, root=estate.ledger.root)
+    # What nobody approved isn't applied.
+    more = "[guards]\napprovals = 1\n"
+    return estate, commands.settings_file(folder, {"main": servers}, root=estate.ledger.root, more=more)
 
 
 def states(told: Mapping[str, Any]) -> dict[str, str]:
@@ -55,6 +57,8 @@ def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothi
     assert {(row["state"], row["exit_code"], row["requested_by"]) for row in runs.values()} == {
         ("finished", 0, "airflow")
     }
+    (approval,) = estate.ledger.read(APPROVALS).collect()
+    assert (approval["run_id"], approval["by"], approval["note"]) == (told["run_id"], "bob", "in Airflow")
     assert estate.ledger.read(DRIFT).where(F.col("topic").isin(names)).count() == 0
 
     again = airflow.run(config)
@@ -63,6 +67,7 @@ def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothi
         "plan": "success",
         "pending": "success",
         "approve": "skipped",
+        "record": "skipped",
         "apply": "skipped",
         "audit": "success",
         "outcome": "success",
@@ -80,6 +85,7 @@ def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
         "plan": "success",
         "pending": "success",
         "approve": "success",
+        "record": "success",
         "apply": "success",
         "audit": "success",
         "outcome": "failed",
@@ -122,7 +128,7 @@ def test_a_killed_driver_is_tried_again_and_loses_nothing(
             told = run.wait()
     assert any("SparkSubmit" in each for each in killed), killed
     assert set(states(told).values()) == {"success"}, told["log"][-20_000:]
-    assert tries(told) == {"plan": 1, "pending": 1, "approve": 1, "apply": 2, "audit": 1, "outcome": 1}
+    assert tries(told) == {"plan": 1, "pending": 1, "approve": 1, "record": 1, "apply": 2, "audit": 1, "outcome": 1}
     applied = (
         estate.ledger.read(AUDIT).where((F.col("phase") == "apply") & (F.col("run_id") == told["run_id"])).collect()
     )

@@ -16,6 +16,7 @@ from tests.harness import Estate
 from topicledger import actions
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
@@ -69,7 +70,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
         not_declared=lambda: F.when(
             ~F.col("configs")[config].eqNullSafe(F.col("now_configs")[config]), F.lit(f"declare another {config}")
         ),
-        done=f"given {config}",
+        shown=changes(f"given {config}"),
         validate=validate,
         changed_since_plan=changed_since_plan,
         recover=lambda context, targets: iter(()),

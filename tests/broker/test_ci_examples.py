@@ -111,8 +111,14 @@ def test_a_pull_request_gets_its_plan_as_a_comment_and_its_merge_applies_it(
     declare(runner, "topic: ci.one, num_partitions: 2", "topic: ci.two, num_partitions: 1")
     assert runner.job("plan") == 0
     comment = (runner.folder / "comment-7.md").read_text()
-    assert "ci.one" in comment
-    assert "ci.two" in comment
+    assert comment.startswith("<p>run <code>pr-7-abc123</code>: planned, ")
+    assert "requested by <code>alice</code><br>2 <code>create</code><br>not approved: " in comment
+    diff = comment.partition("\n```diff\n")[2].partition("\n```\n")[0]
+    assert diff.splitlines() == [
+        "+ create ci.one: 2 partitions, replication factor 1",
+        "+ create ci.two: 1 partition, replication factor 1",
+    ]
+    assert "<summary><code>payments</code> on <code>main</code></summary>" in comment
     assert live(kafka, "ci.") == {}
     assert runner.job("apply") == 0
     made = {name: info.num_partitions for name, info in live(kafka, "ci.").items()}

@@ -107,9 +107,20 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     table = invoke("runs", "list", "--config", config).stdout
     assert re.search(r"way +│ plan +│ finished │ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ (\d+ min )?\d+ s", table), table
     assert "1 failed, 2 ok" in table
-    shown = invoke("runs", "show", "--config", config, "--run-id", "way")
-    assert "validate ok, apply ok, verify ok" in shown.stdout
-    assert "retention.ms=3600000" in shown.stdout
+    shown = invoke("runs", "show", "--config", config, "--run-id", "way").stdout.splitlines()
+    assert re.fullmatch(r"run way: finished, manifests at version \d+, requested by \w+", shown[0])
+    assert shown[1:4] == ["2 create ok; 1 failed", "", "failed on main: 1"]
+    assert shown[4].startswith("  ! create commands.three (validate): INVALID_REPLICATION_FACTOR: ")
+    assert shown[5:] == [
+        "",
+        "tests on main",
+        "  + create commands.one: 2 partitions, replication factor 1, retention.ms=3600000 [ok]",
+        "  + create commands.two: 2 partitions, replication factor 1 [ok]",
+    ]
+    both = invoke("runs", "show", "--config", config, "--run-id", "way", "--format", "markdown").stdout.splitlines()
+    assert [each for each in both if each.startswith("+")] == [each.strip() for each in shown[-2:]]
+    cut = ("--format", "json", "--max-chars", "5000")
+    assert invoke("runs", "show", "--config", config, "--run-id", "way", *cut).exit_code == 2
     assert invoke("runs", "abandon", "--config", config, "--run-id", "way").exit_code == 2
 
 

@@ -184,7 +184,7 @@ def test_an_audit_says_what_placements_do_not_allow_and_what_is_moved(
         {"topic": "seen.rack", "placement": "rack:c"},
         {"topic": "seen.skew"},
         {"topic": "seen.fine", "placement": "racks"},
-        {"topic": "seen.moving", "placement": "brokers:3"},
+        {"topic": "seen.moving", "placement": "brokers:3", "replication_factor": 1},
     )
     with mover(kafka_three) as executor:
         throttling = Throttling(executor, Kept())

@@ -106,6 +106,18 @@ def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown
     assert not any(each.is_displayed() for each in folds), "a filter unfolds"
 
 
+def test_a_topic_tells_its_history_on_a_click(page: Page, shown_rows: Callable[[], int]) -> None:
+    page.open(reports.run())
+    history = page.one(".listing details.history")
+    assert not page.one(".history ol").is_displayed()
+    history.find_element("css selector", "summary").click()
+    told = [each.text.replace("\n", " ") for each in page.all(".history li")]
+    assert told[2] == "2026-11-14 14:30:00 approved ticket 17 run plan-1 by bob"
+    # What happened in other runs isn't searched.
+    page.one("[data-listing=topics] input[type=search]").send_keys("ticket 17")
+    eventually(lambda: shown_rows() == 0)
+
+
 def test_a_reason_tells_its_parts_apart(page: Page) -> None:
     usual = reports.run()
     both = [replace(each, error="INVALID_CONFIG", outcome="failed") for each in usual.tallies[2:4]]

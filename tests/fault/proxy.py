@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     CreateAclsRequest,
     CreatePartitionsRequest,
@@ -40,6 +41,7 @@ ALTER_CONFIGS: int = IncrementalAlterConfigsRequest.API_KEY
 CREATE_PARTITIONS: int = CreatePartitionsRequest.API_KEY
 CREATE_ACLS: int = CreateAclsRequest.API_KEY
 DELETE_ACLS: int = DeleteAclsRequest.API_KEY
+ALTER_CLIENT_QUOTAS: int = AlterClientQuotasRequest.API_KEY
 REASSIGN: int = AlterPartitionReassignmentsRequest.API_KEY
 ELECT_LEADERS: int = ElectLeadersRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
@@ -47,7 +49,13 @@ METADATA: int = MetadataRequest.API_KEY
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}
 """The responses that say where brokers are."""
 _VALIDATING = {
-    each.API_KEY: each for each in (CreateTopicsRequest, CreatePartitionsRequest, IncrementalAlterConfigsRequest)
+    each.API_KEY: each
+    for each in (
+        CreateTopicsRequest,
+        CreatePartitionsRequest,
+        IncrementalAlterConfigsRequest,
+        AlterClientQuotasRequest,
+    )
 }
 """The requests that can be validateOnly."""
 _START_SECONDS = 10.0

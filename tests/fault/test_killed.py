@@ -27,6 +27,7 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, SEED, THOROUGH
 from tests.fault.processes import kill_all
 from tests.fault.proxy import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     CREATE_ACLS,
     CREATE_PARTITIONS,
@@ -54,6 +55,7 @@ CHANGES = {
     ALTER_CONFIGS: "alter",
     CREATE_ACLS: "add ACLs",
     DELETE_ACLS: "delete ACLs",
+    ALTER_CLIENT_QUOTAS: "alter quotas",
     REASSIGN: "reassign",
     ELECT_LEADERS: "elect",
 }
@@ -200,15 +202,14 @@ def chain(
     """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
     killed: list[str] = []
     while True:
-        job = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
-
-        code = job.wait_behind(proxy)
+        doomed = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
+        code = doomed.wait_behind(proxy)
         if killed:
             fault.resumed += 1
         if code is not None:
             assert code == 0
             return killed
-        killed.append(str(job.killed_at))
+        killed.append(str(doomed.killed_at))
         fault.tried += 1
         fault.doubled += told.doubled(root, run_id)
 

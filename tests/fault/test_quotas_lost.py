@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.broker.direct import admin_of
-from tests.fault.proxy import CUT, DROP, Direction, Fault, FaultProxy
+from tests.fault.proxy import ALTER_CLIENT_QUOTAS, CUT, DROP, Direction, Fault, FaultProxy
 from tests.harness import cluster_settings
 from tests.waiting import until
 from topicledger.apply.executor import Executor
@@ -20,7 +20,6 @@ from topicledger.model import AccessAction, Outcome, Target
 from topicledger.model.quotas import Entity
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-ALTER_CLIENT_QUOTAS = 49
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
 
 

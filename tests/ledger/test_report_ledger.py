@@ -18,6 +18,7 @@ from tests.unit.frames import frame
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.report import Report, ReportKind, gather, moment, of_run, render, span
+from topicledger.review.history import of_topic, of_topics
 from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -114,6 +115,11 @@ def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: L
     assert found.kind is ReportKind.RUN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
     assert [(row.topic, row.outcome) for row in found.rows] == [("c", "failed"), ("b", "open"), ("a", "ok")]
+    assert [[each.what for each in row.history] for row in found.rows] == [["planned", "failed"], [], []]
+    assert found.rows[0].history == of_topic(told, "payments", "c").events
+    both = of_topics(told, [("orders", "x"), ("orders", "a")])
+    assert both == [of_topic(told, "orders", "x"), of_topic(told, "orders", "a")]
+    assert [len(each.events) > 1 for each in both] == [False, True]
     assert found.drift is None
     assert found.compared is not None
     assert found.compared.last.startswith("run monday ")
@@ -268,9 +274,7 @@ def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path:
     spanned = gather(ledger, span(MONDAY, TUESDAY, ()), NOW, listed=1).history.rights
     assert spanned is not None
     assert (spanned.total, [each.run_id for each in spanned.changes]) == (1, ["monday"])
-    elsewhere = of(ledger, "tuesday", "payments").history.rights
-    assert elsewhere is not None
-    assert (elsewhere.owners, elsewhere.changes) == ([], [])
+    assert of(ledger, "tuesday", "payments").history.rights is None
     page = render(of(ledger, "tuesday"))
     assert resource("b") in page.replace("&#34;", '"')
 

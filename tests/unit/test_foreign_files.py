@@ -66,7 +66,7 @@ SMALLEST = {
     "julie": "context: a\nprojects:\n- name: b\n  topics:\n  - {name: t, config: {num.partitions: '2'}}\n",
     "kafka-topics": "Topic: t\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: \n",
 }
-OF_TOPICS = [form for form in FOREIGN_FORMATS if form != "kafka-acls"]
+OF_TOPICS = [form for form in FOREIGN_FORMATS if form not in ("kafka-acls", "kafka-configs")]
 EVERY = pytest.mark.parametrize("form", OF_TOPICS)
 EVERY_YAML = pytest.mark.parametrize("form", [form for form in OF_TOPICS if form != "kafka-topics"])
 
@@ -324,7 +324,7 @@ def test_strimzi_topics_are_read_and_other_kinds_counted(read: Read) -> None:
     }
     assert (first.line, second.line) == (1, 17)
     assert said(second) == {"cluster": "orders", "topic": "plain", "labels": {"strimzi.io/cluster": "orders"}}
-    assert parsed.skipped == {"KafkaUser without ACLs": 1}
+    assert parsed.skipped == {"KafkaUser without ACLs and quotas": 1}
     assert leftovers(parsed) == {"metadata.namespace": 5, "metadata.annotations.argocd.argoproj.io/sync-wave": 7}
 
 
@@ -895,7 +895,7 @@ kind: KafkaUser
 metadata: {name: shop, labels: {strimzi.io/cluster: orders, owner: checkout}}
 spec:
   authentication: {type: tls}
-  quotas: {producerByteRate: 1024}
+  template: {secret: {}}
   authorization:
     type: simple
     acls:
@@ -913,7 +913,7 @@ def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
         "orders checkout present 11 User:CN=shop DENY WRITE TRANSACTIONAL_ID LITERAL t *",
         "orders checkout present 12 User:CN=shop ALLOW IDEMPOTENT_WRITE CLUSTER LITERAL kafka-cluster *",
     ]
-    assert leftovers(parsed) == {"spec.quotas": 6}
+    assert leftovers(parsed) == {"spec.template": 6}
     by_password = read("strimzi", STRIMZI_USER.replace("type: tls", "type: scram-sha-512"), cluster="other")
     assert {(row.cluster, row.values["principal"]) for row in by_password.acls} == {("other", "User:shop")}
 

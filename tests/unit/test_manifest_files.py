@@ -374,7 +374,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
     assert texts(parsed) == [
         "m.json:5: `cluster` is written twice",
         "m.json:6: unknown field `topik`; did you mean `topic`?",
-        "m.json:6: must be an object with the fields of a topic or a right, not the number 5",
+        "m.json:6: must be an object with the fields of a topic, a right or a quota, not the number 5",
     ]
 
 

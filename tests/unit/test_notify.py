@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.receiver import receiver
-from topicledger.apply.planned import Pending, PlannedAction
+from topicledger.apply.planned import Pending
 from topicledger.apply.summary import ClusterCounts, Failure, Summary
 from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
@@ -24,6 +24,7 @@ from topicledger.config.severities import Severity
 from topicledger.drift.summary import Drift, DriftSummary
 from topicledger.notify.announcement import Announcement, of_audit, of_run
 from topicledger.notify.sending import post_all
+from topicledger.plan.lines import PlannedAction
 
 AT = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)
 HOSTILE = "<!channel> *a*\x1b[31m"

@@ -13,6 +13,7 @@ from tests.unit.frames import dicts, frame
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.manifests import quotas
+from topicledger.manifests.quotas import entity_of, text_of
 from topicledger.model import Refusal
 from topicledger.model.quotas import Entity, kafka_name, written
 from topicledger.observe.listed import Listed, ListedStatus
@@ -164,3 +165,22 @@ def test_unknown_quotas_are_never_taken_for_none(spark: SparkSession) -> None:
     found = decided(spark, [QUOTA], [], error=Refusal.NOT_PERMITTED, message="grant it")
     row = found["user=a"]
     assert (row["phase"], row["outcome"], row["error"]) == ("observe", "refused", "NOT_PERMITTED")
+
+
+def test_the_columns_of_an_entity_come_back_from_its_text(spark: SparkSession) -> None:
+    """Q2: blanks and backslashes in names part nothing, whatever stands beside them."""
+    names = ["a", "<default>", "\\<default>", "a b", "a\\", "\\ client-id=x", "x ip=\t\\\\ y", "=", "user=a", "n\nl"]
+    names.append("\u00fc" * 3_000)
+    entities = [
+        *({"user": name} for name in names),
+        *({"client_id": name} for name in names),
+        *({"user": one, "client_id": other} for one in names for other in names),
+        *({"ip": name} for name in names),
+    ]
+    texts = (
+        frame(spark, QUOTAS.schema, entities).withColumn("text", text_of()).select("text", "user", "client_id", "ip")
+    )
+    back = entity_of("text")
+    rows = texts.select(*("user", "client_id", "ip"), *(column.alias(f"_{name}") for name, column in back.items()))
+    for row in rows.collect():
+        assert (row["_user"], row["_client_id"], row["_ip"]) == (row["user"], row["client_id"], row["ip"])

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import dicts, frame
 from topicledger.manifests import owners
+from topicledger.plan.lines import in_words
 from topicledger.report import figures
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS
 
@@ -314,7 +315,7 @@ def test_what_a_create_left_to_the_broker_is_said_as_the_broker_returned_it(spar
         {"topic": "a", "configs": {"retention.ms": "5"}},
         {"topic": "b", "num_partitions": 1},
     )
-    found = {row["topic"]: row["what"] for row in dicts(figures.results(audit, plans, []))}
+    found = {row["topic"]: in_words(row["plan"]) for row in dicts(figures.results(audit, plans, []))}
     assert found == {"a": "3 partitions, replication factor 2, retention.ms=5", "b": "1 partition"}
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import ADDS, REMOVES, Shown, counted
 from topicledger.kafka.access import NO_ALTER
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
@@ -36,6 +37,12 @@ def _adds(target: Target) -> bool:
 
 def _acl(target: Target) -> Acl:
     return Acl.of(target.after if _adds(target) else target.before)
+
+
+def _removed(target: Target) -> str | None:
+    """Words of a removal: how many rights come in its place."""
+    replacing = len(_replaced_by(target))
+    return f"replaced by {counted(replacing, 'right')}" if replacing else None
 
 
 def _replaced_by(target: Target) -> frozenset[Acl]:
@@ -234,7 +241,7 @@ def _kind(action: AccessAction, order: int) -> ActionKind:
         order=order,
         wanted=lambda: F.col("decision") == action.value,
         not_declared=partial(_declared, ABSENT if adds else PRESENT),
-        done="added" if adds else "removed",
+        shown=Shown(ADDS, lambda _: None, "added") if adds else Shown(REMOVES, _removed, "removed"),
         validate=validate,
         changed_since_plan=changed_since_plan,
         recover=recover,

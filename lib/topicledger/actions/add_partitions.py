@@ -13,6 +13,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.config.settings import MAX_BATCH_RECORDS
 from topicledger.kafka.sending import Answer
@@ -231,7 +232,7 @@ KIND = ActionKind(
     order=3,
     wanted=lambda: F.col("decision") == Action.ADD_PARTITIONS.value,
     not_declared=not_declared,
-    done="given partitions",
+    shown=changes("given partitions"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

@@ -14,6 +14,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import by_name, is_set_on_topic, same_value, same_value_column, values_by_name
@@ -245,7 +246,7 @@ KIND = ActionKind(
     order=4,
     wanted=lambda: F.col("decision") == Action.ALTER_CONFIGS.value,
     not_declared=not_declared,
-    done="given other configs",
+    shown=changes("given other configs"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

@@ -14,6 +14,7 @@ from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import DECLARED, ActionKind
+from topicledger.actions.showing import ADDS, Shown, created
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
 from topicledger.kafka.sending import Answer
@@ -259,7 +260,7 @@ KIND = ActionKind(
     order=2,
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,
-    done="created",
+    shown=Shown(ADDS, created, "created"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import REMOVES, Shown, deleted
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
@@ -300,7 +301,7 @@ KIND = ActionKind(
     order=1,
     wanted=lambda: F.col("decision") == Action.DELETE.value,
     not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),
-    done="deleted",
+    shown=Shown(REMOVES, deleted, "deleted"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

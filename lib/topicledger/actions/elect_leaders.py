@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import CHANGES, Shown, elected
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.reassignments import ELECTION_NOT_NEEDED, TopicState
@@ -113,7 +114,7 @@ KIND = ActionKind(
     order=6,
     wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,
     not_declared=not_declared,
-    done="led by their preferred replicas",
+    shown=Shown(CHANGES, elected, "led by their preferred replicas"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from pyspark.sql import Column
 
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.showing import Shown
 from topicledger.model import PhaseResult, Target, TopicResult
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "placement")
@@ -33,8 +34,8 @@ class ActionKind:
     not_declared: Callable[[], Column]
     """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, `now_owner`,
     `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
-    done: str
-    """What was done to a topic, in a word: created, deleted."""
+    shown: Shown
+    """How it reads in a plan, and once it is done."""
     validate: Step
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step

@@ -17,6 +17,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import CHANGES, Shown, changed
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NotListed
 from topicledger.kafka.quotas import NO_ALTER
 from topicledger.kafka.sending import Answer
@@ -154,7 +155,7 @@ KIND = ActionKind(
     order=9,
     wanted=lambda: F.col("decision") == AccessAction.ALTER_QUOTA.value,
     not_declared=not_declared,
-    done="given other quotas",
+    shown=Shown(CHANGES, changed("none"), "given other quotas"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

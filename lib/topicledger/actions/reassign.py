@@ -18,6 +18,7 @@ from topicledger.actions import cancelling
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import ActionKind
+from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.actions.waves import Waves
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
@@ -179,7 +180,7 @@ KIND = ActionKind(
     order=5,
     wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,
     not_declared=not_declared,
-    done="moved",
+    shown=Shown(CHANGES, moved, "moved"),
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,

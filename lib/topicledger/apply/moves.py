@@ -31,6 +31,12 @@ class PlannedMoves:
     seconds: float | None = None
     """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
 
+    def __str__(self) -> str:
+        unknown = f", {_counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
+        took = "" if self.seconds is None else f", about {timedelta(seconds=round(self.seconds))} at the throttle"
+        partitions, topics = _counted(self.partitions, "partition"), _counted(self.topics, "topic")
+        return f"{partitions} of {topics}, {self.bytes:,} bytes{unknown}{took}"
+
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
     """What the reassignments that nothing ended come to, by cluster. In: rows of `plans` of one run; bytes a second."""
@@ -77,14 +83,7 @@ def _counted(count: int, what: str) -> str:
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
     """Print them, if there are any."""
     for each in moves:
-        unknown = f", {_counted(each.unknown, 'topic')} of unknown size" if each.unknown else ""
-        took = "" if each.seconds is None else f", about {timedelta(seconds=round(each.seconds))} at the throttle"
-        console.print(
-            f"Moves on {cell(each.cluster)}: {_counted(each.partitions, 'partition')} of "
-            f"{_counted(each.topics, 'topic')}, {each.bytes:,} bytes{unknown}{took}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
         if not each.brokers:
             continue
         grid = Grid()

@@ -15,6 +15,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
+from topicledger.plan.lines import RETURNED
 from topicledger.plan.resources import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
@@ -264,10 +265,10 @@ class _Tally:
 def results(run: Run) -> DataFrame:
     """Each action's result, by `audit`; of `plans` those planned actions that have none yet."""
     ended = ("phase", "outcome", "error_code", "error", "error_message")
-    columns = (*ACTION_KEY, "topic", *ended)
-    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in ended}
+    columns = (*ACTION_KEY, "topic", *ended, *RETURNED)
+    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in (*ended, *RETURNED)}
     planned = run.open_actions().withColumns(unknown).select(*columns)
-    return last_phases(run.audit().select(*columns).unionByName(planned))
+    return last_phases(run.audit().select(*columns).unionByName(planned), *RETURNED)
 
 
 def _tallies(results: DataFrame) -> Sequence[_Tally]:

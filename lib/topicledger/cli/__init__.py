@@ -13,6 +13,7 @@ from topicledger.cli.policies import policies_group
 from topicledger.cli.provisioning import apply, plan, provision
 from topicledger.cli.reports import report_command
 from topicledger.cli.runs import runs_group
+from topicledger.cli.topics import topics_group
 
 __all__ = ["main"]
 
@@ -26,6 +27,7 @@ for _command in (
     audit,
     export,
     runs_group,
+    topics_group,
     clusters_group,
     access_group,
     report_command,

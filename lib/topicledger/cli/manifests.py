@@ -108,6 +108,7 @@ def load_manifests(
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @click.option("--with-acls", is_flag=True, help="Also the rights: what the cluster's ACLs allow and deny.")
+@click.option("--with-quotas", is_flag=True, help="Also the client quotas.")
 @click.option("--owner", help="The owner of all that is exported; default: none.")
 @click.option(
     "--unmanaged",

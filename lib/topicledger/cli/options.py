@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +71,15 @@ class Options:
 
 def common(command: Command) -> Command:
     """Adds the options that every command takes, as one `options`; errors become a message and an exit code."""
+    return common_with("table", "json")(command)
+
+
+def common_with(*formats: str) -> Callable[[Command], Command]:
+    """The same, with formats of its own; the first is the default."""
+    return functools.partial(_common, formats=formats)
+
+
+def _common(command: Command, formats: Sequence[str]) -> Command:
     fields = [field.name for field in dataclasses.fields(Options) if field.init]
 
     @functools.wraps(command)
@@ -89,7 +98,7 @@ def common(command: Command) -> Command:
         click.option("--config", type=click.Path(path_type=Path), required=True, help="Run settings (TOML)."),
         click.option("--run-id", help="Resume this run, or give a new one this id; default: a new sortable id."),
         click.option("--cluster", multiple=True, help="Only this cluster of the settings; may be repeated."),
-        click.option("--format", type=click.Choice(["table", "json"]), default="table", help="On stdout."),
+        click.option("--format", type=click.Choice(formats), default=formats[0], help="On stdout."),
         click.option("--result-file", type=click.Path(path_type=Path), help="Write the result (JSON) here as well."),
         click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="On stderr."),
         click.option("--metrics-file", type=click.Path(path_type=Path), help="Write metrics (Prometheus) here."),

@@ -13,7 +13,7 @@ from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import take_away_left
 from topicledger.cli import show
-from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
+from topicledger.cli.options import Options, common, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError, ExitCode, UsageError
@@ -22,6 +22,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
+from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
 from topicledger.text import show as show_name
 
 
@@ -40,14 +41,23 @@ def runs_list(options: Options, limit: int) -> int:
 
 
 @runs_group.command("show")
-@common
-def runs_show(options: Options) -> int:
-    """Every action of a run, with what validateOnly resolved: --run-id names it."""
+@click.option(
+    "--max-chars",
+    type=click.IntRange(min=LEAST_CHARACTERS),
+    help=f"Print at most so many characters; default of markdown: {COMMENT_CHARACTERS}, which a comment may have.",
+)
+@common_with("text", "markdown", "json")
+def runs_show(options: Options, max_chars: int | None) -> int:
+    """The plan of a run as a diff, and what became of it: --run-id names it. As JSON with what each phase came to."""
     if options.run_id is None:
         raise UsageError("runs show needs --run-id; see `runs list`")
+    if max_chars is not None and options.format == "json":
+        raise UsageError("--max-chars is for text and markdown: JSON would be cut amid a value")
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
-    return show.show_run(ledger, options.run_id, settings.replicas.throttle, as_json=options.format == "json")
+    if options.format == "json":
+        return show.show_actions(ledger, options.run_id)
+    return show.show_diff(ledger, settings, options.run_id, options.format, max_chars)
 
 
 runs_group.add_command(revert)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import click
-from pyspark.sql import Column
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.apply.moves import planned_moves, render_moves
 from topicledger.apply.summary import phase_order
+from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import SET_ON_TOPIC, Outcome, ReplicaAction, ResourceType
+from topicledger.model import Outcome, ResourceType, RunState
+from topicledger.plan import approvals
+from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
 
@@ -98,11 +102,40 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
 
 
-def show_run(ledger: Ledger, run_id: str, throttle: int, *, as_json: bool) -> ExitCode:
-    """Print every decision of a run with how each phase ended, what validateOnly resolved (C5) and what it changes.
+def show_diff(
+    ledger: Ledger, settings: Settings, run_id: str, form: str, max_characters: int | None = None
+) -> ExitCode:
+    """Print a run's plan as a diff, as `text` or `markdown`."""
+    if form == "markdown":
+        max_characters = max_characters or rendering.COMMENT_CHARACTERS
+    most = None if max_characters is None else max_characters // rendering.SHORTEST_LINE
+    with _few_or_many(ledger, run_id) as run:
+        waits_for = None
+        if run["state"] == RunState.PLANNED and (settings.guards.approvals or settings.guards.approvals_for):
+            found = approvals.of_run(ledger, settings.guards, run_id, run["requested_by"])
+            waits_for = str(found) if found.missing else None
+        found_diff = diff.read(ledger, run, settings.replicas.throttle, most=most, waits_for=waits_for)
+        if form == "markdown":
+            pieces = rendering.markdown(found_diff, most=max_characters or 0)
+        else:
+            colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+            pieces = rendering.text(found_diff, most=max_characters, colours=colours)
+        for piece in pieces:
+            click.echo(piece, nl=False)
+    return ExitCode.DONE
 
-    `throttle`: bytes a second of moves.
-    """
+
+def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
+    """Print, as JSON, every action of a run with how each phase ended and what validateOnly resolved (C5)."""
+    with _few_or_many(ledger, run_id):
+        actions = _actions(ledger, run_id)
+    click.echo(json.dumps(actions, default=str, indent=2))
+    return ExitCode.DONE
+
+
+@contextmanager
+def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
+    """A context in which queries suit the size of a run; yields its row. Raises UsageError where there is none."""
     with for_few_rows(ledger.spark) as for_many:
         ledger.ensure(RUNS, PLANS, AUDIT)
         run = find_run(ledger, run_id)
@@ -110,51 +143,7 @@ def show_run(ledger: Ledger, run_id: str, throttle: int, *, as_json: bool) -> Ex
             raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
         if run["counts"] is None or sum(run["counts"].values()) > FEW_ACTIONS:
             for_many()
-        actions = _actions(ledger, run_id)
-        plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
-        moved = any(action["action"] == ReplicaAction.REASSIGN for action in actions)
-        moves = planned_moves(plans, throttle) if moved and not as_json else ()
-    if as_json:
-        click.echo(json.dumps(actions, default=str, indent=2))
-        return ExitCode.DONE
-    grid = Grid(title=f"run {run_id}", title_justify="left")
-    for name in (
-        "cluster",
-        "resource",
-        "action",
-        "phases",
-        "partitions",
-        "RF",
-        "set on the topic",
-        "change",
-        "message",
-    ):
-        grid.add_column(name, overflow="fold")
-    for action in actions:
-        resolved = action["resolved"] or {}
-        configs = [
-            f"{config['name']}={config['value']}"
-            for config in resolved.get("configs") or ()
-            if config["config_source"] == SET_ON_TOPIC
-        ]
-        ended = ", ".join(f"{phase['phase']} {phase['outcome']}" for phase in action["phases"])
-        message = "; ".join(
-            f"{phase['error']}: {phase['error_message'] or ''}" for phase in action["phases"] if phase["error"]
-        )
-        grid.add_row(
-            cell(action["cluster"]),
-            cell(action["resource"]),
-            cell(action["action"]),
-            ended or "open",
-            cell(resolved.get("num_partitions") or action["num_partitions"]),
-            cell(resolved.get("replication_factor") or action["replication_factor"]),
-            cell(", ".join(configs)),
-            cell(action["change"]),
-            cell(message),
-        )
-    _console().print(grid)
-    render_moves(moves, _console())
-    return ExitCode.DONE
+        yield run
 
 
 def _change() -> Column:

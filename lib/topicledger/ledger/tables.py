@@ -82,6 +82,22 @@ class Ledger(Definitions):
                 "VACUUM or the expiry of Delta's log removed is gone: give a later version"
             ) from error
 
+    def oldest_changes(self, table: Table) -> int | None:
+        """The first version whose changes the table's history may still have; None where it keeps no changes."""
+        if self._properties(table).get("delta.enableChangeDataFeed") != "true":
+            return None
+
+        def read() -> int:
+            return int(self._delta(table).history().agg(F.min("version").alias("first")).collect()[0]["first"])
+
+        return self._retried(table, "read", read)
+
+    def changes(self, table: Table, since: int) -> DataFrame:
+        """The table's change data feed from a version on: its columns, `_change_type`, `_commit_version` and
+        `_commit_timestamp`."""
+        reader = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
+        return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
+
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
         """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.
 

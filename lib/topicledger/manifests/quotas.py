@@ -34,6 +34,15 @@ def text_of() -> Column:
     )
 
 
+def entity_of(text: str) -> dict[str, Column]:
+    """The columns user, client_id and ip of the text in a column, see `text_of`; null where the entity has none."""
+    name = r"((?:[^\\\s]++|\\.)*+)"
+    parts = "".join(f"(?: ?{kind}={name})?" for kind in KAFKA_TYPES.values())
+    found = (F.regexp_extract(text, f"(?s)^{parts}$", number) for number in range(1, len(ENTITY) + 1))
+    named = (F.nullif(each, F.lit("")) for each in found)
+    return {name: F.regexp_replace(each, r"(?s)\\(.)", "$1") for name, each in zip(ENTITY, named, strict=True)}
+
+
 def limits_of() -> Column:
     """map<string,string>: the limits that the row has, by name, as `before` and `after` have them."""
 

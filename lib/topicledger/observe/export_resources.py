@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import acls, load_resources
+from topicledger.manifests import acls, load_resources, quotas
 from topicledger.manifests.rows import PRESENT, Rule, Transform, with_reasons
 from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
-from topicledger.schemas import ACLS, Table
+from topicledger.observe.quotas import observe_quotas
+from topicledger.schemas import ACLS, QUOTAS, Table
 
 _LISTS: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 REASON = "not_exported"
@@ -42,6 +43,14 @@ class Exportable:
 EXPORTABLE: Sequence[Exportable] = (
     Exportable(
         table=ACLS, what="acl", observe=observe_acls, rules=acls.row_rules, complete=acls.complete, text=acls.text_of
+    ),
+    Exportable(
+        table=QUOTAS,
+        what="quota",
+        observe=observe_quotas,
+        rules=quotas.row_rules,
+        complete=quotas.complete,
+        text=quotas.text_of,
     ),
 )
 

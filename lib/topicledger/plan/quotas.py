@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
 from topicledger.manifests import quotas as manifests
-from topicledger.manifests.quotas import declared_limits, limits_of, text_of
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.quotas import declared_limits, entity_of, limits_of, text_of
+from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, Refusal, ResourceType
-from topicledger.model.quotas import ENTITY
+from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES
-from topicledger.plan.resource_kind import COLUMNS, ResourceKind, at_most, beside_live, decided
+from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided
 from topicledger.policies.contract import OF_QUOTAS
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
@@ -97,6 +97,42 @@ def _decided(rows: DataFrame) -> DataFrame:
     )
 
 
+def _live(observed: DataFrame) -> DataFrame:
+    return observed.select("cluster", text_of().alias("resource"), limits_of().alias("now"))
+
+
+def _as_rows(changed: DataFrame, old: str, new: str) -> DataFrame:
+    """Changes of `now` as rows of `quotas`, less owner and labels: what `old` names goes, and `new` comes."""
+    now = F.coalesce("now", F.create_map().cast(VALUES))
+    kept = F.map_filter(now, lambda name, _: ~F.array_contains(F.map_keys(old), name))
+    kept = F.map_filter(kept, lambda name, _: ~F.array_contains(F.map_keys(new), name))
+    limits = F.map_concat(kept, F.col(new))
+    return changed.withColumns(
+        {
+            **entity_of("resource"),
+            **{name: limits[name].cast("double") for name in LIMITS},
+            "state": F.when(F.size(limits) > 0, F.lit(PRESENT)).otherwise(F.lit(ABSENT)),
+        }
+    )
+
+
+def asked_by(planned: DataFrame) -> DataFrame:
+    """See `AsRows.asked_by`."""
+    return planned.transform(_as_rows, "before", "after")
+
+
+def undo(done: DataFrame) -> DataFrame:
+    """See `AsRows.undo`: limits that were changed become what they were; others stay as they are."""
+    now = F.coalesce("now", F.create_map().cast(VALUES))
+
+    def changed(name: Column) -> Column:
+        return ~now[name].cast("double").eqNullSafe(F.col("after")[name].cast("double"))
+
+    others = F.array_sort(F.filter(touched(), changed))
+    stale = F.concat(F.lit("it has other limits by now: "), F.array_join(others, ", "))
+    return done.transform(_as_rows, "after", "before").withColumn("stale", F.when(F.size(others) > 0, stale))
+
+
 QUOTAS = ResourceKind(
     resource_type=ResourceType.QUOTA,
     table=TABLE,
@@ -108,4 +144,5 @@ QUOTAS = ResourceKind(
     now={"limits": declared_limits},
     undeclared=lambda: F.lit("don't declare it"),
     subject=OF_QUOTAS,
+    as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),
 )

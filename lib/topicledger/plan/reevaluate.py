@@ -137,7 +137,8 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     known = F.col("cluster").isin(*seen.known)
     # An alter has no part in what topics use together, and what it is judged by is as planned, or it is refused (K2).
     judged_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
-    planned = run.plans().where(judged_kinds & known).alias("planned")
+    # Owners are those of the manifests as they are now.
+    planned = run.plans().drop("owner").where(judged_kinds & known).alias("planned")
     live = seen.topics.alias("live")
     declared = (
         run.manifests(manifest_version)

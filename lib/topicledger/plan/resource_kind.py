@@ -43,7 +43,7 @@ class AsRows:
     is."""
     asked_by: Transform
     """What planned actions ask for, for policies that judge it again. In: cluster, resource, `action`, `before`,
-    `after`, and more. Out: also the table's columns, less owner and labels."""
+    `after`, `now`, and more. Out: also the table's columns, less owner and labels."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,7 @@ def decisions(
     rows = judged.transform(kind.decide(listed, seen.statuses, run.settings, judged_by))
     rows = actions.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
-        rows = rows.transform(revert_resources.warned(kind, declared))
+        rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.manages(run.settings)))
     return decided_on(run, rows, kind.counted, again=again)
 
 
@@ -170,14 +170,16 @@ def refused_now(
         clusters = [each for each in run.clusters if each.name in ids]
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         own = _judged(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
-        rows = asked.drop("owner", "labels").join(own, on=["cluster", "resource"], how="left")
+        listed = replace(kind.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         judged = (
-            rows.transform(kind.as_rows.asked_by)
+            asked.drop("owner", "labels")
+            .join(own, on=["cluster", "resource"], how="left")
+            .join(listed.rows.transform(kind.as_rows.live), on=["cluster", "resource"], how="left")
+            .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
             .transform(kind.judge(list(run.settings.clusters), None))
             .localCheckpoint()
         )
-        listed = replace(kind.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
         brokers = run.ledger.read(BROKERS)
         judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.subject)

@@ -105,14 +105,15 @@ def _changed_later(run: Run, reverted: str, kind: ResourceKind, done: DataFrame)
     )
 
 
-def warned(kind: ResourceKind, declared: DataFrame) -> Transform:
+def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transform:
     """A warning in what is decided where the kind's table asks for what is undone. In and out: `COLUMNS` and
-    `action`."""
+    `action`. `managed`: whether runs change what no row declares."""
 
     def transform(decisions: DataFrame) -> DataFrame:
         rows = decisions.join(declared.transform(declared_now(kind)), on=[*_KEY], how="left")
         planned = F.col("phase").isNull() & F.col("action").isNotNull()
-        why = F.when(planned, reason(kind.resource_type, kind.undeclared()))
+        concerned = planned & (F.lit(managed) | F.col("is_declared").isNotNull())
+        why = F.when(concerned, reason(kind.resource_type, kind.undeclared()))
         message = text(WARNING, f"rows of {kind.table.name} ", why, ": the next run may change it back")
         warning = F.array(F.struct(F.lit(STILL_DECLARED).alias("policy"), message.alias("message"))).cast(VIOLATIONS)
         also = F.when(F.col("violations").isNull(), warning).otherwise(F.concat("violations", warning))

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
+from topicledger.review.history import TopicEvent
 
 LISTED_WAITS = 50
 """Clusters and phases whose waits a report shows."""
@@ -180,6 +181,8 @@ class Result:
     """What it creates, changes or deletes."""
     owner: str | None = None
     """As the latest manifests have it."""
+    history: Sequence[TopicEvent] = ()
+    """What happened to the topic, in order, of the first that failed or were refused."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.apply.planned import action_in_words
 from topicledger.apply.summary import last_phases
 from topicledger.model import OURS, Action, Outcome, Phase
+from topicledger.plan.lines import RETURNED, ROW, as_returned
 from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
 from topicledger.schemas import AUDIT
@@ -26,7 +26,7 @@ RESULTS = (
     "error",
     "error_message",
     "completed_at",
-    "what",
+    "plan",
 )
 _TOPIC = ("run_id", "cluster", "topic")
 _RESOURCE = ("run_id", "cluster", "resource_type", "resource")
@@ -41,7 +41,7 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
 
     In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
     without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
-    `what` says what an action does; counts that a create left to the broker are those that it returned.
+    `plan` has the columns `plan.lines.ROW`; counts that a create left to the broker are those that it returned.
     """
     ended = ("phase", "outcome", "error_code", "error", "error_message", "completed_at")
     columns = (*_RESOURCE, "action", "topic", *ended)
@@ -55,15 +55,11 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
     outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
-    counts = ("num_partitions", "replication_factor")
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
-    returned = creates.groupBy(*_RESOURCE, "action").agg(*(F.max(name).alias(f"_{name}") for name in counts))
+    returned = creates.groupBy(*_RESOURCE, "action").agg(*(F.max(name).alias(f"returned_{name}") for name in RETURNED))
     acts = plans.where(F.col("action").isNotNull()).join(returned, on=[*_RESOURCE, "action"], how="left")
-    assigned = F.coalesce(F.size("assignments") > 0, F.lit(False))
-    resolved = {name: F.when(~assigned, F.coalesce(name, f"_{name}")) for name in counts}
-    what = F.substring(action_in_words(), 1, _MESSAGE_CHARACTERS).alias("what")
-    whats = acts.withColumns(resolved).select(*_RESOURCE, "action", what).dropDuplicates([*_RESOURCE, "action"])
-    rows = last.join(whats, on=[*_RESOURCE, "action"], how="left")
+    as_planned = acts.withColumns(as_returned()).select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"))
+    rows = last.join(as_planned.dropDuplicates([*_RESOURCE, "action"]), on=[*_RESOURCE, "action"], how="left")
     return rows.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)
 
 

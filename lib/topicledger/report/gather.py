@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import owners
 from topicledger.model import Refusal, RunState
+from topicledger.plan.lines import in_words
 from topicledger.report import figures, scope, times
 from topicledger.report.facts import (
     LISTED_WAITS,
@@ -37,11 +38,14 @@ from topicledger.report.facts import (
 )
 from topicledger.report.rights import gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
+from topicledger.review import history
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 
 LISTED_ROWS = 5_000
 LISTED_CHANGES = 500
 LISTED_RUNS = 200
+LISTED_HISTORIES = 100
+"""Topics whose history a report tells."""
 LISTED_OWNERS = 2_000
 """Owners of failures, over all runs of a span."""
 LISTED_BATCHES = 15
@@ -78,7 +82,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),
         requests=_requests(ledger, asked, sent),
-        rows=_all(Result, _owned(ledger, figures.worst_first, found, listed)),
+        rows=_with_histories(ledger, _listed(_owned(ledger, figures.worst_first, found, listed))),
         query=_query(ledger, asked),
         compared=_compared(ledger, asked, found) if tallies else None,
         drift=_drift(ledger, asked, tallies, listed),
@@ -104,6 +108,23 @@ def _all(kind: Callable[..., _T], rows: DataFrame) -> list[_T]:
     """The rows as values of a dataclass whose fields are columns."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return [kind(**{name: _value(row, name) for name in names}) for row in rows.collect()]
+
+
+def _with_histories(ledger: Ledger, rows: Sequence[Result]) -> list[Result]:
+    """The first of `rows` that failed or were refused, with what happened to their topics."""
+    problems = [row for row in rows if row.outcome in PROBLEMS and row.cluster and row.topic]
+    keys = list(dict.fromkeys((str(row.cluster), str(row.topic)) for row in problems))[:LISTED_HISTORIES]
+    found = {(each.cluster, each.topic): each.events for each in history.of_topics(ledger, keys)} if keys else {}
+    return [replace(row, history=found.get((row.cluster or "", row.topic or ""), ())) for row in rows]
+
+
+def _listed(rows: DataFrame) -> list[Result]:
+    """Of `figures.RESULTS` and `owner`."""
+    own = [field.name for field in fields(Result) if field.name not in ("what", "history")]
+    return [
+        Result(**{name: _value(row, name) for name in own}, what=row["plan"] and in_words(row["plan"]))
+        for row in rows.collect()
+    ]
 
 
 def _value(row: Row, name: str) -> Any:

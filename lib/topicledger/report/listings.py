@@ -11,6 +11,7 @@ from markupsafe import escape
 
 from topicledger.report import words
 from topicledger.report.facts import Drift, Report, Result, Rights, Shown
+from topicledger.review.history import TopicEvent
 
 LISTED_CHARACTERS = 3_000_000
 """Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
@@ -19,6 +20,8 @@ NO_OWNER = "no owner"
 _DIGITS = re.compile("[0-9]+")
 _UNFOLDED = 3
 """Of the rows that say the same those that stay when the others are folded."""
+_EVENTS = 30
+"""Of a topic's history, the last."""
 _FOLDED = 3
 """Fewer rows than these aren't worth a fold."""
 
@@ -33,6 +36,8 @@ class Cell:
     outcome: str = ""
     """Where the text is one: it gets its colour."""
     wide: bool = False
+    history: Sequence[TopicEvent] = ()
+    """What happened to the topic that the text names: told on a click."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +113,7 @@ def _topic(row: Result, *, several: bool) -> Line:
     return Line(
         cells=[
             Cell(text=row.outcome, under=ended, outcome=row.outcome),
-            Cell(text=words.name(row.topic) or "(no name)", under=cluster, wide=True),
+            Cell(text=words.name(row.topic) or "(no name)", under=cluster, wide=True, history=row.history[-_EVENTS:]),
             Cell(text=error or what, under="; ".join(filter(None, details)), wide=True),
             Cell(text=words.name(row.owner) or "–"),
             Cell(text=words.time(row.completed_at), under=words.name(row.run_id) if several else ""),
@@ -210,6 +215,7 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
     left = LISTED_CHARACTERS
     for number, line in enumerate(lines):
         texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
+        texts += [words.message(event.details) for cell in line.cells for event in cell.history]
         left -= sum(len(escape(text)) for text in texts)
         if left < 0:
             return lines[:number]

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from topicledger import __version__
 from topicledger.model import Phase
+from topicledger.plan.lines import sign_of
 from topicledger.report import advice, charts, listings, times, words
 from topicledger.report.facts import LISTED_WAITS, PROBLEMS, Age, Changed, Report, Shown, Tally
 from topicledger.report.listings import NO_CLUSTER, NO_OWNER
@@ -26,8 +27,6 @@ from topicledger.text import printable
 _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
 _COMMAND = re.compile("`([^`]+)`")
-_SIGNS = {"create": "+", "acl_add": "+", "delete": "−", "acl_delete": "−"}
-"""What adds and what takes away; everything else changes."""
 _SHOWN_WAIT = 0.01
 """Seconds between requests that a page shows."""
 
@@ -137,7 +136,7 @@ def _diff(report: Report) -> list[dict[str, Any]]:
         if row.action is None or row.outcome in PROBLEMS or row.outcome == Shown.SKIPPED:
             continue
         key = (words.name(row.owner) or "", words.name(row.cluster))
-        line = {"sign": _SIGNS.get(row.action, "~"), "action": row.action, "topic": words.name(row.topic)}
+        line = {"sign": sign_of(row.action), "action": row.action, "topic": words.name(row.topic)}
         groups.setdefault(key, []).append({**line, "what": words.with_durations(words.message(row.what))})
     return [
         {"owner": owner or NO_OWNER, "cluster": cluster, "lines": lines}

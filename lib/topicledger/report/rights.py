@@ -29,7 +29,7 @@ class _Time:
 
 
 def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
-    """None where the ledger declares no rights; of changes the newest `listed`."""
+    """None where no rights are declared and none changed; of changes the newest `listed`."""
     if not ledger.exists(ACLS):
         return None
     time = _time(ledger, asked)
@@ -37,11 +37,13 @@ def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
     if asked.clusters:
         declared = declared.where(F.col("cluster").isin(*asked.clusters))
     changes = time.scope.rows(ledger.read(AUDIT), "completed_at").transform(_changes(declared)).localCheckpoint()
-    by_owner = declared.where(F.col("state") == PRESENT).transform(_by_owner(changes))
+    by_owner = declared.where(F.col("state") == PRESENT).transform(_by_owner(changes)).limit(LISTED_OWNERS).collect()
+    if not by_owner:
+        return None
     newest = changes.orderBy(F.desc("completed_at"), "cluster", "resource").limit(listed).collect()
     return Rights(
         since=time.words,
-        owners=[OwnerRights(**row.asDict()) for row in by_owner.limit(LISTED_OWNERS).collect()],
+        owners=[OwnerRights(**row.asDict()) for row in by_owner],
         changes=[_change(row["completed_at"], row.asDict()) for row in newest],
         total=len(newest) if len(newest) < listed else changes.count(),
         owners_query=(

@@ -202,7 +202,7 @@ def done(report: Report) -> str:
             if each.action == kind.name and each.phase in phases and each.outcome in (Outcome.OK, Outcome.PENDING)
         )
         if topics:
-            counts.append(f"{number(topics)} {kind.done}")
+            counts.append(f"{number(topics)} {kind.shown.done}")
     return ", ".join(counts) or "nothing was created, deleted or changed"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import SHARED, Shared, entries, given_in, shared
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, entries, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
 from topicledger.text import nearest, show
@@ -18,7 +18,6 @@ from topicledger.text import nearest, show
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 
-NOTHING: Mapping[str, object] = {}
 COLUMNS = (*_KEY, *SHARED)
 """The fields of a right as the table has them."""
 

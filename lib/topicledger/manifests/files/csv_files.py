@@ -1,4 +1,4 @@
-"""CSV manifests: one topic a record under a header of field names, or one right; maps are cells of JSON text.
+"""CSV manifests: a topic, a right or a quota a record, under a header of field names; maps are cells of JSON text.
 
 A record's line is where it begins, since a quoted cell can go over several.
 """
@@ -8,17 +8,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from topicledger.manifests.files.acl_entries import COLUMNS as ACL_COLUMNS
 from topicledger.manifests.files.acl_entries import read_acl
 from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
 from topicledger.manifests.files.json_files import JSON, json_reason
+from topicledger.manifests.files.quota_entries import COLUMNS as QUOTA_COLUMNS
+from topicledger.manifests.files.quota_entries import read_quota
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, plain_number, text_key
+from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.text import show
 
 _MAX_CELL = 64 * 1024 * 1024
+_NUMBERS = ("num_partitions", "replication_factor", *LIMITS)
 
 
 def read_csv(text: str, report: Report) -> None:
@@ -33,20 +38,22 @@ def read_csv(text: str, report: Report) -> None:
 def _read_csv_records(text: str, report: Report) -> None:
     reader = Reader(report)
     columns: list[str] | None = None
+    kind = _TOPICS
     for line, cells in _csv_records(text, report):
         if not cells:
             continue
         if columns is None:
             columns = [cell.strip() for cell in cells]
-            if not _check_header(columns, line, report):
+            kind = _kind_of(columns)
+            if not _check_header(columns, kind, line, report):
                 return
         elif len(cells) != len(columns):
             report.error(line, f"has {len(cells)} cells, the header {len(columns)}")
         else:
             value, wrong = _csv_object(columns, cells, line, report)
-            if "principal" in columns:
+            if kind.read is not None:
                 if not wrong:
-                    read_acl(value, line, reader)
+                    kind.read(value, line, reader)
                 continue
             entry = reader.entry(value, line)
             if wrong:
@@ -66,13 +73,35 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
         report.error(line, f"not valid CSV: {error}")
 
 
-def _check_header(columns: list[str], line: int, report: Report) -> bool:
-    rights = "principal" in columns and "topic" not in columns
-    known = ACL_COLUMNS if rights else FIELDS
-    needed = ("cluster", "operation", "resource_type", "resource_name") if rights else ("cluster", "topic")
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What the records of a file are about."""
+
+    known: tuple[str, ...]
+    """Columns that it may have."""
+    needed: tuple[str, ...]
+    read: Callable[[Object, int, Reader], None] | None = None
+    """Reports a record; None for topics."""
+
+
+_TOPICS = _Kind(known=FIELDS, needed=("cluster", "topic"))
+_RIGHTS = _Kind(known=ACL_COLUMNS, needed=("cluster", "operation", "resource_type", "resource_name"), read=read_acl)
+_QUOTAS = _Kind(known=QUOTA_COLUMNS, needed=("cluster",), read=read_quota)
+
+
+def _kind_of(columns: list[str]) -> _Kind:
+    if "topic" in columns:
+        return _TOPICS
+    if "principal" in columns:
+        return _RIGHTS
+    return _TOPICS if set(columns).isdisjoint(ENTITY) else _QUOTAS
+
+
+def _check_header(columns: list[str], kind: _Kind, line: int, report: Report) -> bool:
+    known = kind.known
     problems = [f"unknown column `{show(name)}`; {meant(name, known)}" for name in columns if name not in known]
     problems += [f"column `{name}` is there twice" for name in known if columns.count(name) > 1]
-    problems += [f"column `{name}` is missing" for name in needed if name not in columns]
+    problems += [f"column `{name}` is missing" for name in kind.needed if name not in columns]
     for problem in problems:
         report.error(line, problem)
     return not problems
@@ -86,7 +115,7 @@ def _csv_object(columns: list[str], cells: list[str], line: int, report: Report)
         value: Value = cell
         if not cell:
             value = None
-        elif name in ("num_partitions", "replication_factor"):
+        elif name in _NUMBERS:
             value = plain_number(cell.strip()) or cell
         elif name in ("assignments", "configs", "labels"):
             try:

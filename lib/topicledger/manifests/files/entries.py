@@ -188,6 +188,15 @@ class Reader:
             return int(value.text)
         return None
 
+    def number(self, name: str, value: Value, line: int) -> float | None:
+        if isinstance(value, Surprise):
+            self.report.error(line, f"{name}: {value.reason}")
+        elif not isinstance(value, Number):
+            self.report.error(line, f"{name} must be a number, not {kind_of(value)}")
+        else:
+            return float(value.text)
+        return None
+
     def texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
         """configs or labels: numbers and booleans become the text they were written as."""
         if not isinstance(value, Object):

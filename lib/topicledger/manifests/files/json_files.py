@@ -1,4 +1,4 @@
-"""JSON manifests: a list of topics and rights, or one of them a line.
+"""JSON manifests: a list of topics, rights and quotas, or one of them a line.
 
 The list is decoded element by element, since the decoder itself doesn't say on which line an entry begins.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from topicledger.manifests.files.acl_entries import is_acl, read_acl
 from topicledger.manifests.files.entries import Reader, Report
+from topicledger.manifests.files.quota_entries import is_quota, read_quota
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number, text_key
 from topicledger.text import show
 
@@ -52,10 +53,13 @@ def read_json(text: str, report: Report) -> None:
     for value, line in entries:
         if isinstance(value, Object) and is_acl(value):
             read_acl(value, line, reader)
+        elif isinstance(value, Object) and is_quota(value):
+            read_quota(value, line, reader)
         elif isinstance(value, Object):
             reader.row(reader.entry(value, line), line)
         else:
-            report.error(line, f"must be an object with the fields of a topic or a right, not {describe(value)}")
+            what = "an object with the fields of a topic, a right or a quota"
+            report.error(line, f"must be {what}, not {describe(value)}")
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:

@@ -1,40 +1,45 @@
-"""Entries of `quotas:` -> rows of `quotas`."""
+"""Entries of quotas -> rows of `quotas`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import SHARED, entries, given_in, shared
-from topicledger.manifests.files.values import Number, Surprise, Value, kind_of
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, entries, given_in, shared
+from topicledger.manifests.files.values import Object, Value
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.text import nearest, show
 
-_KNOWN = (*ENTITY, *LIMITS, *SHARED)
+COLUMNS = (*ENTITY, *LIMITS, *SHARED)
+"""The fields of an entry, by the table's names."""
+
+
+def is_quota(item: Object) -> bool:
+    """Whether an entry that may be a topic, a right or a quota is a quota."""
+    names = {key.text for key, _, _ in item.pairs}
+    return "topic" not in names and not names.isdisjoint((*ENTITY, *LIMITS))
 
 
 def read_quotas(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
     """Report the rows of a document's `quotas`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
     for item in entries("quotas", value, line, reader):
-        given = given_in(item)
-        entry = shared(given, item, reader, cluster, defaults)
-        values: dict[str, object] = dict.fromkeys((*ENTITY, *LIMITS))
-        for name, (each, at) in given.items():
-            if name not in _KNOWN:
-                reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, _KNOWN)}")
-                entry.right = False
-            elif name in values and each is not None:
-                values[name] = reader.text(name, each, at) if name in ENTITY else _limit(name, each, at, reader)
-                entry.right &= values[name] is not None
-        if entry.right:
-            reader.report.quota(entry.row(values, reader, item.line))
+        read_quota(item, item.line, reader, cluster, defaults)
 
 
-def _limit(name: str, value: Value, line: int, reader: Reader) -> float | None:
-    if isinstance(value, Surprise):
-        reader.report.error(line, f"{name}: {value.reason}")
-    elif not isinstance(value, Number):
-        reader.report.error(line, f"{name} must be a number, not {kind_of(value)}")
-    else:
-        return float(value.text)
-    return None
+def read_quota(
+    item: Object, line: int, reader: Reader, cluster: str | None = None, defaults: Mapping[str, object] = NOTHING
+) -> None:
+    """Report the row of one entry, which begins at `line`."""
+    item.line = line
+    given = given_in(item)
+    entry = shared(given, item, reader, cluster, defaults)
+    values: dict[str, object] = dict.fromkeys((*ENTITY, *LIMITS))
+    for name, (each, at) in given.items():
+        if name not in COLUMNS:
+            reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, COLUMNS)}")
+            entry.right = False
+        elif name in values and each is not None:
+            values[name] = reader.text(name, each, at) if name in ENTITY else reader.number(name, each, at)
+            entry.right &= values[name] is not None
+    if entry.right:
+        reader.report.quota(entry.row(values, reader, line))

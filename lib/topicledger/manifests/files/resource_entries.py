@@ -1,4 +1,4 @@
-"""What entries of `acls:` and `quotas:` have in common."""
+"""What entries of rights and of quotas have in common."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from topicledger.manifests.files.values import Object, Value, describe
 
 SHARED = ("cluster", "state", "owner", "labels")
 """Fields of every entry."""
+NOTHING: Mapping[str, object] = {}
+"""Of a document without defaults."""
 Given = Mapping[str, tuple[Value, int]]
 """The fields of an entry: value and line by name."""
 

@@ -90,10 +90,15 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
     """As `_given`, of a row of another table."""
-    fields = {name: value for name, value in row.items() if name != "cluster" and value is not None}
+    fields = {name: _plain(value) for name, value in row.items() if name != "cluster" and value is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields
+
+
+def _plain(value: Any) -> Any:
+    """A number with a whole value as such: 1e9 would be read as a surprise."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _value(value: Any) -> str:

@@ -14,8 +14,14 @@ for (const listing of document.querySelectorAll(".listing")) {
   const STEP = 200;
   let most = STEP;
 
+  // What a history tells is of other runs: a search is about what the row says.
+  const wordsOf = (row) => {
+    const copy = row.cloneNode(true);
+    for (const each of copy.querySelectorAll(".history")) each.remove();
+    return copy.textContent.toLowerCase();
+  };
   const textOf = (row) => {
-    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+    if (!texts.has(row)) texts.set(row, wordsOf(row));
     return texts.get(row);
   };
   const update = () => {

@@ -11,12 +11,13 @@ from topicledger.manifests.files.foreign.jikkou import JIKKOU
 from topicledger.manifests.files.foreign.julie import JULIE
 from topicledger.manifests.files.foreign.kafka_acls import KAFKA_ACLS
 from topicledger.manifests.files.foreign.kafka_gitops import KAFKA_GITOPS
+from topicledger.manifests.files.foreign.kafka_quotas import KAFKA_QUOTAS
 from topicledger.manifests.files.foreign.kafka_topics import KAFKA_TOPICS
 from topicledger.manifests.files.foreign.strimzi import STRIMZI
 from topicledger.manifests.files.foreign.topicctl import TOPICCTL
 
 FOREIGN_FORMATS: Mapping[str, ForeignFormat] = {
-    form.name: form for form in (STRIMZI, TOPICCTL, JIKKOU, KAFKA_GITOPS, JULIE, KAFKA_TOPICS, KAFKA_ACLS)
+    form.name: form for form in (STRIMZI, TOPICCTL, JIKKOU, KAFKA_GITOPS, JULIE, KAFKA_TOPICS, KAFKA_ACLS, KAFKA_QUOTAS)
 }
 """By the name that `--from` takes."""
 

@@ -110,6 +110,16 @@ class Fields:
             value = plain_number(value.strip()) or value
         return self._reader.integer(f"`{self.name(key)}`", value, line)
 
+    def number(self, key: str) -> float | None:
+        """A number, perhaps quoted."""
+        found = self.take(key)
+        if found is None:
+            return None
+        value, line = found
+        if isinstance(value, str):
+            value = plain_number(value.strip()) or value
+        return self._reader.number(f"`{self.name(key)}`", value, line)
+
     def texts(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
         """A mapping to strings; numbers and booleans become the text they were written as.
 

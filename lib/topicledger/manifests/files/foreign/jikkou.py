@@ -1,11 +1,12 @@
-"""Jikkou's KafkaTopic and KafkaTopicList resources, the ConfigMaps that they refer to, and its authorizations.
+"""Jikkou's KafkaTopic and KafkaTopicList resources, the ConfigMaps that they refer to, authorizations and quotas.
 
 After Jikkou's reference of these resources and its pages on annotations and templates
 (https://www.jikkou.io/docs/providers/kafka/resources/topics/, https://www.jikkou.io/docs/concepts/): -1 partitions or
 replicas are the broker's default, `configMapRefs` name ConfigMaps of any file that is read together with it,
 `jikkou.io/delete: true` asks for the topic's deletion and `jikkou.io/ignore: true` for leaving it alone. A resource
 doesn't say which cluster it is for. A template has to be rendered by Jikkou first.
-Its KafkaPrincipalAuthorization resources and the roles that they name are in `jikkou_rights`.
+Its KafkaPrincipalAuthorization resources and the roles that they name are in `jikkou_rights`, its quotas in
+`jikkou_quotas`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
+from topicledger.manifests.files.foreign.jikkou_quotas import QUOTA, QUOTA_LIST, read_quotas
 from topicledger.manifests.files.foreign.jikkou_rights import AUTHORIZATION, ROLE, read_rights
 from topicledger.manifests.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
 from topicledger.manifests.files.yaml_files import measured
@@ -22,7 +24,7 @@ from topicledger.text import nearest, show
 
 _API = Api(group="kafka.jikkou.io", versions=("v1beta1", "v1beta2", "v1"))
 _CONFIG_MAPS = {"ConfigMap": Api(group="core.jikkou.io", versions=("v1beta2", "v1"))}
-_OTHERS = {**_CONFIG_MAPS, AUTHORIZATION: _API, ROLE: _API}
+_OTHERS = {**_CONFIG_MAPS, AUTHORIZATION: _API, ROLE: _API, QUOTA: _API}
 _DELETE, _IGNORE = "jikkou.io/delete", "jikkou.io/ignore"
 
 ConfigMaps = dict[str, dict[str, str]]
@@ -32,21 +34,26 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
     maps: ConfigMaps = {}
     topics: list[Resource] = []
     rights: list[Resource] = []
+    quotas: list[Resource] = []
 
     def sort(resource: Resource) -> None:
         if resource.kind == TOPIC:
             topics.append(resource)
         elif resource.kind in (AUTHORIZATION, ROLE):
             rights.append(resource)
+        elif resource.kind == QUOTA:
+            quotas.append(resource)
         else:
             _config_map(resource, maps)
 
+    found = Resources(api=_API, handle=sort, others=_OTHERS, unnamed={QUOTA_LIST: QUOTA})
     for file in files:
-        file.each(Resources(api=_API, handle=sort, others=_OTHERS).document)
+        file.each(found.document)
     for resource in topics:
         with measured(resource.reader.report):
             _topic(resource, cluster, maps)
     read_rights(rights, cluster)
+    read_quotas(quotas, cluster)
 
 
 def _config_map(resource: Resource, maps: ConfigMaps) -> None:

@@ -50,6 +50,8 @@ class Resources:
     handle: Callable[[Resource], None]
     """Called with each topic, and each resource of the kinds `others`."""
     others: Mapping[str, Api] = field(default_factory=dict)
+    unnamed: Mapping[str, str] = field(default_factory=dict)
+    """Of `others`, kinds whose metadata may be left out, by the kind of a list of them."""
 
     def document(self, value: Value, line: int, reader: Reader) -> None:
         """Read one document, or one item of kubectl's list."""
@@ -57,9 +59,15 @@ class Resources:
         if fields is None:
             return
         kind = fields.text("kind", required=True)
+        if kind is None:
+            return
         if kind in (TOPIC_LIST, "List"):
             self._list(fields, kind, reader)
-        elif kind is not None and self._is_wanted(kind, fields, reader):
+        elif not self._is_wanted(self.unnamed.get(kind, kind), fields, reader):
+            return
+        elif kind in self.unnamed:
+            self._list(fields, kind, reader)
+        else:
             self._resource(kind, fields, fields.line, reader)
 
     def _list(self, fields: Fields, kind: str, reader: Reader) -> None:
@@ -76,8 +84,8 @@ class Resources:
         for item, line in items:
             if not isinstance(item, Object):
                 reader.report.error(line, f"each of `items` must be a mapping, not {describe(item)}")
-            elif kind == TOPIC_LIST:
-                self._resource(TOPIC, Fields(item, "", reader, line), item.line, reader)
+            elif kind != "List":
+                self._resource(self.unnamed.get(kind, TOPIC), Fields(item, "", reader, line), item.line, reader)
             else:
                 self.document(item, item.line, reader)
 
@@ -93,7 +101,10 @@ class Resources:
     def _resource(self, kind: str, fields: Fields, line: int, reader: Reader) -> None:
         for key in ("kind", "apiVersion"):
             fields.take(key)
-        metadata = fields.mapping("metadata", required=True)
+        unnamed = kind in self.unnamed.values()
+        metadata = fields.mapping("metadata", required=not unnamed)
+        if metadata is None and unnamed:
+            metadata = Fields(Object(line=line), "metadata", reader, line)
         if metadata is not None:
             self.handle(Resource(kind=kind, fields=fields, metadata=metadata, line=line, reader=reader))
 

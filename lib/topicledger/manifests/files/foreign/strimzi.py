@@ -5,7 +5,7 @@ After Strimzi's KafkaTopicSpec and KafkaUserSpec schema reference and its guide 
 the topic is `spec.topicName`, else `metadata.name`; `partitions` and `replicas` default to the broker's; the label
 `strimzi.io/cluster` names the cluster; a topic that is annotated `strimzi.io/managed: "false"` is nobody's to change.
 A user's principal is `User:NAME`, or `User:CN=NAME` where it signs in with a certificate; its ACLs are those of
-`spec.authorization` of type `simple`.
+`spec.authorization` of type `simple`, its quotas those of `spec.quotas`: brokers know the user by the same name.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from collections.abc import Iterator, Sequence
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
+from topicledger.manifests.files.foreign.limits import add_quota, limits_of
 from topicledger.manifests.files.foreign.resources import Api, Resource, Resources, annotations_of
 from topicledger.manifests.files.foreign.rights import acls_of, add_right
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model.access import Acl
+from topicledger.model.quotas import Entity, written
 from topicledger.text import show
 
 _API = Api(group="kafka.strimzi.io", versions=("v1alpha1", "v1beta1", "v1beta2", "v1"))
 _USER = "KafkaUser"
 _USERS = {_USER: _API}
+_NOTHING = "KafkaUser without ACLs and quotas"
 _CLUSTER, _MANAGED, _PAUSED = "strimzi.io/cluster", "strimzi.io/managed", "strimzi.io/pause-reconciliation"
 _KEPT_BY_KUBERNETES = (
     *("creationTimestamp", "deletionGracePeriodSeconds", "finalizers", "generation", "managedFields"),
@@ -56,32 +59,40 @@ def _user(resource: Resource, cluster: str | None) -> None:
     resource.fields.leave_out(("status",), "kept by Kubernetes itself")
     resource.fields.rest()
     if spec is None:
-        report.skip("KafkaUser without ACLs")
+        report.skip(_NOTHING)
         return
     authentication = spec.mapping("authentication")
     kind = None if authentication is None else authentication.text("type")
     if authentication is not None:
         authentication.leave_out([key for key, _ in authentication.others()], "how the user signs in")
-    principal = f"User:CN={name}" if kind in ("tls", "tls-external") else f"User:{name}"
-    spec.leave_out(("quotas", "template"), "no rights")
-    authorization = spec.mapping("authorization")
+    user = f"CN={name}" if kind in ("tls", "tls-external") else str(name)
+    spec.leave_out(("template",), "neither rights nor quotas")
+    authorization, quotas = spec.mapping("authorization"), spec.mapping("quotas")
     spec.rest()
-    if authorization is None:
-        report.skip("KafkaUser without ACLs")
+    limits = {} if quotas is None else limits_of(quotas)
+    if authorization is None and not limits:
+        report.skip(_NOTHING)
         return
     where = cluster or labels.get(_CLUSTER)
     if not where:
         reason = f"is missing: the label `{_CLUSTER}` names the user's cluster; write it, or give --cluster"
         metadata.error("labels", resource.line, reason)
-    found = authorization.text("type", required=True)
-    if found not in (None, "simple"):
-        authorization.error("type", authorization.line, f"is {show(found)}; only simple has ACLs")
-        return
-    rights = [right for each in authorization.items("acls") for right in _rights(*each, principal, resource.reader)]
-    authorization.rest()
+    rights = [] if authorization is None else list(_acls(authorization, f"User:{user}", resource.reader))
     if report.errors == errors:
+        if quotas is not None and limits:
+            add_quota(report, where, Entity(user=written(user)), limits, quotas.line, labels.get("owner"))
         for acl, line in rights:
             add_right(report, where, acl, line, labels.get("owner"))
+
+
+def _acls(authorization: Fields, principal: str, reader: Reader) -> Iterator[tuple[Acl, int]]:
+    kind = authorization.text("type", required=True)
+    if kind not in (None, "simple"):
+        authorization.error("type", authorization.line, f"is {show(kind)}; only simple has ACLs")
+        return
+    for each in authorization.items("acls"):
+        yield from _rights(*each, principal, reader)
+    authorization.rest()
 
 
 def _rights(value: Value, line: int, principal: str, reader: Reader) -> Iterator[tuple[Acl, int]]:

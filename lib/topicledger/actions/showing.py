@@ -1,0 +1,94 @@
+"""How an action reads in a plan: its sign, and what it does in words. Each kind has its own `Shown`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from topicledger.model import Target
+from topicledger.model.moves import parse_assignments
+
+_LISTED = 20
+"""Configs of a create, and partitions of a move, that its words name."""
+ADDS, REMOVES, CHANGES = "+", "-", "~"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How actions of a kind read."""
+
+    sign: str
+    """`+` adds, `-` removes, `~` changes."""
+    words: Callable[[Target], str | None]
+    """What it does, in words; None where the resource's text says all of it."""
+    done: str
+    """What was done to the resource, in a word: created, deleted."""
+
+
+def changed(missing: str) -> Callable[[Target], str]:
+    """Words of a change: `retention.ms 100 -> 200, flush.ms default -> 5`. `missing` is what isn't set."""
+
+    def words(target: Target) -> str:
+        def value(of: Mapping[str, str], name: str) -> str:
+            return of.get(name, missing)
+
+        return ", ".join(
+            f"{name} {value(target.before, name)} -> {value(target.after, name)}" for name in sorted(target.touched)
+        )
+
+    return words
+
+
+def created(target: Target) -> str:
+    """`2 partitions, replication factor 3, retention.ms=1`: as declared."""
+    assigned, partitions = target.assignments, target.num_partitions
+    replicas, configs = target.replication_factor, sorted(f"{name}={value}" for name, value in target.configs.items())
+    parts = (
+        # Of a topic with a placement the plan has both.
+        counted(len(assigned), "assigned partition") if assigned and partitions is None else None,
+        None if partitions is None else counted(partitions, "partition"),
+        None if replicas is None else f"replication factor {replicas}",
+        first(configs),
+    )
+    return ", ".join(filter(None, parts)) or "the broker's defaults"
+
+
+def deleted(target: Target) -> str | None:
+    """How many partitions go."""
+    partitions = target.before.get("num_partitions")
+    return None if partitions is None else counted(int(partitions), "partition")
+
+
+def moved(target: Target) -> str:
+    """`0: 1,2 -> 2,3; 1: 2,3 -> 3,1`: the replicas of each partition that moves, the preferred leader first."""
+    before, after = (parse_assignments(each.get("assignments", "")) for each in (target.before, target.after))
+
+    def brokers(of: Mapping[int, tuple[int, ...]], partition: int) -> str:
+        return ",".join(map(str, of.get(partition, ())))
+
+    moves = (f"{each}: {brokers(before, each)} -> {brokers(after, each)}" for each in sorted(after))
+    size = target.after.get("bytes")
+    return first(moves, "; ") + ("" if size is None else f"; {size} bytes")
+
+
+def elected(target: Target) -> str:
+    """The partitions whose preferred replica is to lead."""
+    partitions = target.after.get("partitions", "").split(",")
+    return f"preferred leaders of {'partition' if len(partitions) == 1 else 'partitions'} {first(partitions)}"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def first(texts: Iterable[str], between: str = ", ") -> str:
+    """The first 20, and how many more there are."""
+    known = list(texts)
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return between.join(known[:_LISTED]) + more
+
+
+def changes(done: str) -> Shown:
+    """Of kinds that change a topic's configs or counts: from what to what."""
+    return Shown(CHANGES, changed("default"), done)

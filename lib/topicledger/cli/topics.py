@@ -1,0 +1,58 @@
+"""`topics show`: the history of one topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+
+from topicledger.cli.options import Options, common_with, open_ledger, open_settings, print_result
+from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.session import for_few_rows
+from topicledger.model import FORMAT_VERSION
+from topicledger.review import history
+from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
+from topicledger.text import show
+
+_MOST_CHARACTERS = 1_000
+
+
+@click.group("topics")
+def topics_group() -> None:
+    """Single topics."""
+
+
+@topics_group.command("show")
+@click.option("--topic", required=True, help="Its name.")
+@common_with("text", "json")
+def topics_show(options: Options, topic: str) -> int:
+    """What happened to a topic, in the order of time: --cluster names its cluster. Asks no cluster."""
+    if len(options.cluster) != 1:
+        raise UsageError("topics show needs --cluster, once: the cluster that the topic is on")
+    settings = open_settings(options)
+    ledger = open_ledger(options, settings, "topics")
+    with for_few_rows(ledger.spark):
+        tables = [each for each in (MANIFESTS, PLANS, AUDIT, DRIFT, RUNS, APPROVALS) if ledger.exists(each)]
+        ledger.ensure(*tables)
+        found = history.of_topic(ledger, options.cluster[0], topic)
+    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, default=str, indent=2)
+    print_result(document, lambda console: render(found, console), options)
+    return ExitCode.DONE
+
+
+def render(found: history.TopicHistory, console: Console) -> None:
+    """Print it, a line for each event."""
+
+    def say(words: str, style: str | None = None) -> None:
+        console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"{show(found.topic)} on {show(found.cluster)}: {len(found.events)} events, times in UTC", "bold")
+    for each in found.events:
+        by = f" by {show(each.requested_by)}" if each.requested_by else ""
+        run = f", run {show(each.run_id)}" if each.run_id else ""
+        details = f": {each.details}" if each.details else ""
+        say(show(f"{each.at:%Y-%m-%d %H:%M:%S} {each.what}{by}{run}{details}", _MOST_CHARACTERS))
+    for note in found.notes:
+        say(f"note: {note}")

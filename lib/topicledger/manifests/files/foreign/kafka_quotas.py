@@ -1,0 +1,69 @@
+"""What `kafka-configs.sh --describe` prints of users, clients and ips.
+
+After the tool itself (ConfigCommand of Apache Kafka, https://github.com/apache/kafka): a line for each entity that has
+quotas, and of users another one for how they sign in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
+from topicledger.manifests.files.foreign.limits import add_quota
+from topicledger.model.quotas import DEFAULT, ENTITY, LIMITS, Entity, written
+from topicledger.text import show
+
+_KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
+_PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>the default {kind}))"
+_LIMIT = r"[a-z_]+=[0-9.E+-]+"
+_QUOTA = re.compile(
+    "Quota configs for "
+    + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
+    + f" are (?P<limits>{_LIMIT}(?:, {_LIMIT})*)?"
+)
+_SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
+
+
+def _read(sources: Sequence[Source], cluster: str | None) -> None:
+    for source in sources:
+        _read_lines(source, cluster)
+
+
+def _read_lines(source: Source, cluster: str | None) -> None:
+    report = source.report
+    for number, line in enumerate(source.text.split("\n"), start=1):
+        line = line.rstrip("\r ")
+        if not line:
+            continue
+        if found := _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line):
+            limits = _limits(found["limits"] or "", number, report)
+            if limits:
+                add_quota(report, cluster, Entity(*(_name(found, part) for part in ENTITY)), limits, number)
+        elif _SIGNS_IN.fullmatch(line):
+            report.leave_out(number, "SCRAM credential configs", "how the user signs in")
+        else:
+            reason = "is no line that `kafka-configs.sh --describe` prints of quotas; keep what it prints on stdout"
+            report.error(number, f"`{show(line)}` {reason}")
+            return
+
+
+def _name(found: re.Match[str], part: str) -> str | None:
+    if found[f"default_{part}"]:
+        return DEFAULT
+    return None if found[part] is None else written(found[part])
+
+
+def _limits(text: str, line: int, report: Report) -> dict[str, float]:
+    limits = {}
+    for each in text.split(", ") if text else ():
+        name, _, value = each.partition("=")
+        if name in LIMITS:
+            limits[name] = float(value)
+        else:
+            report.leave_out(line, name, "a limit that no column has")
+    return limits
+
+
+KAFKA_QUOTAS = ForeignFormat(name="kafka-configs", suffixes=(".txt", ".out", ".log"), names_cluster=False, read=_read)

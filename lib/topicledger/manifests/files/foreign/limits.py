@@ -1,0 +1,50 @@
+"""Quotas of another tool's files on their way to rows of `quotas`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.foreign.fields import Fields
+from topicledger.manifests.files.results import ResourceRow
+from topicledger.model.quotas import LIMITS, Entity
+
+_KEYS: Mapping[str, str] = {
+    "producerByteRate": "producer_byte_rate",
+    "consumerByteRate": "consumer_byte_rate",
+    "requestPercentage": "request_percentage",
+    "controllerMutationRate": "controller_mutation_rate",
+}
+"""Columns by the names that tools in Java give them."""
+
+
+def limits_of(fields: Fields) -> Mapping[str, float]:
+    """The limits of a mapping, by column; its other keys are listed as unsupported."""
+    found = {column: value for key, column in _KEYS.items() if (value := fields.number(key)) is not None}
+    fields.rest()
+    return found
+
+
+def add_quota(
+    report: Report,
+    cluster: str | None,
+    entity: Entity,
+    limits: Mapping[str, float],
+    line: int,
+    owner: str | None = None,
+    *,
+    state: str = "present",
+) -> None:
+    """Report a row of `quotas`, where its cluster is known (else that was reported)."""
+    if cluster:
+        report.quota(
+            ResourceRow(
+                cluster=cluster,
+                values={**entity._asdict(), **dict.fromkeys(LIMITS), **limits},
+                state=state,
+                owner=owner,
+                labels=None,
+                file=report.file,
+                line=line,
+            )
+        )

@@ -1,0 +1,93 @@
+"""Planned actions as people read them, one line each: plain values of rows of `plans`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, Row
+from pyspark.sql import functions as F
+
+from topicledger.actions import KINDS
+from topicledger.actions.kind import DECLARED
+from topicledger.actions.showing import Shown, changes
+from topicledger.model import Action, Target
+from topicledger.text import show
+
+ROW = ("owner", "cluster", "topic", "resource", "action", *DECLARED, "before", "after")
+"""Columns of `plans` that a line is made of."""
+RETURNED = ("num_partitions", "replication_factor")
+"""What a create can leave to the broker, and validateOnly returns."""
+_MOST_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedAction:
+    """One action of a plan."""
+
+    owner: str | None
+    """As the manifests have it that were planned from."""
+    cluster: str
+    topic: str | None
+    """None of an action on no topic."""
+    resource: str
+    """What it is about: the topic, or the text of an ACL or a quota's entity."""
+    action: str
+    what: str | None
+    """What it creates, changes or deletes, in words."""
+
+    @property
+    def sign(self) -> str:
+        """`+` adds, `-` removes, `~` changes."""
+        return sign_of(self.action)
+
+    def __str__(self) -> str:
+        words = f"{self.sign} {self.action} {self.resource}"
+        return show(f"{words}: {self.what}" if self.what else words, _MOST_CHARACTERS)
+
+
+def sign_of(action: str) -> str:
+    """As `PlannedAction.sign`."""
+    return _shown(action).sign
+
+
+def planned_action(row: Mapping[str, Any] | Row) -> PlannedAction:
+    """Of the columns `ROW`; maps as mappings or as pairs."""
+    what = in_words(row)
+    return PlannedAction(**{name: row[name] for name in ROW[:5]}, what=what)
+
+
+def in_words(row: Mapping[str, Any] | Row) -> str | None:
+    """What a row of `plans` creates, changes or deletes: `2 partitions, retention.ms=1`. In: `action`, `resource`, and
+    of `ROW` what follows these."""
+    assignments = dict(row["assignments"] or ())
+    return _shown(row["action"]).words(
+        Target(
+            resource=row["resource"],
+            action=row["action"],
+            num_partitions=row["num_partitions"],
+            replication_factor=row["replication_factor"],
+            assignments=assignments or None,
+            configs=dict(row["configs"] or ()),
+            before=dict(row["before"] or ()),
+            after=dict(row["after"] or ()),
+        )
+    )
+
+
+def _shown(action: str) -> Shown:
+    # A newer topicledger, or a kind of a user's own, may have written others.
+    return KINDS[action].shown if action in KINDS else changes(action)
+
+
+def in_order() -> Sequence[Column]:
+    """The order of lines: by owner and cluster, topics first, by name."""
+    return (F.asc_nulls_last("owner"), F.asc("cluster"), F.asc_nulls_last("topic"), F.asc("resource"), F.asc("action"))
+
+
+def as_returned() -> dict[str, Column]:
+    """`RETURNED`, of creates that left them to the broker what it returned. In: columns of `plans`, and each of
+    `RETURNED` as `returned_...`."""
+    left = (F.col("action") == Action.CREATE.value) & ~F.coalesce(F.size("assignments") > 0, F.lit(False))
+    return {name: F.when(left, F.coalesce(name, f"returned_{name}")).otherwise(F.col(name)) for name in RETURNED}

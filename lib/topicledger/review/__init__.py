@@ -1,0 +1,1 @@
+"""What people decide on: a run's plan as a diff, and the history of a topic."""

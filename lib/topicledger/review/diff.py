@@ -1,0 +1,209 @@
+"""The plan of a run as people compare it, by `plans` and `audit`: what it adds, removes and changes, and what ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from topicledger.apply.moves import PlannedMoves, planned_moves
+from topicledger.apply.summary import phase_order
+from topicledger.ledger.tables import Ledger
+from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
+from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
+from topicledger.policies.judging import WARNING
+from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
+from topicledger.text import show
+
+PLANNED, OPEN = "planned", "open"
+"""Of what has no outcome: `open` where requests may have been sent."""
+NAMED = 20
+"""Resources, and different reasons, of what ended alike."""
+_MESSAGE_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One action that wasn't refused and didn't fail."""
+
+    action: PlannedAction
+    outcome: str = PLANNED
+    """`planned`, `open`, or an outcome of `audit`."""
+    warnings: Sequence[str] = ()
+    """Names of the policies that warn of it."""
+
+    def __str__(self) -> str:
+        warned = f" (warning of {', '.join(map(show, self.warnings))})" if self.warnings else ""
+        return f"{self.action}{warned}{'' if self.outcome == PLANNED else f' [{self.outcome}]'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why some of them ended: numbers and their own names aside, they have the same message."""
+
+    count: int
+    message: str | None
+    """That of the first one."""
+    resources: Sequence[str]
+    """The first of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What was refused, failed or was skipped alike."""
+
+    cluster: str | None
+    action: str | None
+    """None where it was refused before it had one."""
+    outcome: str
+    phase: str
+    error: str | None
+    count: int
+    reasons: Sequence[Reason]
+    """The most common ones."""
+    reason_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDiff:
+    """All of it; each part in a stable order."""
+
+    run_id: str
+    state: str
+    requested_by: str | None
+    manifest_version: int
+    waits_for: str | None = None
+    """What approval the plan still needs, in words."""
+    reverts: str | None = None
+    """The run whose changes it undoes."""
+    counts: Sequence[tuple[str, str, int]]
+    """Action, outcome, how many: of the lines."""
+    ended: Sequence[Ended] = ()
+    lines: Iterable[Line]
+    """By owner and cluster, topics first, by name. They may be read while they are gone through, once."""
+    moves: Sequence[PlannedMoves] = ()
+    """What reassignments come to."""
+
+    @property
+    def line_count(self) -> int:
+        return sum(count for _, _, count in self.counts)
+
+    @property
+    def ended_count(self) -> int:
+        return sum(each.count for each in self.ended)
+
+
+def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
+    """Read it. `run`: its row of `runs`; `throttle`: bytes a second of moves; `most`: how many lines are read."""
+    run_id = run["run_id"]
+    sent = run["state"] == RunState.APPLYING
+    of_run = F.col("run_id") == run_id
+    plans = ledger.read(PLANS).where(of_run)
+    rows = _rows(plans, ledger.read(AUDIT).where(of_run), sent=sent)
+    counts: dict[tuple[str, str], int] = {}
+    ended = []
+    groups = rows.transform(_grouped).collect()
+    # Where a later start reached a cluster, its plan has other rows of it.
+    reached = {row["cluster"] for row in groups if row["is_line"] or row["phase"] in (Phase.POLICY, Phase.GUARD)}
+    for row in groups:
+        if row["is_line"]:
+            key = (row["action"], row["outcome"])
+            counts[key] = counts.get(key, 0) + row["count"]
+        elif row["error"] != Refusal.CLUSTER_UNREACHABLE or row["cluster"] not in reached:
+            reasons = [Reason(**{**each.asDict(), "count": -each["count"]}) for each in row["reasons"]]
+            known = {name: row[name] for name in ("cluster", "action", "outcome", "phase", "error", "count")}
+            ended.append(Ended(**known, reasons=reasons, reason_count=row["reason_count"]))
+    return PlanDiff(
+        run_id=run_id,
+        state=run["state"],
+        requested_by=run["requested_by"],
+        manifest_version=run["manifest_version"],
+        waits_for=waits_for,
+        reverts=(run["arguments"] or {}).get("reverts"),
+        counts=[(*names, count) for names, count in sorted(counts.items())],
+        ended=sorted(ended, key=_worst_first),
+        lines=_lines(rows, most) if counts else (),
+        moves=planned_moves(plans, throttle) if any(action == ReplicaAction.REASSIGN for action, _ in counts) else (),
+    )
+
+
+def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
+    order = [Outcome.FAILED.value, Outcome.REFUSED.value]
+    place = order.index(each.outcome) if each.outcome in order else len(order)
+    return place, each.cluster or "", each.action or "", each.error or "", each.phase
+
+
+def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
+    """Rows of `plans` with how each stands: `outcome`, `is_line`, and of what ended why, of what is left `warned`."""
+    end = ("phase", "outcome", "error", "error_message")
+    warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
+    last = (
+        audit.where(F.col("action").isNotNull())
+        .groupBy(*ACTION_KEY)
+        .agg(
+            F.max_by(F.struct(*end), F.when(~warned, phase_order())).alias("_last"),
+            *(F.max(name).alias(f"returned_{name}") for name in RETURNED),
+            F.flatten(F.collect_set(_warning_policies())).alias("_also_warned"),
+        )
+    )
+    validated = (F.col("_last.phase") == Phase.VALIDATE.value) & (F.col("_last.outcome") == Outcome.OK.value)
+    waits = F.col("phase").isNull() & F.col("action").isNotNull() & (F.col("_last").isNull() | validated)
+    done = F.col("phase").isNull() & F.col("_last.outcome").isin(Outcome.OK.value, Outcome.PENDING.value)
+    own = F.struct(*end)
+    return (
+        plans.join(last, on=list(ACTION_KEY), how="left")
+        .withColumns(as_returned())
+        .withColumn("_is_line", F.coalesce(waits | done, F.lit(False)))
+        .withColumn("_end", F.when(F.col("phase").isNotNull(), own).otherwise(F.col("_last")))
+        .select(
+            *ROW,
+            F.col("_is_line").alias("is_line"),
+            F.when(F.coalesce(waits, F.lit(False)), OPEN if sent else PLANNED)
+            .otherwise(F.col("_end.outcome"))
+            .alias("outcome"),
+            *(F.when(~F.col("_is_line"), F.col(f"_end.{name}")).alias(name) for name in end if name != "outcome"),
+            F.array_sort(
+                F.array_union(_warning_policies(), F.coalesce("_also_warned", F.array().cast("array<string>")))
+            ).alias("warned"),
+        )
+    )
+
+
+def _warning_policies() -> Column:
+    """array<string>: policies of `violations` that only warn."""
+    violations = F.coalesce(F.col("violations"), F.array().cast("array<struct<policy:string,message:string>>"))
+    warns = F.filter(violations, lambda each: F.startswith(each["message"], F.lit(WARNING)))
+    return F.transform(warns, lambda each: each["policy"])
+
+
+def _grouped(rows: DataFrame) -> DataFrame:
+    """Each action and outcome of lines, and what ended alike with its most common reasons; how many each is."""
+    alike = ("is_line", "cluster", "action", "outcome", "phase", "error")
+    message = F.when(~F.col("is_line"), F.substring("error_message", 1, _MESSAGE_CHARACTERS))
+    named = F.replace(F.coalesce(message, F.lit("")), F.coalesce("resource", F.lit("")), F.lit("\0"))
+    resource = F.when(~F.col("is_line"), F.coalesce("resource", F.lit("")))
+    reasons = (
+        rows.withColumns({"_message": message, "_alike": F.regexp_replace(named, r"\d+", "0"), "_resource": resource})
+        .groupBy(*alike, "_alike")
+        .agg(
+            F.count(F.lit(1)).alias("_count"),
+            F.min_by("_message", "_resource").alias("_message"),
+            F.slice(F.array_sort(F.collect_list("_resource")), 1, NAMED).alias("_resources"),
+        )
+    )
+    reason = F.struct(
+        (-F.col("_count")).alias("count"), F.col("_message").alias("message"), F.col("_resources").alias("resources")
+    )
+    return reasons.groupBy(*alike).agg(
+        F.sum("_count").alias("count"),
+        F.slice(F.array_sort(F.collect_list(reason)), 1, NAMED).alias("reasons"),
+        F.count(F.lit(1)).alias("reason_count"),
+    )
+
+
+def _lines(rows: DataFrame, most: int | None) -> Iterator[Line]:
+    found = rows.where("is_line").select(*ROW, "outcome", "warned").orderBy(*in_order())
+    for row in (found if most is None else found.limit(most)).toLocalIterator():
+        yield Line(action=planned_action(row), outcome=row["outcome"], warnings=row["warned"])

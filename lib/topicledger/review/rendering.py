@@ -1,0 +1,190 @@
+"""A plan's diff as text and as Markdown: counts first, then what was refused and why, then a line for each action.
+
+What comes from outside is put on one line with control characters escaped; in Markdown it stands in fenced blocks and
+`<code>` only, where neither Markdown nor mentions act.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+
+import click
+
+from topicledger.actions.showing import ADDS, REMOVES
+from topicledger.model import Outcome
+from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
+from topicledger.text import show
+
+COMMENT_CHARACTERS = 65_536
+"""A comment on GitHub has at most so many."""
+LEAST_CHARACTERS = 4_000
+"""Fewer leave no room for what any plan says first."""
+SHORTEST_LINE = 10
+"""No line of a diff has fewer characters: more lines than that allows needn't be read."""
+_OPENED = 50
+"""A longer list is folded in Markdown."""
+_REASON, _SENTENCE = 600, 300
+"""Characters: reasons leave room for what is planned."""
+_NAMED = 10
+"""Of what ended alike."""
+_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
+_ENDED_SIGN, _FACT = "!", "="
+_COLOURS = {ADDS: "green", REMOVES: "red", _ENDED_SIGN: "yellow"}
+
+
+class _Name(str):
+    """Text from outside within a title or a sentence."""
+
+
+Words = Sequence[str]
+"""Of a title or a sentence; those from outside are `_Name`."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A title, and lines of which each is about so many actions."""
+
+    title: Words
+    is_long: bool
+    lines: Iterable[tuple[str, int]]
+
+    @classmethod
+    def of(cls, title: Words, lines: Iterator[tuple[str, int]]) -> _Block:
+        """Without reading more lines than it takes to know whether it is long."""
+        first = list(islice(lines, _OPENED + 1))
+        return cls(title, len(first) > _OPENED, chain(first, lines))
+
+
+def text(diff: PlanDiff, *, most: int | None = None, colours: bool = False) -> Iterator[str]:
+    """The diff as plain text, piece by piece; `most` characters, and what was cut."""
+
+    def plain(words: Words) -> str:
+        return "".join(show(part, _SENTENCE) for part in words)
+
+    def opening(block: _Block) -> str:
+        title = plain(block.title)
+        return f"\n{click.style(title, bold=True) if colours else title}\n"
+
+    def line(words: str) -> str:
+        return f"  {click.style(words, fg=_COLOURS.get(words[0])) if colours else words}\n"
+
+    head = "".join(f"{plain(each)}\n" for each in _head(diff))
+    cut = lambda left: f"\n{plain(_cut(diff, left))}\n"  # noqa: E731
+    return _within(most, _total(diff), head, _blocks(diff), opening, line, "", cut)
+
+
+def markdown(diff: PlanDiff, *, most: int = COMMENT_CHARACTERS) -> Iterator[str]:
+    """The diff for a comment on a pull request, piece by piece; `most` characters, and what was cut."""
+
+    def inline(words: Words) -> str:
+        """HTML: Markdown leaves it alone up to the next empty line."""
+        return "".join(
+            f"<code>{html.escape(show(part, _SENTENCE))}</code>" if isinstance(part, _Name) else html.escape(part)
+            for part in words
+        )
+
+    def opening(block: _Block) -> str:
+        opened = "" if block.is_long else " open"
+        return f"\n<details{opened}><summary>{inline(block.title)}</summary>\n\n```diff\n"
+
+    head = f"<p>{'<br>'.join(map(inline, _head(diff)))}</p>\n"
+    return _within(
+        most, _total(diff), head, _blocks(diff), opening, lambda words: f"{words}\n", "```\n\n</details>\n",
+        lambda left: f"\n<p>{inline(_cut(diff, left))}</p>\n",
+    )  # fmt: skip
+
+
+def _head(diff: PlanDiff) -> Iterator[Words]:
+    asked = (", requested by ", _Name(diff.requested_by)) if diff.requested_by else ()
+    yield "run ", _Name(diff.run_id), f": {diff.state}, manifests at version {diff.manifest_version}", *asked
+    if diff.reverts:
+        yield "undoes run ", _Name(diff.reverts)
+    counts: list[str] = []
+    for action, outcome, count in diff.counts:
+        counts += ", " if counts else "", f"{count:,} ", _Name(action), "" if outcome == PLANNED else f" {outcome}"
+    ended = {outcome: sum(each.count for each in diff.ended if each.outcome == outcome) for outcome in _NOT_OK}
+    unlike = ", ".join(f"{count:,} {outcome}" for outcome, count in ended.items() if count)
+    yield *(counts or ["nothing to create, delete or change"]), f"; {unlike}" if unlike else ""
+    if diff.waits_for:
+        yield "not approved: ", _Name(diff.waits_for)
+
+
+def _total(diff: PlanDiff) -> int:
+    return diff.line_count + diff.ended_count
+
+
+def _cut(diff: PlanDiff, left: int) -> Words:
+    return f"not shown: {left:,} of {_total(diff):,}; all of them: ", _Name(
+        f"topicledger runs show --run-id {diff.run_id}"
+    )
+
+
+def _blocks(diff: PlanDiff) -> Iterator[_Block]:
+    for (outcome, cluster), alike in groupby(diff.ended, key=lambda each: (each.outcome, each.cluster)):
+        ended = list(alike)
+        where = () if cluster is None else (" on ", _Name(cluster))
+        count = sum(each.count for each in ended)
+        yield _Block.of((outcome, *where, f": {count:,}"), _of_ended(ended))
+    for moves in diff.moves:
+        brokers = (
+            f"{_FACT} broker {broker}: {comes:,} bytes in, {goes:,} bytes out"
+            for broker, (comes, goes) in sorted(moves.brokers.items())
+        )
+        yield _Block.of(("moves on ", _Name(moves.cluster)), ((each, 0) for each in (f"{_FACT} {moves}", *brokers)))
+    for (owner, cluster), lines in groupby(diff.lines, key=lambda each: (each.action.owner, each.action.cluster)):
+        of_owner = _Name(owner) if owner else "no owner"
+        yield _Block.of((of_owner, " on ", _Name(cluster)), ((str(each), 1) for each in lines))
+
+
+def _of_ended(ended: Sequence[Ended]) -> Iterator[tuple[str, int]]:
+    for each in ended:
+        listed = 0
+        for reason in each.reasons:
+            listed += reason.count
+            yield _in_words(each, reason), reason.count
+        if each.count > listed:
+            more = each.reason_count - len(each.reasons)
+            yield f"{_ENDED_SIGN} {each.count - listed:,} more, for {more:,} other reasons", each.count - listed
+
+
+def _in_words(ended: Ended, reason: Reason) -> str:
+    names = [show(each) for each in reason.resources[:_NAMED]]
+    more = f" and {reason.count - len(names):,} more" if reason.count > len(names) else ""
+    what = " ".join(filter(None, (ended.action, ", ".join(names) + more)))
+    why = ": ".join(filter(None, (ended.error, reason.message)))
+    return show(f"{_ENDED_SIGN} {what} ({ended.phase}){f': {why}' if why else ''}", _REASON)
+
+
+def _within(
+    most: int | None,
+    total: int,
+    head: str,
+    blocks: Iterable[_Block],
+    opening: Callable[[_Block], str],
+    line: Callable[[str], str],
+    closing: str,
+    cut: Callable[[int], str],
+) -> Iterator[str]:
+    """`head` and the blocks, as far as there is room for them, and how many actions are left out."""
+    left = total
+    room = None if most is None else most - len(head) - len(cut(total))
+    yield head
+    for block in blocks:
+        begins = opening(block)
+        for words, about in block.lines:
+            piece = line(words)
+            needed = len(begins) + len(piece) + (len(closing) if begins else 0)
+            if room is not None and needed > room:
+                yield "" if begins else closing
+                yield cut(left)
+                return
+            room = None if room is None else room - needed
+            left -= about
+            yield begins + piece
+            begins = ""
+        yield "" if begins else closing
+    if left:
+        yield cut(left)

@@ -1,0 +1,167 @@
+"""Quotas among topics and rights, in whole runs: many at once, and with drivers that are killed at every event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DescribeClientQuotasRequest
+from pyspark.sql import SparkSession
+
+from tests import commands
+from tests.broker import test_acls, test_quotas
+from tests.broker.direct import admin_of, remove
+from tests.broker.test_acls import acl, right
+from tests.broker.test_quotas_carried import described
+from tests.fault import told
+from tests.fault.another_client import AnotherClient
+from tests.fault.effort import KILLS, THOROUGH
+from tests.fault.proxy import FaultProxy
+from tests.fault.test_killed import chain, every
+from tests.fault.told import FAULTS, Fault
+from tests.harness import Estate, topics
+from tests.waiting import until
+from topicledger.model import AccessAction, Target
+from topicledger.schemas import AUDIT, PLANS
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.thorough
+
+fresh = test_quotas.fresh
+Quotas = Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
+STRANGER: Quotas = {(("user", "stranger"),): {"producer_byte_rate": 77.0}}
+
+
+def raw(kafka: EmbeddedKafka) -> Quotas:
+    """What a broker answers to DescribeClientQuotas, as it stands there."""
+    with admin_of(kafka) as admin:
+        response = admin.ask(DescribeClientQuotasRequest(components=[], strict=False))
+    return {
+        tuple(sorted((part.entity_type, part.entity_name) for part in each.entity)): {
+            value.key: value.value for value in each.values
+        }
+        for each in response.entries
+    }
+
+
+def users(first: int, last: int, **limits: float) -> list[dict[str, Any]]:
+    """Rows of `quotas` of so many users."""
+    return [{"user": f"proved-{number}", **limits} for number in range(first, last)]
+
+
+def as_raw(rows: Sequence[Mapping[str, Any]]) -> Quotas:
+    return {(("user", row["user"]),): {name: row[name] for name in row if name != "user"} for row in rows}
+
+
+@pytest.fixture
+def bare(fresh: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """The broker; what is left of rights and topics of these tests is taken away afterwards."""
+    yield fresh
+    client = AnotherClient(fresh)
+    made = {name: live.topic_id for name, live in client.topics("mixed-").items()}
+    if made:
+        remove(fresh, made)
+    left = client.acls("User:mixed")
+    with admin_of(fresh) as admin:
+        gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(left)]
+        assert {each.error_code for each in admin.delete_acls(gone).results.values()} <= {0}
+    client.await_acls("User:mixed", set())
+
+
+def declare(estate: Estate, rights: Sequence[Mapping[str, Any]], quotas: Sequence[Mapping[str, Any]]) -> None:
+    test_acls.declare(estate, *rights)
+    test_quotas.declare(estate, *quotas)
+
+
+def test_a_thousand_quotas_go_with_topics_and_rights_in_one_run(
+    spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Q1, Q2: several requests of each kind; entry by entry as a raw describe and Kafka's own tool say."""
+    estate = test_quotas.estate_of(spark, bare, tmp_path, most=1_000)
+    estate.settings = replace(estate.settings, kafka=replace(estate.settings.kafka, max_batch_records=300))
+    names = [f"mixed-{number:03}" for number in range(100)]
+    estate.declare(*topics(names, num_partitions=1, replication_factor=1))
+    rights = [right("User:mixed", "READ", name) for name in names]
+    first = users(0, 1_000, producer_byte_rate=1e6, request_percentage=12.5)
+    declare(estate, rights, first)
+    done = estate.run()
+    assert (done.exit_code, done.outcomes()) == (0, {"ok": 1_200})
+    batches = {row["batch"] for row in estate.rows(PLANS, done.run_id) if row["action"] == "alter_quota"}
+    assert len(batches) > 3
+    client = AnotherClient(bare)
+    client.await_names("mixed-", set(names))
+    client.await_acls("User:mixed", set(map(acl, rights)))
+    assert raw(bare) == as_raw(first) | STRANGER
+    printed = set(described(bare, tmp_path, "users").splitlines())
+    lines = (f"Quota configs for user-principal 'proved-{n}' are " for n in range(1_000))
+    limits = ("producer_byte_rate=1000000.0", "request_percentage=12.5")
+    assert all({line + ", ".join(limits), line + ", ".join(reversed(limits))} & printed for line in lines)
+
+    second = [*users(0, 500, producer_byte_rate=1e6), *users(500, 900, producer_byte_rate=2e6, consumer_byte_rate=5.0)]
+    gone = [{**row, "state": "absent"} for row in users(900, 1_000)]
+    declare(estate, rights, [*second, *gone])
+    changed = estate.run()
+    assert (changed.exit_code, changed.outcomes()) == (0, {"ok": 1_000})
+    assert raw(bare) == as_raw(second) | STRANGER
+    ended = [row["resource"] for row in estate.rows(AUDIT, changed.run_id) if row["phase"] == "apply"]
+    assert (len(ended), len(set(ended))) == (1_000, 1_000)
+    again = estate.run()
+    assert (again.outcomes(), again.decisions["quotas_unchanged"]) == ({}, 1_000)
+
+
+@pytest.fixture
+def proxy(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka_sasl) as made:
+        yield made
+
+
+@pytest.mark.timeout(300 + 120 * KILLS)
+def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
+    spark: SparkSession, bare: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q3: 4 creates, 4 rights, and 18 entities in several batches: new, with other limits, and without any more."""
+    fault = Fault(name="driver killed at each event of a run with quotas")
+    FAULTS.append(fault)
+    estate = test_quotas.estate_of(spark, bare, tmp_path)
+    before = users(0, 12, producer_byte_rate=1e6, request_percentage=12.5)
+    declare(estate, [], before)
+    assert estate.run().outcomes() == {"ok": 12}
+    assert raw(bare) == as_raw(before) | STRANGER
+    names = [f"mixed-{number}" for number in range(4)]
+    estate.declare(*topics(names, num_partitions=1, replication_factor=1))
+    rights = [right("User:mixed", "READ", name) for name in names]
+    after = [*users(0, 6, producer_byte_rate=2e6, consumer_byte_rate=3e6), *users(12, 18, request_percentage=0.5)]
+    declare(estate, rights, [*after, *({**row, "state": "absent"} for row in users(6, 12))])
+    options = bare.client_options()
+    monkeypatch.setenv("PROVED_PASSWORD", options["sasl_plain_password"])
+    more = (
+        "[clusters.main.client]\n"
+        'security_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+        f'sasl_plain_username = "{options["sasl_plain_username"]}"\nsasl_plain_password = "env:PROVED_PASSWORD"\n'
+        "[kafka]\nmax_batch_records = 12\n[guards]\nmax_quota_changes = 18\n"
+    )
+    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, more=more)
+    root = tmp_path / "ledger"
+    killed = chain(proxy, config, root, "mixed", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 6, KILLS))
+    fault.lost += told.lost(root, "mixed")
+    fault.doubled += told.doubled(root, "mixed")
+    until(lambda: raw(bare) == as_raw(after) | STRANGER, seconds=60)
+    client = AnotherClient(bare)
+    client.await_names("mixed-", set(names))
+    client.await_acls("User:mixed", set(map(acl, rights)))
+    applied = [row for row in told.rows(root, "audit", "mixed") if (row["phase"], row["outcome"]) == ("apply", "ok")]
+    wrong = {row["resource"] for row in applied if row["action"] == "alter_quota" and not _true(row, raw(bare))}
+    fault.wrong += len(wrong)
+    assert (fault.lost, fault.doubled, wrong, len(applied)) == (0, 0, set(), 26)
+    assert fault.tried == len(killed) >= min(KILLS, 2), killed
+
+
+def _true(row: Mapping[str, Any], live: Quotas) -> bool:
+    """Whether the cluster has what the row says that was set, and none of what it says was removed. What was RECOVERED
+    has nothing before."""
+    limits = live.get((("user", row["resource"].removeprefix("user=")),), {})
+    before, after = dict(row["before"] or ()), {name: float(value) for name, value in dict(row["after"]).items()}
+    return all(limits.get(name) == after.get(name) for name in {*before, *after})
