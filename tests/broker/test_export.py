@@ -106,7 +106,7 @@ def test_a_selection_goes_where_it_is_asked_to_and_a_cluster_out_of_reach_is_tol
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     file = folder / "main.yaml"
-    assert document["clusters"] == [{"cluster": "main", "topics": 2, "file": str(file)}]
+    assert document["clusters"] == [{"cluster": "main", "topics": 2, "file": str(file), "resources": {}}]
     assert "dark" in document["problems"][0]
     text = file.read_text()
     assert text.count("\n  - topic: ") == 2

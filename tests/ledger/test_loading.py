@@ -105,6 +105,7 @@ def test_a_load_says_what_it_added_and_changed_and_the_same_again_commits_nothin
         "configs": {"retention.ms": "604800000", "cleanup.policy": "compact"},
         "owner": "payments",
         "labels": None,
+        "placement": None,
     }
 
 
