@@ -34,20 +34,23 @@ AFTER = {0: (1, 3), 1: (3,), 2: (2, 1)}
 
 
 def planned_moves(
-    spark: SparkSession, root: Path, kafka: EmbeddedKafka, topic: str, run_id: str, more: str
+    spark: SparkSession, root: Path, kafka: EmbeddedKafka, topic: str, run_id: str, more: str, size: int = 1_500_000
 ) -> tuple[Estate, Path]:
-    """A saved plan that moves a topic's replicas, made by hand of one that alters a config; and its settings file."""
+    """A saved plan that moves a topic's replicas, made by hand of one that alters a config; and its settings file.
+
+    A partition has about `size` bytes.
+    """
     config = commands.settings_file(root, {"main": kafka.bootstrap_servers}, more=more)
     estate = Estate(spark, root / "ledger", {"main": kafka})
     estate.settings = load_settings(config)
     assert estate.settings.changes == {"main": ChangeSettings(configs="declared")}
-    with_data(kafka, topic, BEFORE, 1_500_000)
+    with_data(kafka, topic, BEFORE, size)
     estate.declare({"topic": topic, "configs": {"retention.ms": "1209600000"}})
     assert estate.run("plan", run_id=run_id).pending_changes == 1
     change = {
         "action": sql_value("reassign"),
         "before": sql_value({"assignments": text(BEFORE)}),
-        "after": sql_value({"assignments": text(AFTER), "bytes": "4500000"}),
+        "after": sql_value({"assignments": text(AFTER), "bytes": str(3 * size)}),
     }
     assert estate.ledger.update(PLANS, f"run_id = {sql_value(run_id)}", change) == 1
     validated = estate.ledger.read(AUDIT).where(F.col("run_id") == run_id).withColumn("action", F.lit("reassign"))
@@ -218,8 +221,10 @@ def test_a_run_that_is_abandoned_can_cancel_what_is_under_way(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """R3: after a driver that was killed, under other settings than it had; it waits for the dead driver's lease, so
-    the moves must take longer than that."""
-    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", SETTINGS.format(5_000))
+    the moves must take longer than that. A replica fetches up to 1 MB at once, then nothing until the rate of the last
+    11 s is below the throttle: no throttle makes it slower than that."""
+    settings = SETTINGS.format(5_000)
+    estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", settings, 30_000_000)
     driver = begin(config, "back")
     try:
         until(lambda: moved_now(estate, kafka_three, "given.back"), seconds=180, every=0.2)

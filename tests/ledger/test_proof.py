@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ from typing import Any
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
+from rich.console import Console
 
 from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
@@ -21,10 +25,13 @@ from topicledger.errors import SecretError, UsageError
 from topicledger.ledger import maintain, proof, runs
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
-from topicledger.ledger.verifying import Verified, verify
+from topicledger.ledger.verifying import Verified, render, verify
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 
+DOCS = Path(__file__).parents[2] / "docs" / "proof.md"
+TRANSCRIPT = Path(os.environ["TOPICLEDGER_TRANSCRIPT"]) if "TOPICLEDGER_TRANSCRIPT" in os.environ else None
+"""A file that gets what is printed, to be put into docs."""
 HOSTILE = "t\u0001\n`é\U0001f600'"
 ACTIONS = (
     {
@@ -113,6 +120,21 @@ def test_a_row_that_is_changed_is_found_here_and_by_others_with_delta_rs_alone(
     assert other.verify(ledger.root, "run-0", "a key of tests") == ["audit"]
 
 
+def printed(verified: Verified) -> str:
+    """What `runs verify` prints, as docs show it: digests shortened."""
+    console = Console(file=io.StringIO(), width=160)
+    render(verified, console)
+    lines = re.sub("[0-9a-f]{64}", "5f0c...", console.file.getvalue())
+    if TRANSCRIPT is not None:
+        with TRANSCRIPT.open("a") as out:
+            out.write(f"{lines}\n")
+    return lines
+
+
+def one_changed(ledger: Ledger) -> None:
+    tampered(ledger, AUDIT).update("run_id = 'run-1' AND topic = 'plain'", {"outcome": "'failed'"})
+
+
 def one_removed(ledger: Ledger) -> None:
     tampered(ledger, PLANS).delete("run_id = 'run-1' AND topic = 'plain'")
 
@@ -148,10 +170,15 @@ def restored(ledger: Ledger) -> None:
     tampered(ledger, AUDIT).restoreToVersion(version)
 
 
+SHOWN = (one_changed, one_removed, one_added, run_removed, only_the_row_of_the_run_removed, restored)
+"""What docs/proof.md shows the words of."""
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("manipulate", "findings"),
     [
+        (one_changed, [("run-1", "rows_changed", "audit")]),
         (one_removed, [("run-1", "rows_removed", "plans")]),
         (one_added, [("run-1", "rows_added", "audit")]),
         (one_doubled, [("run-1", "rows_added", "audit")]),
@@ -167,7 +194,10 @@ def test_a_manipulation_is_found_and_named_by_its_run(
 ) -> None:
     assert found(verify(three, settings_of(three))) == []
     manipulate(three)
-    assert found(verify(three, settings_of(three))) == findings
+    verified = verify(three, settings_of(three))
+    assert found(verified) == findings
+    if manipulate in SHOWN:
+        assert printed(verified) in DOCS.read_text(encoding="utf-8"), "docs/proof.md has what is printed"
 
 
 @pytest.mark.thorough
@@ -180,7 +210,9 @@ def test_optimize_and_vacuum_change_no_digest_and_only_later_runs_can_be_verifie
             three.vacuum(table, 0, dry_run=False)
     finally:
         three.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    assert found(verify(three, settings_of(three))) == []
+    verified = verify(three, settings_of(three))
+    assert found(verified) == []
+    assert printed(verified) in DOCS.read_text(encoding="utf-8"), "docs/proof.md has what is printed"
     one_removed(three)
     later = verify(three, settings_of(three), since="run-2")
     assert (found(later), later.runs) == ([], 1)

@@ -158,7 +158,7 @@ def _loads(ledger: Ledger, declared: Sequence[Row]) -> Sequence[Row]:
     ended = F.coalesce("finished_at", F.lit(max(moments)))
     return (
         ledger.read(RUNS)
-        .where((F.col("arguments")["command"] == _LOAD) & F.col("manifest_version").isNotNull())
+        .where((F.col("arguments")["command"] == _LOAD) & (F.col("exit_code") == 0))
         .where((F.col("started_at") <= F.lit(max(moments))) & (ended >= F.lit(min(moments) - _CLOCKS)))
         .select("run_id", "requested_by", "started_at", "finished_at", "manifest_version")
         .collect()
@@ -168,16 +168,16 @@ def _loads(ledger: Ledger, declared: Sequence[Row]) -> Sequence[Row]:
 def _of_manifests(declared: Iterable[Row], loads: Sequence[Row]) -> Iterator[TopicEvent]:
     for row in declared:
         at = row["_commit_timestamp"]
-        # A load's row has the version that it read.
+        # The row of a load has the version that it left; another writer may have come between.
         by = [
             each
             for each in loads
-            if each["manifest_version"] < row["_commit_version"]
+            if each["manifest_version"] >= row["_commit_version"]
             and each["started_at"] - _CLOCKS <= at
             and (each["finished_at"] is None or at <= each["finished_at"] + _CLOCKS)
         ]
-        latest = [each for each in by if each["manifest_version"] == row["_commit_version"] - 1] or by
-        load = latest[0] if len(latest) == 1 else None
+        own = [each for each in by if each["manifest_version"] == row["_commit_version"]] or by
+        load = own[0] if len(own) == 1 else None
         removed = row["_change_type"] == "delete"
         yield TopicEvent(
             at=_utc(at),
