@@ -149,7 +149,11 @@ def test_what_is_declared_is_all_that_an_entity_is_to_have(spark: SparkSession) 
             {"producer_byte_rate": "1000", "request_percentage": "0.5"},
             {"producer_byte_rate": "3000000000"},
         ),
-        "user=gone": ("alter_quota", {"controller_mutation_rate": "0.25", "producer_byte_rate": "1000000000000000000"}, {}),
+        "user=gone": (
+            "alter_quota",
+            {"controller_mutation_rate": "0.25", "producer_byte_rate": "1000000000000000000"},
+            {},
+        ),
         "user=nothing": ("unchanged", None, None),
         "user=new client-id=<default>": ("alter_quota", {}, {"producer_byte_rate": "1000"}),
         "user=same client-id=x": ("unmanaged", None, None),
