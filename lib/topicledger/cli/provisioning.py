@@ -280,6 +280,7 @@ def _provisioned(
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
+        click.echo(f"run {run.run_id} has finished before: nothing is sent, this is its result", err=True)
         return dataclasses.replace(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )
