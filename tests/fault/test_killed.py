@@ -277,7 +277,7 @@ def test_a_driver_killed_amid_a_prune_is_resumed_and_deletes_what_was_planned(
     asked = ("--topics", "^killed-prune[.]", "--idle-days", "30", "--run-id", "prune", "--config", str(config))
     planned = commands.run([str(commands.SUBMIT), "jobs/prune.py", *asked])
     assert planned.returncode == 0, planned.stderr
-    killed = chain(proxy, config, tmp_path / "ledger", "prune", fault, every(8, 4, max(KILLS, 3)), "apply")
+    killed = chain(proxy, config, tmp_path / "ledger", "prune", fault, every(7, 1, max(KILLS, 3)), "apply")
     assert "delete request" in killed or "delete response" in killed, killed
     told.check(fault, tmp_path / "ledger", "prune", kafka, prefix, dict.fromkeys(names, False) | {f"{prefix}new": True})
     assert fault.tried == len(killed) >= 2, killed
