@@ -19,8 +19,9 @@ _KEYS: Mapping[str, str] = {
 
 
 def limits_of(fields: Fields) -> Mapping[str, float]:
-    """The limits of a mapping, by column; its other keys are listed as unsupported."""
-    found = {column: value for key, column in _KEYS.items() if (value := fields.number(key)) is not None}
+    """The limits of a mapping, by column, under Java's names or Kafka's; its other keys are listed as unsupported."""
+    names = {**_KEYS, **{column: column for column in _KEYS.values()}}
+    found = {column: value for key, column in names.items() if (value := fields.number(key)) is not None}
     fields.rest()
     return found
 
