@@ -190,7 +190,11 @@ def test_the_quotas_of_julies_platform_are_those_of_the_names_that_brokers_know(
         ("50.0", "half", '11: `platform.kafka.quotas.request_percentage` must be a number, not the string "half"'),
         ('"User:shop"', "null", "8: `platform.kafka.quotas.principal` is missing"),
         ('"User:shop"', '"User:"', "8: `platform.kafka.quotas.principal` has no name"),
-        ("consumer_byte_rate", "consumer_bytes_rate", "10: `platform.kafka.quotas.consumer_bytes_rate` is unknown; did you mean `consumer_byte_rate`?"),
+        (
+            "consumer_byte_rate",
+            "consumer_bytes_rate",
+            "10: `platform.kafka.quotas.consumer_bytes_rate` is unknown; did you mean `consumer_byte_rate`?",
+        ),
     ]:
         (error,) = told(foreign(tmp_path, "julie", JULIE.replace(old, new)))
         assert error.startswith(message), error
