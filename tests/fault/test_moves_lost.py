@@ -1,0 +1,245 @@
+"""Moves whose requests or answers get lost, whose brokers die or run full, whose controller changes; without Spark."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.broker.direct import admin_of, make
+from tests.broker.direct import executor_of as logged_in
+from tests.broker.moving import Kept, move, mover, replicas, throttles_on, with_data
+from tests.clusters import three_brokers
+from tests.fault.proxy import CUT, REASSIGN, Direction, FaultProxy
+from tests.fault.quorum import active_controller
+from tests.fault.test_requests_lost import executor_of
+from tests.waiting import until
+from topicledger.actions import waves
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.waves import moves_of
+from topicledger.apply.executor import Executor
+from topicledger.config.settings import ReplicaSettings
+from topicledger.errors import ClusterError
+from topicledger.kafka.moving import MoveLimits
+from topicledger.kafka.sending import OutcomeUnknown
+from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.thorough
+
+SLOW = ReplicaSettings(throttle=100_000)
+"""Two megabytes take some 20 s."""
+FAST = ReplicaSettings(throttle=20_000_000)
+
+
+@contextmanager
+def behind(proxy: FaultProxy, kept: Kept) -> Iterator[Executor]:
+    """What a run has for a cluster whose answers get lost."""
+    with executor_of(proxy) as executor:
+        executor.limits.moving = MoveLimits(settings=FAST, throttles=kept)
+        yield executor
+
+
+def under_way(kafka: EmbeddedKafka, executor: Executor, target: Target) -> tuple[threading.Thread, list[object]]:
+    """Applies a target in a thread of its own; returns when its partitions are listed as being moved."""
+    ended: list[object] = []
+
+    def apply() -> None:
+        try:
+            ended.extend(executor.apply([target]))
+        except OutcomeUnknown as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=apply)
+    thread.start()
+    with admin_of(kafka) as admin:
+        until(lambda: target.topic in (admin.topics_reassigned_now() or ()), seconds=90)
+    return thread, ended
+
+
+def outcomes(rows: Sequence[object]) -> list[Outcome]:
+    assert all(isinstance(row, PhaseResult) for row in rows), rows
+    return [row.outcome for row in rows if isinstance(row, PhaseResult)]
+
+
+@pytest.mark.parametrize("direction", ["request", "response"])
+def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
+    """R2: the same target again changes nothing; so does cancelling again what is cancelled."""
+    topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
+    target = move(topic, with_data(kafka_three, topic, before), before, after)
+    with FaultProxy(kafka_three) as proxy:
+        proxy.on(REASSIGN, direction, do=CUT)
+        with behind(proxy, kept) as executor:
+            assert outcomes(list(executor.apply([target]))) == [Outcome.OK]
+        assert proxy.count(REASSIGN, "request") == 2
+        assert replicas(kafka_three, topic) == after
+        back = move(topic, str(target.topic_id), after, before, maybe_sent=True)
+        with mover(kafka_three) as executor:
+            throttling = Throttling(executor, kept)
+            throttling.begin(moves_of(back), 1_000)
+            assert {each.error_code for each in executor.admin.reassign({(topic, 0): (1,)})[0].values()} == {0}
+        proxy.on(REASSIGN, direction, nth=1 + proxy.count(REASSIGN, direction), do=CUT)
+        with behind(proxy, kept) as executor:
+            (row,) = executor.cancel([back])
+            assert (row.error, row.error_message) == (Refusal.CANCELLED.value, "cancelled; 0 of 2 partitions moved")
+        assert proxy.count(REASSIGN, "request") == 4
+    assert replicas(kafka_three, topic) == after
+    with mover(kafka_three) as executor:
+        Throttling(executor, kept).end()
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+
+
+def test_requests_stay_below_what_kafka_takes_at_once(
+    kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5: with a smaller limit than some 10,000 partitions, to see it."""
+    monkeypatch.setattr(waves, "_MOST_AT_ONCE", 3)
+    before, after = dict.fromkeys(range(7), (1, 2)), dict.fromkeys(range(7), (2, 1))
+    ids = make(kafka_three, "limit.one", assignments=before, num_partitions=None, replication_factor=None)
+    with FaultProxy(kafka_three) as proxy, behind(proxy, Kept()) as executor:
+        (row,) = executor.apply([move("limit.one", ids["limit.one"], before, after)])
+        assert row.outcome is Outcome.OK
+        assert proxy.count(REASSIGN, "request") == 3
+
+
+def test_what_is_listed_no_more_and_not_in_sync_is_not_done(kafka_three: EmbeddedKafka) -> None:
+    """R4: an empty listing says nothing; a replica that fell out of sync is waited for."""
+    before, after = {0: (1,)}, {0: (1, 3)}
+    target = move("sync.one", with_data(kafka_three, "sync.one", before, 20_000), before, after)
+    with mover(kafka_three, FAST) as executor:
+        assert outcomes(list(executor.apply([target]))) == [Outcome.OK]
+        kafka_three.kill_broker(3)
+        try:
+            until(lambda: executor.topic_states(["sync.one"])["sync.one"].partitions[0].isr == {1}, seconds=60)
+            assert executor.reassignments() == {}
+            assert replicas(kafka_three, "sync.one") == after
+            assert list(executor.recover([replace(target, maybe_sent=True)])) == []
+        finally:
+            kafka_three.start_broker(3)
+
+        def recovered() -> bool:
+            return [row.error for row in executor.recover([replace(target, maybe_sent=True)])] == [Note.RECOVERED.value]
+
+        until(recovered, seconds=60)
+
+
+def test_a_broker_that_stays_dead_leaves_its_moves_open_and_they_end_when_it_is_back(
+    kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R4, R6: throttles of the others stay written down until then, and go with the last start."""
+    monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
+    before, after, kept = {0: (1, 2), 1: (2, 1)}, {0: (1, 3), 1: (2, 3)}, Kept()
+    target = move("dead.one", with_data(kafka_three, "dead.one", before), before, after)
+    with mover(kafka_three, SLOW, kept) as executor:
+        thread, ended = under_way(kafka_three, executor, target)
+        kafka_three.kill_broker(3)
+        try:
+            thread.join(timeout=120)
+            assert [str(each).partition(": ")[2].partition(",")[0] for each in ended] == ["brokers [3]"]
+            assert kept.left()
+        finally:
+            kafka_three.start_broker(3)
+    with mover(kafka_three, FAST, kept) as executor:
+        assert outcomes(list(executor.apply([replace(target, maybe_sent=True)]))) == [Outcome.OK]
+    assert replicas(kafka_three, "dead.one") == after
+    assert not kept.left()
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+
+
+def test_a_controller_that_is_killed_amid_a_wave_changes_nothing(kafka_three: EmbeddedKafka) -> None:
+    """R4: the next controller goes on with what is under way, and so does the run."""
+    controller = active_controller(kafka_three)
+    first, second = (each for each in (1, 2, 3) if each != controller)
+    before, after, kept = {0: (first,), 1: (first,)}, {0: (first, second), 1: (second,)}, Kept()
+    target = move("control.one", with_data(kafka_three, "control.one", before), before, after)
+    with mover(kafka_three, SLOW, kept) as executor:
+        thread, ended = under_way(kafka_three, executor, target)
+        kafka_three.kill_broker(controller)
+        try:
+            thread.join(timeout=180)
+        finally:
+            kafka_three.start_broker(controller)
+    assert active_controller(kafka_three) != controller or not thread.is_alive()
+    assert outcomes(ended) == [Outcome.OK]
+    assert replicas(kafka_three, "control.one") == after
+    assert not kept.left()
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
+
+
+def test_a_full_disk_on_the_target_leaves_the_move_open_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """R4: Kafka stops a broker whose only log directory fails; a larger disk, and the same run id, end the move."""
+    monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
+    before, after, kept = {0: (1,), 1: (2,)}, {0: (1, 3), 1: (3,)}, Kept()
+    with three_brokers() as kafka:
+        target = move("full.one", with_data(kafka, "full.one", before, 30_000_000), before, after)
+        kafka.stop_broker(3)
+        data, aside = kafka.folder / "broker-3" / "data", tmp_path / "data"
+        shutil.move(data, aside)
+        data.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(data)], check=False, capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip("this user may not mount")
+        try:
+            shutil.copytree(aside, data, dirs_exist_ok=True)
+            kafka.start_broker(3)
+            with mover(kafka, ReplicaSettings(throttle=0), kept) as executor:
+                thread, ended = under_way(kafka, executor, target)
+                thread.join(timeout=180)
+                assert [str(each).partition(": ")[2].partition(",")[0] for each in ended] == ["brokers [3]"]
+            subprocess.run(["mount", "-o", "remount,size=512m", str(data)], check=True)
+            restart(kafka, 3)
+            with mover(kafka, FAST, kept) as executor:
+                assert outcomes(list(executor.apply([replace(target, maybe_sent=True)]))) == [Outcome.OK]
+            assert replicas(kafka, "full.one") == after
+            assert throttles_on(kafka) == {}
+        finally:
+            kafka.stop()
+            subprocess.run(["umount", "-l", str(data)], check=False)
+
+
+def restart(kafka: EmbeddedKafka, broker: int) -> None:
+    """Start a broker that has ended by itself."""
+    kafka.kill_broker(broker)
+    kafka.start_broker(broker)
+
+
+def test_without_the_right_to_throttle_no_move_begins(kafka_sasl: EmbeddedKafka) -> None:
+    """R6: what is missing is named."""
+    make(kafka_sasl, "rights.throttled")
+    kept = Kept()
+    with logged_in(kafka_sasl, user="nobody") as executor:
+        target = move("rights.throttled", "-", {0: (1,)}, {0: (1, 2)})
+        with pytest.raises(ClusterError, match="grant this principal"):
+            Throttling(executor, kept).begin(moves_of(target), 1_000)
+        assert not kept.left()
+
+
+def test_a_preferred_replica_that_is_down_is_a_row_of_its_own(kafka_three: EmbeddedKafka) -> None:
+    """R7: 80; when it is back, the same election is ok."""
+    topic_id = with_data(kafka_three, "leaders.down", {0: (3, 1), 1: (1, 2)}, 20_000)
+    after = {"partitions": "0,1"}
+    target = Target(resource="leaders.down", action=ReplicaAction.ELECT_LEADERS, topic_id=topic_id, after=after)
+    with mover(kafka_three) as executor:
+        kafka_three.kill_broker(3)
+        try:
+            until(lambda: executor.topic_states(["leaders.down"])["leaders.down"].partitions[0].leader == 1, seconds=60)
+            (row,) = executor.apply([target])
+            assert (row.outcome, row.error_code) == (Outcome.FAILED, 80)
+            assert row.error == "PREFERRED_LEADER_NOT_AVAILABLE"
+            assert str(row.error_message).startswith("partition 0: ")
+        finally:
+            kafka_three.start_broker(3)
+        state = executor.topic_states
+        until(lambda: 3 in state(["leaders.down"])["leaders.down"].partitions[0].isr, seconds=60)
+        assert outcomes(list(executor.apply([target]))) == [Outcome.OK]
+        until(lambda: state(["leaders.down"])["leaders.down"].partitions[0].leader == 3, seconds=30)
