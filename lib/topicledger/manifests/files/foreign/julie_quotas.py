@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.fields import Fields
-from topicledger.manifests.files.foreign.limits import add_quota, limits_of
+from topicledger.manifests.files.foreign.limits import KAFKAS_NAMES, add_quota, limits_of
 from topicledger.manifests.files.foreign.rights import unknown_principal
 from topicledger.manifests.files.values import Object, describe
 from topicledger.model.quotas import DEFAULT, Entity, written
@@ -42,7 +42,7 @@ def _quota(fields: Fields, reader: Reader, cluster: str | None) -> None:
     report = reader.report
     errors = report.errors
     principal = fields.scalar("principal")
-    limits = limits_of(fields)
+    limits = limits_of(fields, KAFKAS_NAMES)
     if principal is None or principal == _USER:
         fields.error("principal", fields.line, "is missing" if principal is None else "has no name")
     if report.errors != errors or principal is None:
