@@ -46,7 +46,18 @@ from tests.waiting import until
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Action, Target
-from topicledger.schemas import AUDIT, CLUSTERS, LEASES, OBSERVED, PLANS, RUNS, SENT_BATCHES, THROTTLES
+from topicledger.schemas import (
+    AUDIT,
+    CLUSTERS,
+    LEASES,
+    OBSERVED,
+    OBSERVED_ACLS,
+    OBSERVED_QUOTAS,
+    PLANS,
+    RUNS,
+    SENT_BATCHES,
+    THROTTLES,
+)
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGES = {
@@ -61,7 +72,7 @@ CHANGES = {
     ELECT_LEADERS: "elect",
 }
 """The requests that change something."""
-WATCHED = (RUNS, CLUSTERS, OBSERVED, PLANS, SENT_BATCHES, AUDIT, LEASES, THROTTLES)
+WATCHED = (RUNS, CLUSTERS, OBSERVED, OBSERVED_ACLS, OBSERVED_QUOTAS, PLANS, SENT_BATCHES, AUDIT, LEASES, THROTTLES)
 
 
 class Doomed:
