@@ -67,6 +67,12 @@ def serve(size: Size, folder: Path) -> Result:
                     around=none_there,
                 ),
                 Work(
+                    name="warm after creates",
+                    what="provision with nothing to do that first sees what was created",
+                    do=lambda _: _provision(place),
+                    around=all_there,
+                ),
+                Work(
                     name="warm nothing",
                     what="provision, through serve",
                     do=lambda _: _provision(place),
@@ -89,11 +95,11 @@ def serve(size: Size, folder: Path) -> Result:
                     ),
                 ],
                 warm_ups=min(1, warm_ups),
-                samples=max(1, samples // 2),
+                samples=samples,
                 elsewhere=True,
             )
             note = _many(place, many, health)
-    creates, nothing, _, plain_creates, plain_nothing = warm
+    creates, _, nothing, _, plain_creates, plain_nothing = warm
     session = cold[-1]
     pairs = (
         (creates, plain_creates),

@@ -213,8 +213,9 @@ def _plan_clusters(
     """Observe clusters, decide on them, and commit what was decided where it is anything."""
     settings = run.settings
     selected = [cluster.name for cluster in clusters] if again else run.selected
-    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(1) as beside:
+    with context.progress.phase("observe", len(clusters)), ThreadPoolExecutor(2) as beside:
         listing = beside.submit(list_clusters, run.spark, clusters, settings.kafka)
+        others = beside.submit(resources.wanted, run, clusters, selected)
         wanted = _wanted(run, selected)
         accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
         # It is decided, but nothing relies on it, while what was seen is written down.
@@ -223,7 +224,7 @@ def _plan_clusters(
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)
-            seen, listed = resources.list_into_tables(run, resources.wanted(run, clusters, selected), seen)
+            seen, listed = resources.list_into_tables(run, others.result(), seen)
             decided = decisions(run, context.policies, clusters, wanted, seen, configs, again=again)
             for each in listed:
                 decided = decided.also(resources.decisions(run, context.policies, each, seen, again=again))

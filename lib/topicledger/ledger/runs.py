@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
@@ -186,14 +187,15 @@ def _begin(
 ) -> Run:
     ledger.ensure(MANIFESTS)
     arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
-    manifest_version = ledger.latest_version(MANIFESTS)
+    others = [table for table in RESOURCES if request.command in _PROVISIONING and ledger.exists(table)]
+    with ThreadPoolExecutor(1 + len(others)) as beside:
+        manifest_version, *versions_of_others = beside.map(ledger.latest_version, (MANIFESTS, *others))
     if isinstance(request.manifests, int):
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
-    for table in RESOURCES if request.command in _PROVISIONING else ():
-        if ledger.exists(table):
-            arguments[version_argument(table)] = str(ledger.latest_version(table))
+    for table, its_version in zip(others, versions_of_others, strict=True):
+        arguments[version_argument(table)] = str(its_version)
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))

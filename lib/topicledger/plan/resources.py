@@ -54,11 +54,15 @@ class ListedResources:
     listed: Listed
 
 
-def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Iterator[WantedResources]:
+def wanted(run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None) -> Sequence[WantedResources]:
     """What is declared of `clusters`, of the kinds that are declared or managed and that the run is about."""
-    if run.reverts is not None:
-        yield from _done(run, run.reverts, clusters)
-        return
+    found = _declared(run, clusters, selected) if run.reverts is None else _done(run, run.reverts, clusters)
+    return list(found)
+
+
+def _declared(
+    run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None
+) -> Iterator[WantedResources]:
     for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in actions.about(kind.resource_type)}
         managed = kind.manages(run.settings)
@@ -96,7 +100,7 @@ def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequenc
 
 
 def list_into_tables(
-    run: Run, resources: Iterator[WantedResources], seen: Observation
+    run: Run, resources: Sequence[WantedResources], seen: Observation
 ) -> tuple[Observation, Sequence[ListedResources]]:
     """List what clusters that were reached have; it is in the observed table before anything relies on it.
 
