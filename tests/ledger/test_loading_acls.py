@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.ledger.test_loading import load_files, put, run_rows
+from topicledger.cli.access import access_group
 from topicledger.errors import GuardStopped, ManifestFileError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.load import Replace
@@ -51,3 +54,38 @@ def test_a_wrong_right_keeps_the_whole_load_out(ledger: Ledger, tmp_path: Path) 
     with pytest.raises(ManifestFileError, match=r"twice\.yaml:6: this right is present at .*twice\.yaml:5"):
         load_files(ledger, twice)
     assert ledger.read(ACLS).isEmpty()
+
+
+@pytest.mark.thorough
+def test_effective_rights_are_told_from_what_is_declared_without_asking_a_cluster(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """Declared absent is no right; a row that a run would refuse doesn't count and is counted; nobody else is known."""
+    gone = '  - {principal: "User:gone", operation: READ, resource_type: TOPIC, resource_name: orders, state: absent}\n'
+    denied = (
+        '  - {principal: "User:q", permission: DENY, operation: ALTER, resource_type: TOPIC, resource_name: orders}\n'
+    )
+    load_files(ledger, put(tmp_path, "rights.yaml", TEAM + MORE + gone + denied))
+    ledger.append(
+        ACLS, ledger.rows(ACLS, [{"cluster": "orders", "principal": "nobody"}]), app_id="other tool", version=1
+    )
+    config = put(
+        tmp_path,
+        "settings.toml",
+        f'[tables]\nroot = "{ledger.root}"\n[clusters.orders]\nbootstrap_servers = ["nowhere.invalid:9092"]\n',
+    )
+    result = CliRunner().invoke(
+        access_group, ["who", "--topic", "orders", "--from", "declared", "--config", str(config), "--format", "json"]
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["source"] == "declared"
+    told = {(each["principal"], each["operation"]): each["result"] for each in found["rights"]}
+    assert (told["User:p", "READ"], told["User:q", "WRITE"], told["User:q", "ALTER"]) == (
+        "allowed",
+        "allowed",
+        "denied",
+    )
+    assert told["User:*", "READ"] == "unknown"
+    assert "User:gone" not in {principal for principal, _ in told}
+    assert any(note.startswith("1 invalid rows of acls don't count") for note in found["notes"])
