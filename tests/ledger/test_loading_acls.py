@@ -74,9 +74,8 @@ def test_effective_rights_are_told_from_what_is_declared_without_asking_a_cluste
         "settings.toml",
         f'[tables]\nroot = "{ledger.root}"\n[clusters.orders]\nbootstrap_servers = ["nowhere.invalid:9092"]\n',
     )
-    result = CliRunner().invoke(
-        access_group, ["who", "--topic", "orders", "--from", "declared", "--config", str(config), "--format", "json"]
-    )
+    asked = ("who", "--topic", "orders", "--from", "declared", "--cluster", "orders")
+    result = CliRunner().invoke(access_group, [*asked, "--config", str(config), "--format", "json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["source"] == "declared"
