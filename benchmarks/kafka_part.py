@@ -12,7 +12,7 @@ from kafka.protocol.admin import CreateTopicsRequest
 
 from benchmarks import brokers
 from benchmarks.floor import Floor
-from benchmarks.measure import Work, in_turns
+from benchmarks.measure import Work, fastest, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.apply.executor import Executor
 from topicledger.kafka.created import CreateTopics
@@ -177,13 +177,7 @@ def _compared(
     also: Sequence[Work] = (),
 ) -> Result:
     """Ours, the floor and `also` in turns, the floor with the batch size that is best for it here."""
-    took = {}
-    for each in _FLOOR_SIZES[size]:
-        with around() as given:
-            began = time.monotonic()
-            floor(given, each)
-            took[each] = time.monotonic() - began
-    best = min(took, key=lambda each: took[each])
+    best, took = fastest(_FLOOR_SIZES[size], around, floor)
     tried = ", ".join(f"{each:,} topics {seconds:.1f} s" for each, seconds in took.items())
     works = [
         Work(name="floor", what=f"librdkafka, {best:,} topics a request", do=lambda g: floor(g, best), around=around),

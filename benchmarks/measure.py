@@ -10,15 +10,17 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.report import Peak, Process, Sample, Series
+
+T = TypeVar("T")
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -73,6 +75,19 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: b
         )
         for work in works
     ]
+
+
+def fastest(
+    sizes: Iterable[int], around: Callable[[], AbstractContextManager[T]], do: Callable[[T, int], object]
+) -> tuple[int, Mapping[int, float]]:
+    """The size with which `do` is done soonest, and the seconds that each took; what `around` does isn't measured."""
+    took = {}
+    for size in sizes:
+        with around() as given:
+            began = time.monotonic()
+            do(given, size)
+            took[size] = time.monotonic() - began
+    return min(took, key=lambda size: took[size]), took
 
 
 @contextmanager

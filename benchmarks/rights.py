@@ -12,7 +12,7 @@ from benchmarks import brokers
 from benchmarks.floor import Floor
 from benchmarks.kafka_part import DRIVER_MEMORY as DRIVER_MEMORY
 from benchmarks.kafka_part import REACH, done
-from benchmarks.measure import Work, in_turns
+from benchmarks.measure import Work, fastest, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
@@ -89,13 +89,7 @@ def _best(
     floor: Callable[[int, EmbeddedKafka], Mapping[str, int]],
 ) -> tuple[int, str]:
     """The floor's best batch size, and what was tried, in words."""
-    took = {}
-    for each in _FLOOR_SIZES[size]:
-        with around() as kafka:
-            began = time.monotonic()
-            floor(each, kafka)
-            took[each] = time.monotonic() - began
-    best = min(took, key=lambda each: took[each])
+    best, took = fastest(_FLOOR_SIZES[size], around, lambda kafka, each: floor(each, kafka))
     return best, ", ".join(f"{each:,} a request {seconds:.2f} s" for each, seconds in took.items())
 
 

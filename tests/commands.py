@@ -27,6 +27,14 @@ def settings_file(
     return path
 
 
+def sasl_client(user: str, password: str, cluster: str = "main") -> str:
+    """TOML for a cluster whose users have passwords; `password` is a reference."""
+    return (
+        f'[clusters.{cluster}.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
+        f'sasl_plain_username = "{user}"\nsasl_plain_password = "{password}"\n'
+    )
+
+
 def environment(**more: str) -> dict[str, str]:
     """The environment of a job: ours, with a home for logs."""
     return {**os.environ, **more}

@@ -1,19 +1,35 @@
-"""The table of faults, at the end of the test run; where several processes test, those of each."""
+"""Brokers behind a proxy that loses what passes, and the table of faults at the end of the test run; where several
+processes test, those of each."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fault.proxy import FaultProxy
 from tests.fault.told import FAULTS, Fault, table
+from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 _REPORT = "TOPICLEDGER_FAULT_TABLE"
 """A file to write the table to as well."""
 _HANDED_OVER = "faults"
+
+
+@pytest.fixture
+def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka) as made:
+        yield made
+
+
+@pytest.fixture
+def proxy_sasl(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
+    with FaultProxy(kafka_sasl) as made:
+        yield made
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

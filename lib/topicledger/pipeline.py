@@ -219,6 +219,7 @@ def _plan_clusters(
         accepted = wanted.judged.where(F.col("phase").isNull() & F.col("topic").isNotNull())
         # It is decided, but nothing relies on it, while what was seen is written down.
         with observe_into_tables(run, listing.result(), accepted) as seen:
+            wanted.require(seen)
             topics, configs = wanted.to_describe(seen), None
             if topics is not None:
                 seen, configs = describe(run.spark, settings.kafka, clusters, topics, seen)

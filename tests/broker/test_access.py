@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests import commands
 from tests.broker.direct import admin_of, make
 from tests.waiting import until
 from topicledger.cli.access import access_group
@@ -56,8 +57,7 @@ def asked(kafka: EmbeddedKafka, folder: Path, *arguments: str, user: str = "admi
     config.write_text(
         f'[tables]\nroot = "{folder}/ledger"\n{more}\n'
         f"[clusters.main]\nbootstrap_servers = {json.dumps(kafka.bootstrap_servers)}\n"
-        f'[clusters.main.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
-        f'sasl_plain_username = "{user}"\nsasl_plain_password = "file:{secret}"\n',
+        + commands.sasl_client(user, f"file:{secret}"),
         encoding="utf-8",
     )
     return CliRunner().invoke(access_group, [*arguments, "--config", str(config), "--cluster", "main"])
@@ -80,6 +80,7 @@ def allowed(found: dict[str, Any], principal: str, host: str = "*") -> dict[str,
     return by_topic
 
 
+@pytest.mark.thorough
 def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKafka, tmp_path: Path) -> None:
     """A1: each user of the broker asks it for its own authorized operations."""
     of_topics = [part for name in TOPICS for part in ("--topic", name)]
@@ -100,6 +101,7 @@ def test_who_may_is_what_brokers_tell_each_user_that_it_may(granted: EmbeddedKaf
     assert allowed(found, "User:creator", "10.9.9.9") == {"access.b": {"ALTER"}}
 
 
+@pytest.mark.thorough
 def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: EmbeddedKafka, tmp_path: Path) -> None:
     found = document(
         asked(granted, tmp_path, "what", "--principal", "User:creator", "--operation", "DELETE", "--format", "json")
@@ -122,6 +124,7 @@ def test_what_a_principal_may_names_patterns_and_their_exceptions(granted: Embed
     assert not any("super.users" in each for each in told["notes"])
 
 
+@pytest.mark.thorough
 def test_who_may_not_list_acls_is_told_what_to_grant(granted: EmbeddedKafka, tmp_path: Path) -> None:
     refused = asked(granted, tmp_path, "who", "--topic", "access.a", user="nobody")
     assert refused.exit_code == 1

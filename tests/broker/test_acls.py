@@ -260,6 +260,7 @@ def test_without_the_right_to_list_or_change_acls_every_row_says_so(
     assert live(fresh, "User:rights") == set()
 
 
+@pytest.mark.thorough
 def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
     """P3: of three rights that are planned, one is forbidden and one is granted by who doesn't own the topic."""
     estate = estate_of(spark, fresh, tmp_path)

@@ -98,6 +98,7 @@ def configs(estate: Estate, kafka: EmbeddedKafka, topic: str) -> dict[str, str |
 
 
 @pytest.mark.usefixtures("kinds")
+@pytest.mark.thorough
 def test_kinds_go_from_manifest_to_verify_and_a_topic_may_need_several(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from pyspark.sql import SparkSession
 
@@ -45,6 +46,7 @@ def test_a_topic_of_others_is_refused_until_its_owner_declares_it(
     assert theirs in live(kafka, "owned.")
 
 
+@pytest.mark.thorough
 def test_a_plan_is_not_applied_where_its_topics_belong_to_others_by_now(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -60,9 +60,9 @@ def test_a_plan_of_files_is_of_the_manifests_as_they_would_be_and_is_applied_onc
     document = planned(config, "--run-id", "proposed", file)
     whats = {each["topic"]: (each["owner"], each["action"], each["what"]) for each in document["planned"]}
     assert whats == {
-        "files.kept": ("tests", "create", "1 partition"),
-        "files.changed": ("tests", "create", "3 partitions"),
-        "files.new": ("others", "create", "2 partitions"),
+        "files.kept": ("tests", "create", "1 partition, replication factor 1"),
+        "files.changed": ("tests", "create", "3 partitions, replication factor 1"),
+        "files.new": ("others", "create", "2 partitions, replication factor 1"),
         "files.there": (None, "delete", "1 partition"),
     }
     assert ledger.latest_version(MANIFESTS) == version

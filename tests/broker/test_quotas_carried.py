@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests import clusters
+from tests import clusters, commands
 from tests.broker import test_quotas
 from tests.broker.test_commands import invoke
 from tests.broker.test_quotas import alter, declare, estate_of, live
@@ -67,14 +67,8 @@ def described(kafka: EmbeddedKafka, folder: Path, *kinds: str) -> str:
 def settings(kafka: EmbeddedKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     options = kafka.client_options()
     monkeypatch.setenv("CARRIED_PASSWORD", options["sasl_plain_password"])
-    path = folder / "settings.toml"
-    path.write_text(
-        f'[tables]\nroot = "{folder / "ledger"}"\n'
-        f"[clusters.main]\nbootstrap_servers = {list(kafka.bootstrap_servers)}\n".replace("'", '"')
-        + '[clusters.main.client]\nsecurity_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
-        f'sasl_plain_username = "{options["sasl_plain_username"]}"\nsasl_plain_password = "env:CARRIED_PASSWORD"\n'
-    )
-    return path
+    more = commands.sasl_client(options["sasl_plain_username"], "env:CARRIED_PASSWORD")
+    return commands.settings_file(folder, {"main": list(kafka.bootstrap_servers)}, more=more)
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ def process_arguments() -> Iterator[str]:
             continue
 
 
+@pytest.mark.thorough
 def test_a_password_shows_nowhere_even_when_verbose(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -28,12 +28,6 @@ CHANGED = ("apply", "refused", "CHANGED_SINCE_PLAN")
 DONE = ("verify", "ok", None)
 
 
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as made:
-        yield made
-
-
 def test_a_saved_plan_does_only_what_the_latest_manifests_still_ask_for(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

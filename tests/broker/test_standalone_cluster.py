@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -61,3 +62,14 @@ def test_a_run_on_two_workers_observes_on_them_and_finishes(
     assert done.returncode == 0, done.stderr
     assert set(estate.last("standalone").values()) == {("verify", "ok", None)}
     estate.check_invariant("standalone")
+
+
+@pytest.mark.thorough
+def test_spark_itself_takes_no_python_there_in_deploy_mode_cluster(standalone: str, tmp_path: Path) -> None:
+    """Why `spark-submit.sh` refuses it. Where this fails, Spark takes it by now: test runs in that mode instead."""
+    script = tmp_path / "nothing.py"
+    script.write_text("")
+    spark_submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    done = commands.run([spark_submit, "--master", standalone, "--deploy-mode", "cluster", str(script)])
+    assert done.returncode == 1
+    assert "not supported for python applications on standalone clusters" in done.stderr

@@ -144,12 +144,6 @@ def committed(root: Path) -> set[tuple[str, str]]:
     return {(name, each.name) for name, log in logs if log.is_dir() for each in log.glob("*.json")}
 
 
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as made:
-        yield made
-
-
 def prepared(
     spark: SparkSession,
     kafka: EmbeddedKafka,

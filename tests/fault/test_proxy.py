@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,6 @@ from topicledger.testing.embedded_kafka import HOST, EmbeddedKafka
 API_VERSIONS = ApiVersionsRequest.API_KEY
 SHORT = 1.0
 """Seconds that the client waits for an answer."""
-
-
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as proxy:
-        yield proxy
 
 
 def admin_of(proxy: FaultProxy) -> closing[Any]:

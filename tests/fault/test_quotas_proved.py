@@ -112,15 +112,9 @@ def test_a_thousand_quotas_go_with_topics_and_rights_in_one_run(
     assert (again.outcomes(), again.decisions["quotas_unchanged"]) == ({}, 1_000)
 
 
-@pytest.fixture
-def proxy(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka_sasl) as made:
-        yield made
-
-
 @pytest.mark.timeout(300 + 120 * KILLS)
 def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
-    spark: SparkSession, bare: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q3: 4 creates, 4 rights, and 18 entities in several batches: new, with other limits, and without any more."""
     fault = Fault(name="driver killed at each event of a run with quotas")
@@ -138,14 +132,12 @@ def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
     options = bare.client_options()
     monkeypatch.setenv("PROVED_PASSWORD", options["sasl_plain_password"])
     more = (
-        "[clusters.main.client]\n"
-        'security_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
-        f'sasl_plain_username = "{options["sasl_plain_username"]}"\nsasl_plain_password = "env:PROVED_PASSWORD"\n'
-        "[kafka]\nmax_batch_records = 12\n[guards]\nmax_quota_changes = 18\n"
+        commands.sasl_client(options["sasl_plain_username"], "env:PROVED_PASSWORD")
+        + "[kafka]\nmax_batch_records = 12\n[guards]\nmax_quota_changes = 18\n"
     )
-    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, more=more)
+    config = commands.settings_file(tmp_path, {"main": proxy_sasl.bootstrap_servers}, more=more)
     root = tmp_path / "ledger"
-    killed = chain(proxy, config, root, "mixed", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 6, KILLS))
+    killed = chain(proxy_sasl, config, root, "mixed", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 6, KILLS))
     fault.lost += told.lost(root, "mixed")
     fault.doubled += told.doubled(root, "mixed")
     until(lambda: raw(bare) == as_raw(after) | STRANGER, seconds=60)

@@ -59,12 +59,6 @@ DONE = [
 MATRIX = pytest.mark.parametrize(("direction", "fault"), [*UNDONE, *DONE])
 
 
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as proxy:
-        yield proxy
-
-
 @pytest.fixture(scope="module")
 def cluster(kafka: EmbeddedKafka) -> AnotherClient:
     return AnotherClient(kafka)

@@ -62,21 +62,19 @@ def live(kafka: EmbeddedKafka, user: str) -> set[Acl]:
     return AnotherClient(kafka).acls(f"User:{user}")
 
 
-@pytest.fixture
-def proxy(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka_sasl) as made:
-        yield made
-
-
 @FAULTS
 def test_a_right_whose_request_is_lost_is_added_once_and_removed_once(
-    kafka_sasl: EmbeddedKafka, proxy: FaultProxy, request: pytest.FixtureRequest, direction: Direction, fault: Fault
+    kafka_sasl: EmbeddedKafka,
+    proxy_sasl: FaultProxy,
+    request: pytest.FixtureRequest,
+    direction: Direction,
+    fault: Fault,
 ) -> None:
     """A2: what is sent again answers 0; a removal that finds nothing any more was the lost one."""
     user = f"lost-{request.node.callspec.id}"
     rights = acls(user, 3)
-    rule = proxy.on(CREATE_ACLS, direction, do=fault)
-    with executor_of(kafka_sasl, proxy) as executor:
+    rule = proxy_sasl.on(CREATE_ACLS, direction, do=fault)
+    with executor_of(kafka_sasl, proxy_sasl) as executor:
         added = [*executor.apply(adds(rights))]
     assert rule.fired == 1
     assert {(row.outcome, row.error_code, row.error) for row in added} == {(Outcome.OK, 0, None)}
@@ -84,8 +82,8 @@ def test_a_right_whose_request_is_lost_is_added_once_and_removed_once(
     assert {row.attempt for row in added} == {2}
     until(lambda: live(kafka_sasl, user) == set(rights), seconds=30)
 
-    rule = proxy.on(DELETE_ACLS, direction, do=fault)
-    with executor_of(kafka_sasl, proxy) as executor:
+    rule = proxy_sasl.on(DELETE_ACLS, direction, do=fault)
+    with executor_of(kafka_sasl, proxy_sasl) as executor:
         removed = [*executor.apply(deletes(rights[:2]))]
     assert rule.fired == 1
     note = Note.RECOVERED.value if direction == "response" else None

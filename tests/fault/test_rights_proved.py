@@ -209,15 +209,9 @@ def test_a_principal_that_may_not_change_rights_any_more_loses_nothing(
     client.await_acls("User:proved-few", set(map(acl, new)))
 
 
-@pytest.fixture
-def proxy(kafka_sasl: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka_sasl) as made:
-        yield made
-
-
 @pytest.mark.timeout(240 + 120 * KILLS)
 def test_a_driver_killed_at_each_event_of_a_run_about_rights_loses_none(
-    spark: SparkSession, bare: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A2: 24 adds and 12 deletes in several batches, of which 4 replace others."""
     fault = Fault(name="driver killed at each event of a run about rights")
@@ -234,14 +228,12 @@ def test_a_driver_killed_at_each_event_of_a_run_about_rights_loses_none(
     options = bare.client_options()
     monkeypatch.setenv("PROVED_PASSWORD", options["sasl_plain_password"])
     more = (
-        "[clusters.main.client]\n"
-        f'security_protocol = "SASL_PLAINTEXT"\nsasl_mechanism = "PLAIN"\n'
-        f'sasl_plain_username = "{options["sasl_plain_username"]}"\nsasl_plain_password = "env:PROVED_PASSWORD"\n'
-        f'[kafka]\nmax_batch_records = 8\n[guards]\nmax_acl_deletes = 12\n[acls]\nmanage = ["^{user}$"]\n'
+        commands.sasl_client(options["sasl_plain_username"], "env:PROVED_PASSWORD")
+        + f'[kafka]\nmax_batch_records = 8\n[guards]\nmax_acl_deletes = 12\n[acls]\nmanage = ["^{user}$"]\n'
     )
-    config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers}, more=more)
+    config = commands.settings_file(tmp_path, {"main": proxy_sasl.bootstrap_servers}, more=more)
     root = tmp_path / "ledger"
-    killed = chain(proxy, config, root, "rights", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 8, KILLS))
+    killed = chain(proxy_sasl, config, root, "rights", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 8, KILLS))
     told.check_acls(fault, root, "rights", bare, user, set(map(acl, [*hosted, *new])))
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
 

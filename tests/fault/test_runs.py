@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,12 +35,6 @@ from topicledger.ledger.runs import abandon
 from topicledger.model import Action, Target
 from topicledger.schemas import AUDIT, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
-
-
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as made:
-        yield made
 
 
 def with_topics(kafka: EmbeddedKafka, estate: Estate, prefix: str, creates: int, deletes: int) -> dict[str, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = KafkaSettings(connect_timeout=20.0, operation_timeout=2.0, max_batch_records=16)
 NEW, OLD = range(8), range(4)
-
-
-@pytest.fixture
-def proxy(kafka: EmbeddedKafka) -> Iterator[FaultProxy]:
-    with FaultProxy(kafka) as made:
-        yield made
 
 
 def estate_with(

@@ -79,21 +79,29 @@ def test_executors_are_containers_that_import_the_package_from_the_zip(yarn: Yar
     assert all("topicledger.zip" in file for _, file in places), places
 
 
+def ten_and_one_too_wide(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, name: str) -> tuple[Path, Estate]:
+    """The settings and the tables of a run of which one topic fails."""
+    config = commands.settings_file(folder, {"main": kafka.bootstrap_servers}, more='[kafka]\nobserve = "executors"\n')
+    estate = Estate(spark, folder / "ledger", {"main": kafka})
+    names = [f"{name}-{number}" for number in range(10)]
+    estate.declare(*topics(names), {"topic": f"{name}-wide", "replication_factor": 3})
+    return config, estate
+
+
+def check_only_the_wide_one_failed(estate: Estate, name: str, run_id: str) -> None:
+    last = estate.last(run_id)
+    assert last.pop(f"{name}-wide") == ("validate", "failed", "INVALID_REPLICATION_FACTOR")
+    assert last == {f"{name}-{number}": ("verify", "ok", None) for number in range(10)}
+    estate.check_invariant(run_id)
+
+
 def test_a_run_whose_driver_is_here_observes_on_containers_and_passes_its_exit_code_on(
     yarn: Yarn, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    config = commands.settings_file(
-        tmp_path, {"main": kafka.bootstrap_servers}, more='[kafka]\nobserve = "executors"\n'
-    )
-    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    names = [f"yarn-client-{number}" for number in range(10)]
-    estate.declare(*topics(names), {"topic": "yarn-client-wide", "replication_factor": 3})
+    config, estate = ten_and_one_too_wide(spark, kafka, tmp_path, "yarn-client")
     done = submit([job("provision"), "--config", str(config), "--run-id", "client"], yarn.environment)
     assert done.returncode == 4, done.stderr
-    last = estate.last("client")
-    assert last.pop("yarn-client-wide") == ("validate", "failed", "INVALID_REPLICATION_FACTOR")
-    assert last == dict.fromkeys(names, ("verify", "ok", None))
-    estate.check_invariant("client")
+    check_only_the_wide_one_failed(estate, "yarn-client", "client")
 
 
 @dataclass(frozen=True)
@@ -120,29 +128,24 @@ def attempts(yarn: Yarn, application: str) -> list[Path]:
     return [container for container in yarn.containers(application) if container.name.endswith("_000001")]
 
 
-def test_a_driver_in_a_container_leaves_result_log_and_exit_code(
+def test_a_driver_in_a_container_leaves_result_log_and_exit_code_and_its_second_attempt_does_nothing(
     yarn: Yarn, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    config = commands.settings_file(
-        tmp_path, {"main": kafka.bootstrap_servers}, more='[kafka]\nobserve = "executors"\n'
-    )
-    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
-    names = [f"yarn-cluster-{number}" for number in range(10)]
-    estate.declare(*topics(names), {"topic": "yarn-cluster-wide", "replication_factor": 3})
+    """YARN takes exit code 4 for a failure, and starts the driver of the finished run again."""
+    config, estate = ten_and_one_too_wide(spark, kafka, tmp_path, "yarn-cluster")
     result = tmp_path / "result.json"
     arguments = ["--config", config.name, "--run-id", "cluster", "--result-file", str(result)]
-    environment = in_cluster(yarn, f"--files {config}", "--conf spark.yarn.maxAppAttempts=1")
-    done = submit([job("provision"), *arguments], environment)
+    done = submit([job("provision"), *arguments], in_cluster(yarn, f"--files {config}"))
     assert done.returncode == 4, done.stderr
     assert json.loads(result.read_text())["exit_code"] == 4
+    check_only_the_wide_one_failed(estate, "yarn-cluster", "cluster")
     (run,) = estate.rows(RUNS)
-    assert run["exit_code"] == 4
-    assert estate.last("cluster")["yarn-cluster-0"] == ("verify", "ok", None)
-    estate.check_invariant("cluster")
+    assert (run["exit_code"], run["epoch"]) == (4, 1)
     assert "run cluster: finished" not in done.stdout + done.stderr
     started = application(done.stderr)
-    (driver,) = attempts(yarn, started)
-    assert "run cluster: finished" in (driver / "stdout").read_text()
+    said = [(driver / "stdout").read_text() for driver in attempts(yarn, started)]
+    assert ["run cluster: finished" in text for text in said] == [True, True]
+    assert ["run cluster has finished before" in text for text in said] == [False, True]
     until(lambda: "run cluster: finished" in yarn.log(started), seconds=60, every=1)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from topicledger.cli.options import Options, common, open_settings, requested_by_option
-from topicledger.cli.provisioning import deadline_option, detailed_option, run_request
+from topicledger.cli.provisioning import deadline_option, detailed_option, plan_request, run_request
 from topicledger.config import patterns
 from topicledger.errors import UsageError
-from topicledger.ledger import runs
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import MAX_DAYS, Prune
 
@@ -32,12 +33,9 @@ def revert(
     if options.run_id is None:
         raise UsageError("runs revert needs --run-id: the run to undo; see `runs list`")
     return run_request(
-        runs.Request(
-            command="plan",
+        replace(
+            plan_request(options, requested_by, detailed_exitcode),
             run_id=plan_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
             reverts=options.run_id,
             deletes=deletes,
         ),
@@ -70,12 +68,9 @@ def rebalance(
     broker = drain if drain is not None else fill
     assert broker is not None, "one of them is given"
     return run_request(
-        runs.Request(
-            command="plan",
-            run_id=options.run_id,
+        replace(
+            plan_request(options, requested_by, detailed_exitcode),
             clusters=names,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
             instead=Rebalance(broker=broker, fills=fill is not None),
         ),
         options,
@@ -122,12 +117,8 @@ def prune(
 ) -> int:
     """Plan to delete topics that no manifest names and nobody uses. Changes nothing: `apply` the plan."""
     return run_request(
-        runs.Request(
-            command="plan",
-            run_id=options.run_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
+        replace(
+            plan_request(options, requested_by, detailed_exitcode),
             instead=Prune(patterns=topics, idle_days=idle_days),
         ),
         options,

@@ -137,12 +137,8 @@ def plan(
     if files and (manifest_version is not None or manifest_as_of is not None):
         raise UsageError("FILES are planned beside the latest manifests: leave out --manifest-version and -as-of")
     return run_request(
-        runs.Request(
-            command="plan",
-            run_id=options.run_id,
-            clusters=options.cluster,
-            requested_by=requested_by,
-            detailed_exitcode=detailed_exitcode,
+        dataclasses.replace(
+            plan_request(options, requested_by, detailed_exitcode),
             only=only,
             manifests=manifest_as_of if manifest_version is None else manifest_version,
         ),
@@ -210,6 +206,17 @@ def provision(
     )
 
 
+def plan_request(options: Options, requested_by: str | None, detailed_exitcode: bool) -> runs.Request:
+    """What every command that plans asks for; each adds what its plan is of."""
+    return runs.Request(
+        command="plan",
+        run_id=options.run_id,
+        clusters=options.cluster,
+        requested_by=requested_by,
+        detailed_exitcode=detailed_exitcode,
+    )
+
+
 def run_request(
     request: runs.Request,
     options: Options,
@@ -273,6 +280,7 @@ def _provisioned(
     )
     planning_only = request.command == "plan"
     if run.state is RunState.FINISHED:
+        click.echo(f"run {run.run_id} has finished before: nothing is sent, this is its result", err=True)
         return dataclasses.replace(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings, has_url_credentials
-from topicledger.config.toml_table import REFERENCES, TomlTable, kind_of
+from topicledger.config.toml_table import HOLDS_A_SECRET, REFERENCES, TomlTable, kind_of, only_a_prefix
 from topicledger.text import nearest, show
 
 _INTEGER_OPTIONS_WITHOUT_DEFAULT = frozenset({"receive_buffer_bytes", "send_buffer_bytes"})
@@ -100,12 +100,10 @@ def _client_problem(name: str, value: object, default: object) -> str | None:
         return None if type(value) is int else f"must be an integer, not {kind_of(value)}"
     if not isinstance(value, str):
         return f"must be a string, not {kind_of(value)}"
-    if value in REFERENCES:
-        return f"is only `{value}`: the name of the variable or file is missing"
     if value.startswith(REFERENCES):
-        return None
+        return only_a_prefix(value)
     if name in SECRET_OPTIONS or has_url_credentials(name, value):
-        return "holds a secret: give it as env:NAME or file:PATH"
+        return HOLDS_A_SECRET
     if name == "sasl_oauth_token_provider" and not _FACTORY.fullmatch(value):
         return 'must be "package.module:factory"'
     return None

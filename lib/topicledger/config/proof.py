@@ -16,14 +16,6 @@ class ProofSettings:
     tables and hasn't got the key can't forge them. By default digests are SHA-256, without a key."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proven:
-    """Settings of a ledger whose runs are proven."""
-
-    proof: ProofSettings = ProofSettings()
-    """[proof]"""
-
-
 def read_proof(table: TomlTable) -> ProofSettings:
     """[proof]"""
     table.only("key")

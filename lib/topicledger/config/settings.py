@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from topicledger.config.guards import GuardSettings
 from topicledger.config.notify import NotifySettings
-from topicledger.config.proof import Proven
+from topicledger.config.proof import ProofSettings
 from topicledger.config.severities import SEVERITIES, DriftKind, Severity
 from topicledger.errors import UsageError
 from topicledger.text import nearest, show
@@ -255,7 +255,7 @@ class PolicySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Proven):
+class Settings:
     """A checked settings file."""
 
     path: Path
@@ -282,6 +282,8 @@ class Settings(Proven):
     """[owners.NAME], or [owners] file"""
     notify: tuple[NotifySettings, ...] = ()
     """[[notify]]"""
+    proof: ProofSettings = field(default_factory=ProofSettings)
+    """[proof]"""
 
     def cluster(self, name: str) -> ClusterSettings:
         """The cluster of that name; UsageError with the nearest known name where there is none."""

@@ -12,6 +12,8 @@ _MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
 REFERENCES = ("env:", "file:")
 """What a value that is read elsewhere begins with: a variable's name or a file's path follows."""
 
+HOLDS_A_SECRET = "holds a secret: give it as env:NAME or file:PATH"
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -63,11 +65,9 @@ class TomlTable:
             if required and name not in self.values:
                 self.problem(name, "is missing: give it as env:NAME or file:PATH")
             return None
-        if not value.startswith(REFERENCES):
-            self.problem(name, "holds a secret: give it as env:NAME or file:PATH")
-            return None
-        if value in REFERENCES:
-            self.problem(name, f"is only `{value}`: the name of the variable or file is missing")
+        wrong = HOLDS_A_SECRET if not value.startswith(REFERENCES) else only_a_prefix(value)
+        if wrong is not None:
+            self.problem(name, wrong)
             return None
         return value
 
@@ -127,6 +127,11 @@ class TomlTable:
             self.problem(name, f"must be above 0 (from 0.001 to {_MAX_TIMEOUT_SECONDS:.0f} seconds){why}")
             return default
         return float(value)
+
+
+def only_a_prefix(reference: str) -> str | None:
+    """What is wrong with a reference that names nothing; None where it names something."""
+    return f"is only `{reference}`: the name of the variable or file is missing" if reference in REFERENCES else None
 
 
 def kind_of(value: object) -> str:

@@ -54,16 +54,12 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
     CHANGED_SINCE_PLAN. In: rows of `manifests` at the version that was the latest then, and at the latest."""
 
     def transform(planned: DataFrame) -> DataFrame:
-        key = ["cluster", "topic"]
-        both = planned.join(then.transform(content, "_then"), key, "left").join(
-            now.transform(content, "_now"), key, "left"
-        )
         message = (
             f"the manifests changed the topic between version {then_version}, the latest when this was planned, and "
             f"version {now_version}: plan again"
         )
-        changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
-        return changed.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
+        declared = (then.transform(content, "_then"), now.transform(content, "_now"))
+        return planned.transform(_changed_between(*declared, message))
 
     return transform
 
@@ -102,13 +98,23 @@ def resources_declared_otherwise(
         # As text, in which Spark can compare maps.
         said = F.to_json(F.struct(*kind.table.schema.names))
         of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
-        both = of_kind.join(then.select(*key, said.alias("_then")), key, "left").join(
-            now.select(*key, said.alias("_now")), key, "left"
-        )
         message = (
             f"{kind.table.name} changed it between version {_version(then_version)}, the latest when this was planned, "
             f"and version {_version(now_version)}: plan again"
         )
+        declared = (then.select(*key, said.alias("_then")), now.select(*key, said.alias("_now")))
+        return of_kind.transform(_changed_between(*declared, message))
+
+    return transform
+
+
+def _changed_between(then: DataFrame, now: DataFrame, message: str) -> Transform:
+    """Planned actions whose key has another `_then` than `_now`, as `REFUSED`. In: both by their key, the other
+    columns."""
+    key = [name for name in then.columns if name != "_then"]
+
+    def transform(planned: DataFrame) -> DataFrame:
+        both = planned.join(then, key, "left").join(now, key, "left")
         changed = both.where(~F.col("_then").eqNullSafe(F.col("_now")))
         return changed.transform(refused(Refusal.CHANGED_SINCE_PLAN, F.lit(message)))
 

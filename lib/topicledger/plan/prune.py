@@ -1,7 +1,7 @@
 """`prune`: topics that no manifest names, and that nobody uses any more, are planned to be deleted.
 
 Kafka doesn't say when a topic was made or last written to. Of records that are kept it returns the largest timestamp;
-of a topic that keeps none only the end offset. So each prune keeps the end offset of what it looked at in
+of a topic that keeps none only the end offset. So each prune keeps the end offset of each topic that it judged in
 `plans.before`: the same offset of the same topic, seen as long ago as is asked for, is what shows that nobody wrote.
 """
 
@@ -46,7 +46,6 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
     return Wanted(
         judged=_clusters(run, selected or [cluster.name for cluster in run.clusters]),
         kinds=[Action.DELETE.value],
-        to_describe=lambda seen: None,
         changes=lambda configs: partial(_with_deletes, run=run, prune=prune),
         spares=USED,
     )

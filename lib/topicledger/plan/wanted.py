@@ -29,7 +29,9 @@ class Wanted:
     """What `manifests.judge` returns: the topics that are to be there, and those that aren't."""
     kinds: Collection[str]
     """The kinds of actions that the run may plan."""
-    to_describe: Callable[[Observation], DataFrame | None]
+    require: Callable[[Observation], None] = lambda _: None
+    """Raises where what was observed can't be what is asked for: the run then plans nothing."""
+    to_describe: Callable[[Observation], DataFrame | None] = lambda _: None
     """The topics whose configs changes are decided on (columns of `observed`); None where there are no changes."""
     changes: Callable[[DataFrame | None], Transform] | None = None
     """Of those configs, what adds to decisions (`contract.COLUMNS`) what is to be changed of topics that exist."""
@@ -79,7 +81,7 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
     return Wanted(
         judged=run.manifests(run.manifest_version).transform(judge).where(F.col("phase").isNull()),
         kinds=list(ReplicaAction),
-        to_describe=require_broker,
+        require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),
     )
 

@@ -162,6 +162,16 @@ class Fields:
         self._reader.visit(len(value))
         return list(zip(value, value.lines if isinstance(value, Lines) else [line] * len(value), strict=True))
 
+    def names(self, key: str, of: str = "names") -> list[str]:
+        """A list of strings: of what, says an error about anything else."""
+        found = []
+        for each, line in self.items(key):
+            if isinstance(each, str):
+                found.append(each)
+            else:
+                self.error(key, line, f"must hold {of}, not {describe(each)}")
+        return found
+
     def others(self) -> list[tuple[str, int]]:
         """The keys that were not taken, with their lines, in the order they are written."""
         return [(key, line) for key, (_, line) in self._pairs.items()]

@@ -57,7 +57,7 @@ def _clients(fields: Fields, key: str, reader: Reader, cluster: str | None) -> I
 
 def _with_topics(key: str, fields: Fields, client: Client) -> None:
     topics = fields.mapping("topics")
-    reads, writes = ([] if topics is None else _names(topics, each) for each in ("read", "write"))
+    reads, writes = ([] if topics is None else topics.names(each, "names of topics") for each in ("read", "write"))
     if topics is not None:
         topics.rest()
     if key == "connectors":
@@ -74,13 +74,3 @@ def _with_topics(key: str, fields: Fields, client: Client) -> None:
         client.grant("consumer", topics=reads, groups=())
     else:
         client.grant("streams", application_id=(application,), inputs=reads, outputs=writes)
-
-
-def _names(fields: Fields, key: str) -> Sequence[str]:
-    found = []
-    for each, line in fields.items(key):
-        if isinstance(each, str):
-            found.append(each)
-        else:
-            fields.error(key, line, f"must hold names of topics, not {describe(each)}")
-    return found

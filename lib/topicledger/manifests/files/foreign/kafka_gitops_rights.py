@@ -7,7 +7,7 @@ which READ and WRITE imply; but for Kafka Streams, which gets every right on wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.fields import Fields
@@ -58,16 +58,6 @@ def _named(fields: Fields, key: str, reader: Reader) -> Iterator[tuple[str, Fiel
             fields.error(f"{key}.{show(name.text)}", at, f"must be a mapping, not {describe(each)}")
 
 
-def _names(fields: Fields, key: str) -> Sequence[str]:
-    found = []
-    for each, line in fields.items(key):
-        if isinstance(each, str):
-            found.append(each)
-        else:
-            fields.error(key, line, f"must hold names, not {describe(each)}")
-    return found
-
-
 def _service(name: str, fields: Fields, client: Client) -> None:
     kind = fields.text("type", required=True)
     if kind is None:
@@ -79,15 +69,15 @@ def _service(name: str, fields: Fields, client: Client) -> None:
 
 
 def _application(name: str, fields: Fields, client: Client) -> None:
-    consumes, group = _names(fields, "consumes"), fields.text("group-id") or name
-    client.grant("producer", topics=_names(fields, "produces"))
+    consumes, group = fields.names("consumes"), fields.text("group-id") or name
+    client.grant("producer", topics=fields.names("produces"))
     if consumes:
         client.grant("consumer", topics=consumes, groups=(group,))
 
 
 def _streams(name: str, fields: Fields, client: Client) -> None:
     application = fields.text("application-id") or name
-    inputs, outputs = _names(fields, "consumes"), _names(fields, "produces")
+    inputs, outputs = fields.names("consumes"), fields.names("produces")
     client.grant("streams", application_id=(application,), inputs=inputs, outputs=outputs)
 
 
@@ -104,15 +94,15 @@ def _connect(name: str, fields: Fields, client: Client) -> None:
         group=(fields.text("group-id") or name,),
         internal=internal,
         reads=(),
-        writes=_names(fields, "produces"),
+        writes=fields.names("produces"),
     )
     connectors = fields.mapping("connectors")
     for connector, _ in [] if connectors is None else connectors.others():
         each = connectors.mapping(connector) if connectors is not None else None
         if each is None:
             continue
-        consumes = _names(each, "consumes")
-        client.grant("producer", topics=_names(each, "produces"))
+        consumes = each.names("consumes")
+        client.grant("producer", topics=each.names("produces"))
         if consumes:
             client.grant("consumer", topics=consumes, groups=(f"connect-{connector}",))
         each.rest()
