@@ -15,7 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, jobs, kafka_part, measure, observing, policies, quota, replicas, report, rights, serving
+from benchmarks import (
+    growth,
+    jobs,
+    kafka_part,
+    measure,
+    observing,
+    policies,
+    proving,
+    quota,
+    replicas,
+    report,
+    rights,
+    serving,
+)
 from benchmarks.report import Result, Size
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "bench"
@@ -52,6 +65,7 @@ SUITE: Mapping[str, Benchmark] = {
     "replicas": Benchmark(run=replicas.run, driver_memory=replicas.DRIVER_MEMORY),
     "quota": Benchmark(run=quota.run, driver_memory=quota.DRIVER_MEMORY),
     "acls": Benchmark(run=rights.run, driver_memory=rights.DRIVER_MEMORY),
+    "proof": Benchmark(run=proving.run, driver_memory=proving.DRIVER_MEMORY),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from topicledger.report.access import OwnerQuotas, OwnerRights, QuotaChange, Quotas, RightChange, Rights
 from topicledger.report.facts import (
     Age,
     Batch,
@@ -15,14 +16,11 @@ from topicledger.report.facts import (
     DriftReport,
     DriftTally,
     History,
-    OwnerRights,
     PhaseTime,
     PolicyTally,
     Report,
     Requests,
     Result,
-    RightChange,
-    Rights,
     RunFacts,
     RunOfSpan,
     Tally,
@@ -281,8 +279,32 @@ def run() -> Report:
 
 
 def rights() -> Report:
-    """The same run, of a ledger that declares rights."""
-    return replace(run(), history=History(rights=_rights("by this run")))
+    """The same run, of a ledger that declares rights and quotas."""
+    return replace(run(), history=History(rights=_rights("by this run"), quotas=_quotas("by this run")))
+
+
+def _quotas(since: str, *words: str) -> Quotas:
+    """Of owners and entities like `words`, where given."""
+    names = words or ("payments", "")
+    cluster = words[0] if words else "orders"
+    return Quotas(
+        since=since,
+        owners=[OwnerQuotas(cluster=cluster, owner=name, entities=2 - n, changed=n) for n, name in enumerate(names)],
+        changes=[
+            QuotaChange(
+                run_id=run_facts().run_id,
+                cluster=cluster,
+                resource=f"user={name} client-id=<default>",
+                what="producer_byte_rate 1000000 -> 2000000, request_percentage none -> 0.5",
+                completed_at=NOW - timedelta(minutes=9, seconds=number),
+                owner=name or None,
+            )
+            for number, name in enumerate(names)
+        ],
+        total=len(names),
+        owners_query="SELECT owner, cluster\nFROM delta.`/data/ledger/quotas`",
+        query="SELECT run_id, cluster, resource\nFROM delta.`/data/ledger/audit`",
+    )
 
 
 def _rights(since: str, *words: str) -> Rights:
@@ -357,7 +379,7 @@ def hostile() -> Report:
             rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
         ),
         query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
-        history=History(rights=_rights(SCRIPT, *HOSTILE)),
+        history=History(rights=_rights(SCRIPT, *HOSTILE), quotas=_quotas(SCRIPT, *HOSTILE)),
     )
 
 

@@ -19,7 +19,7 @@ from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.report import Report, ReportKind, gather, moment, of_run, render, span
 from topicledger.review.history import of_topic, of_topics
-from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS, Table
+from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1)
@@ -215,7 +215,6 @@ def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.thorough
 def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path: Path) -> None:
     """Of a run what it changed, of an audit what changed since the one before, of a span what changed in it."""
     assert of(told, "tuesday").history.rights is None, "no rights are declared"
@@ -277,6 +276,52 @@ def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path:
     assert of(ledger, "tuesday", "payments").history.rights is None
     page = render(of(ledger, "tuesday"))
     assert resource("b") in page.replace("&#34;", '"')
+
+
+@pytest.mark.thorough
+def test_quotas_are_by_owner_with_what_changed_since(told: Ledger, tmp_path: Path) -> None:
+    """As rights: from what to what, and whose it is."""
+    assert of(told, "tuesday").history.quotas is None, "no quotas are declared"
+    ledger = copy(told, tmp_path / "quotas")
+    ledger.ensure(QUOTAS)
+    declared = [("a", " team ", None), ("b", "team", "present"), ("c", None, "absent")]
+    rows = ({"user": name, "owner": owner, "state": state} for name, owner, state in declared)
+    put(ledger, QUOTAS, {"cluster": "orders", "producer_byte_rate": 2_000.0}, *rows)
+    altered = [
+        ("monday", MONDAY, "a", {}, {"producer_byte_rate": "2000"}),
+        ("tuesday", TUESDAY, "b", {"producer_byte_rate": "1000"}, {"producer_byte_rate": "2000"}),
+        ("tuesday", TUESDAY, "c", {"request_percentage": "0.5"}, {}),
+    ]
+    of_all = {"cluster": "orders", "phase": "apply", "outcome": "ok", "resource_type": "quota", "error_code": 0}
+    put(
+        ledger,
+        AUDIT,
+        {**of_all, "action": "alter_quota"},
+        *(
+            {
+                "run_id": run_id,
+                "resource": f"user={name}",
+                "completed_at": day + timedelta(seconds=3),
+                "before": before,
+                "after": after,
+            }
+            for run_id, day, name, before, after in altered
+        ),
+    )
+    found = of(ledger, "tuesday").history.quotas
+    assert found is not None
+    assert [(each.owner, each.entities, each.changed) for each in found.owners] == [("team", 2, 1), ("", 0, 1)]
+    assert {(each.resource, each.what, each.owner) for each in found.changes} == {
+        ("user=b", "producer_byte_rate 1000 -> 2000", "team"),
+        ("user=c", "request_percentage 0.5 -> none", None),
+    }
+    assert {row["resource"] for row in ledger.spark.sql(found.query).collect()} == {"user=b", "user=c"}
+    assert ledger.spark.sql(found.owners_query).count() == 2, "blanks around an owner are its own"
+    first = of(ledger, "audit-1").history.quotas
+    assert first is not None
+    assert [each.resource for each in first.changes] == ["user=a"]
+    assert of(ledger, "tuesday", "payments").history.quotas is None
+    assert "producer_byte_rate 1000 -&gt; 2000" in render(of(ledger, "tuesday"))
 
 
 def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from topicledger.actions import KINDS
 from topicledger.apply.moves import PlannedMoves
+from topicledger.cli.show import in_colours
 from topicledger.plan.lines import planned_action
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
@@ -299,3 +300,17 @@ def test_each_kind_of_action_says_how_it_reads() -> None:
         "delete": "-", "create": "+", "add_partitions": "~", "alter_configs": "~", "reassign": "~",
         "elect_leaders": "~", "acl_add": "+", "acl_delete": "-", "alter_quota": "~",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("terminal", "no_color", "coloured"),
+    [(True, None, True), (True, "", True), (True, "1", False), (False, None, False)],
+)
+def test_nobody_who_set_no_color_gets_colours(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, no_color: str | None, coloured: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    assert in_colours() is coloured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from tests.unit.frames import dicts, frame
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.manifests import quotas
-from topicledger.manifests.quotas import entity_of, text_of
+from topicledger.manifests.files import read_manifest_files
+from topicledger.manifests.files.writing import write_manifests
+from topicledger.manifests.quotas import entity_of, limits_of, text_of
 from topicledger.model import Refusal
-from topicledger.model.quotas import Entity, kafka_name, written
+from topicledger.model.quotas import Entity, kafka_name, text_of_limit, written
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.quotas import decide
@@ -146,7 +149,11 @@ def test_what_is_declared_is_all_that_an_entity_is_to_have(spark: SparkSession) 
             {"producer_byte_rate": "1000", "request_percentage": "0.5"},
             {"producer_byte_rate": "3000000000"},
         ),
-        "user=gone": ("alter_quota", {"controller_mutation_rate": "0.25", "producer_byte_rate": "1.0E18"}, {}),
+        "user=gone": (
+            "alter_quota",
+            {"controller_mutation_rate": "0.25", "producer_byte_rate": "1000000000000000000"},
+            {},
+        ),
         "user=nothing": ("unchanged", None, None),
         "user=new client-id=<default>": ("alter_quota", {}, {"producer_byte_rate": "1000"}),
         "user=same client-id=x": ("unmanaged", None, None),
@@ -184,3 +191,37 @@ def test_the_columns_of_an_entity_come_back_from_its_text(spark: SparkSession) -
     rows = texts.select(*("user", "client_id", "ip"), *(column.alias(f"_{name}") for name, column in back.items()))
     for row in rows.collect():
         assert (row["_user"], row["_client_id"], row["_ip"]) == (row["user"], row["client_id"], row["ip"])
+
+
+LIMITS_AS_TEXT = {
+    1.0: "1",
+    0.5: "0.5",
+    0.00001: "0.00001",
+    1.25e-7: "0.000000125",
+    2.0**53: "9007199254740992",
+    1e15: "1000000000000000",
+    # What somebody writes for "no limit": Java's largest long.
+    9.223372036854776e18: "9223372036854776000",
+    123.45: "123.45",
+    float("inf"): "Infinity",
+}
+
+
+def test_a_limit_has_one_text_whoever_writes_it(spark: SparkSession) -> None:
+    """In `before` and `after` of plans Spark writes it, in those of audit the driver: where they differ a change that
+    was made would count as not made."""
+    rows = [{"user": f"u{number}", "request_percentage": value} for number, value in enumerate(LIMITS_AS_TEXT)]
+    found = frame(spark, QUOTAS.schema, rows).select("request_percentage", limits_of().alias("limits")).collect()
+    assert {row["request_percentage"]: row["limits"]["request_percentage"] for row in found} == LIMITS_AS_TEXT
+    assert {value: text_of_limit(value) for value in LIMITS_AS_TEXT} == LIMITS_AS_TEXT
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_limits_are_exported_as_they_are_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"export{suffix}"
+    values = [each for each in LIMITS_AS_TEXT if each != float("inf")]
+    entries = [{"cluster": "main", "user": f"u{n}", "request_percentage": each} for n, each in enumerate(values)]
+    write_manifests(path, "main", [], [], {"quotas": entries})
+    read = read_manifest_files([path], io.StringIO(""))
+    assert read.errors == []
+    assert [row.values["request_percentage"] for row in read.quotas] == values

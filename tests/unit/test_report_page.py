@@ -300,13 +300,17 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
     assert "12 partitions, replication factor 3, retention.ms=7 d (604800000)" in told(html).text()
 
 
-def test_rights_are_told_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
+def test_rights_and_quotas_are_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
     found = told(render(reports.rights())).text()
     assert "Rights by owner, and how many changed by this run" in found
     assert "Rights that changed by this run" in found
     assert "User:payments ALLOW READ TOPIC PREFIXED orders. *" in found
+    assert "Client quotas by owner, and how many changed by this run" in found
+    assert "user=payments client-id=<default>" in found
+    assert "producer_byte_rate 1000000 -> 2000000, request_percentage none -> 0.5" in found
     without = told(render(reports.run())).text()
     assert "Rights" not in without
+    assert "quotas" not in without
 
 
 def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_to_do() -> None:

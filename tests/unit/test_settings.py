@@ -237,6 +237,11 @@ def test_no_clusters_is_an_error(problems_of: Problems) -> None:
     assert "`clusters` must be a table, [clusters], not an integer" in problems_of('clusters = 1\n[tables]\nroot="x"\n')
 
 
+def test_a_policy_of_no_kind_is_an_error_that_says_how_kinds_are_written(problems_of: Problems) -> None:
+    (problem,) = problems_of(f'{MINIMAL}[[policies]]\nuse = "replication_factor"\n')
+    assert problem == "`policies` must be a table, written as [[policies.create]] or another kind, not a list"
+
+
 @pytest.mark.parametrize(
     "option",
     [

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from pyspark.sql import Column, Row
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
@@ -19,12 +19,12 @@ from rich.table import Table as Grid
 from topicledger.apply.summary import phase_order
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
-from topicledger.ledger.rows import change_in_words
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, ResourceType, RunState
 from topicledger.plan import approvals
+from topicledger.plan.lines import in_words
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
@@ -118,11 +118,15 @@ def show_diff(
         if form == "markdown":
             pieces = rendering.markdown(found_diff, most=max_characters or 0)
         else:
-            colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-            pieces = rendering.text(found_diff, most=max_characters, colours=colours)
+            pieces = rendering.text(found_diff, most=max_characters, colours=in_colours())
         for piece in pieces:
             click.echo(piece, nl=False)
     return ExitCode.DONE
+
+
+def in_colours() -> bool:
+    """Whether text is for a terminal, and nobody set NO_COLOR (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
@@ -146,13 +150,14 @@ def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
         yield run
 
 
-def _change() -> Column:
-    """What a change does; the text of an ACL says all of it."""
-    return F.when(F.col("resource_type") != ResourceType.ACL.value, change_in_words())
+def _change(row: Mapping[str, Any]) -> str | None:
+    """What a change does; None of a create or a delete, and of an ACL, whose text says all of it."""
+    is_change = row["before"] is not None and row["after"] is not None
+    return in_words(row) if is_change and row["resource_type"] != ResourceType.ACL.value else None
 
 
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
-    plans = ledger.read(PLANS).where(F.col("run_id") == run_id).withColumn("change", _change())
+    plans = ledger.read(PLANS).where(F.col("run_id") == run_id)
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
@@ -169,7 +174,8 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
         .join(phases.alias("audited"), on=same, how="left")
         .select(
             *(f"plan.{name}" for name in _PLANNED),
-            "plan.change",
+            "plan.assignments",
+            "plan.configs",
             "audited.phases",
             "audited.resolved",
         )
@@ -178,6 +184,8 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     found = []
     for row in rows.toLocalIterator():
         action = row.asDict(recursive=True)
+        declared = {name: action.pop(name) for name in ("assignments", "configs")}
+        action["change"] = _change({**action, **declared})
         action["phases"] = [
             {name: value for name, value in phase.items() if name != "order"} for phase in action["phases"] or ()
         ]

@@ -84,7 +84,7 @@ def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
         replicas=_replicas(top.table("replicas")),
         acls=_acls(top.table("acls")),
         guards=_guards(top.table("guards")),
-        policies=_policies(top.table("policies"), clusters.values),
+        policies=_policies(top.table("policies", "written as [[policies.create]] or another kind"), clusters.values),
         audit=_audit(top.table("audit")),
         proof=read_proof(top.table("proof")),
         owners=read_owners(top.table("owners"), path, clusters.values),

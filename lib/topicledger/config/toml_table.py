@@ -38,10 +38,11 @@ class TomlTable:
             if name not in known:
                 self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
 
-    def table(self, name: str) -> TomlTable:
+    def table(self, name: str, written: str | None = None) -> TomlTable:
+        """A table, empty where the key is missing or wrong; `written`: how the file has it, by default [NAME]."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
-            self.problem(name, f"must be a table, [{self.key(name)}], not {kind_of(value)}")
+            self.problem(name, f"must be a table, {written or f'[{self.key(name)}]'}, not {kind_of(value)}")
             value = {}
         return TomlTable(self.key(name), value, self.problems)
 

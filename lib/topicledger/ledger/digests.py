@@ -9,16 +9,21 @@ maps. So a column that a later version adds changes no digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
+from itertools import groupby
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FEW_ROWS = 10_000
+"""Of a table, what the driver hashes: some 40 MB with all configs of a topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,26 @@ class RowsDigest:
     """SHA-256 (hex): see `of_runs`."""
 
 
+def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
+    """By table, all rows of one run. Of few rows, the driver itself makes what `of_runs` has executors make: that takes
+    a Python worker and a query that sorts."""
+    found = {}
+    for name, rows in tables.items():
+        few = rows.limit(_FEW_ROWS + 1).toArrow()
+        if few.num_rows > _FEW_ROWS:
+            (found[name],) = of_runs({name: rows}).values()
+        else:
+            found[name] = _of_hashes(_hash(text) for text in row_texts(few).to_pylist())
+    return found
+
+
+def _of_hashes(hashes: Iterable[str]) -> RowsDigest:
+    """As `of_runs` puts them together."""
+    ordered = sorted(hashes)
+    parts = [_hash("".join(each)) for _, each in groupby(ordered, key=lambda text: text[:2])]
+    return RowsDigest(rows=len(ordered), sha256=_hash("".join(parts)))
+
+
 def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDigest]:
     """By table and run id, all rows of a run; none of a run without rows.
 
@@ -37,7 +62,7 @@ def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDig
     SHA-256 of that is a part's. The parts, sorted by these digits, have the SHA-256 of all rows.
     """
     hashed = [
-        rows.select(F.lit(name).alias("table"), "run_id", F.sha2(row_text(rows.schema), 256).alias("hash"))
+        rows.mapInArrow(partial(_hashed, name), "table string, run_id string, hash string")
         for name, rows in tables.items()
     ]
     together = reduce(DataFrame.unionByName, hashed)
@@ -52,55 +77,80 @@ def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDig
     }
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _sha256_of(texts: Column) -> Column:
     return F.sha2(F.array_join(texts, ""), 256)
 
 
-def row_text(schema: StructType, less: Sequence[str] = ()) -> Column:
-    """A row as text (string), without the columns `less`."""
-    return F.concat(*(_named(each) for each in _by_name(schema, less)))
+def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """table, run_id, hash: SHA-256 (hex) of each row's text."""
+    for batch in batches:
+        hashes = [_hash(text) for text in row_texts(batch).to_pylist()]
+        columns = {"table": [table] * len(hashes), "run_id": batch.column("run_id"), "hash": hashes}
+        yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.string()) for name, column in columns.items()})
 
 
-def _by_name(schema: StructType, less: Sequence[str]) -> Sequence[StructField]:
-    return sorted((each for each in schema if each.name not in less), key=lambda each: each.name)
+def row_texts(rows: pa.RecordBatch | pa.Table, less: Sequence[str] = ()) -> pa.Array:
+    """Each row as text (string), without the columns `less`. A column at a time: rows have many configs."""
+    if isinstance(rows, pa.Table):
+        whole = rows.combine_chunks().to_batches()
+        rows = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=rows.schema)
+    named = []
+    for name in sorted(each for each in rows.schema.names if each not in less):
+        column = rows.column(name)
+        there = column.is_valid()
+        if pa.types.is_map(column.type):
+            there = pc.greater(_lengths(_pairs(column)), 0)
+        named.append(pc.if_else(there, pc.binary_join_element_wise(_text_of(name), _texts(column), ""), ""))
+    return pc.binary_join_element_wise(*named, "") if named else pa.array([""] * rows.num_rows, pa.string())
 
 
-def _named(field: StructField) -> Column:
-    value = F.col(field.name)
-    there = value.isNotNull()
-    if isinstance(field.dataType, MapType):
-        there = there & (F.size(value) > 0)
-    return F.when(there, F.concat(F.lit(_text_of(field.name)), _text(value, field.dataType))).otherwise("")
-
-
-def _text(value: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, ArrayType):
-        of = data_type.elementType
-        text = _in("[", F.array_join(F.transform(value, lambda each: _text(each, of)), ""), "]")
-    elif isinstance(data_type, StructType):
-        text = _in("(", F.concat(*(_text(value[each.name], each.dataType) for each in data_type)), ")")
-    elif isinstance(data_type, MapType):
-        key_type, value_type = data_type.keyType, data_type.valueType
-
-        def pair(each: Column) -> Column:
-            return F.concat(_text(each["key"], key_type), _text(each["value"], value_type))
-
-        text = _in("{", F.array_join(F.transform(F.array_sort(F.map_entries(value)), pair), ""), "}")
-    elif isinstance(data_type, BooleanType):
-        text = F.when(value, "4:true").when(~value, "5:false")
+def _texts(values: pa.Array) -> pa.Array:
+    """The text of each value."""
+    kind = values.type
+    if pa.types.is_map(kind):
+        lists = _pairs(values)
+        keys, items = lists.flatten().flatten()
+        entries = pa.table({"row": pc.list_parent_indices(lists), "key": keys})
+        order = pc.sort_indices(entries, [("row", "ascending"), ("key", "ascending")])
+        text = _joined(lists, "{", pc.binary_join_element_wise(_texts(keys), _texts(items), "").take(order), "}")
+    elif pa.types.is_list(kind):
+        text = _joined(values, "[", _texts(values.flatten()), "]")
+    elif pa.types.is_struct(kind):
+        text = pc.binary_join_element_wise("(", *map(_texts, values.flatten()), ")", "")
+    elif pa.types.is_boolean(kind):
+        text = pc.if_else(values, "4:true", "5:false")
     else:
-        plain = F.unix_micros(value) if isinstance(data_type, TimestampType) else value
-        text = F.concat(F.octet_length(plain.cast("string")).cast("string"), F.lit(":"), plain.cast("string"))
-    return F.coalesce(text, F.lit("-"))
+        plain = values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values
+        plain = plain.cast(pa.string())
+        text = pc.binary_join_element_wise(pc.binary_length(plain).cast(pa.string()), plain, ":")
+    return pc.if_else(values.is_valid(), text, "-")
 
 
-def _in(opening: str, text: Column, closing: str) -> Column:
-    return F.concat(F.lit(opening), text, F.lit(closing))
+def _pairs(values: pa.MapArray) -> pa.ListArray:
+    """Maps as lists of structs."""
+    kind = values.type
+    return values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+
+
+def _lengths(lists: pa.ListArray) -> pa.Array:
+    """How many entries each list has; null has none."""
+    return pc.fill_null(pc.list_value_length(lists), 0)
+
+
+def _joined(lists: pa.ListArray, opening: str, texts: pa.Array, closing: str) -> pa.Array:
+    """The texts of each list's entries, put together; `texts` are those of all lists, one after the other."""
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(_lengths(lists))])
+    inner = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), "")
+    return pc.binary_join_element_wise(opening, inner, closing, "")
 
 
 def text_of_row(schema: StructType, row: Mapping[str, object], less: Sequence[str] = ()) -> str:
     """The same of a row of texts, numbers, moments and maps of such, in Python."""
-    given = [(each.name, row.get(each.name)) for each in _by_name(schema, less)]
+    given = [(name, row.get(name)) for name in sorted(schema.names) if name not in less]
     return "".join(_text_of(name) + _text_of(value) for name, value in given if value is not None and value != {})
 
 

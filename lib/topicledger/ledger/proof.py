@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config.secrets import resolve
 from topicledger.config.settings import Settings
-from topicledger.ledger.digests import RowsDigest, of_runs, text_of_row
+from topicledger.ledger.digests import RowsDigest, of_run, text_of_row
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
@@ -72,11 +72,10 @@ def ending(run: Run) -> Ending:
         before = beside.submit(heads, ledger)
         tables = [table for table in PROVEN if table is not APPROVALS or ledger.exists(APPROVALS)]
         versions = beside.submit(lambda: {table.name: ledger.latest_version(table) for table in tables})
-        found = of_runs({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in tables})
+        found = of_run({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in tables})
         proof: dict[str, str] = {}
         for table in tables:
-            digest = found.get((table.name, run.run_id), RowsDigest())
-            proof |= recorded(table, digest, versions.result()[table.name])
+            proof |= recorded(table, found[table.name], versions.result()[table.name])
         return Ending(proof=proof, heads=before.result())
 
 

@@ -14,9 +14,6 @@ from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from topicledger.model import ConfigEntry, PhaseResult, ResourceType
 from topicledger.schemas import AUDIT, CONFIGS
 
-_SHOWN_MOVES = 10
-"""Partitions of a topic that are shown as they move."""
-
 _SAME_NAME = (
     "cluster",
     "cluster_id",
@@ -110,40 +107,3 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
 def touched() -> Column:
     """Of rows with `before` and `after`, the names that a change sets or resets (array<string>)."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))
-
-
-def change_in_words() -> Column:
-    """Of rows with `before` and `after`, what a change does: `retention.ms 100 -> 200, flush.ms default -> 5` (string);
-    null where it is no change."""
-    names = F.array_sort(touched())
-    moved, leads = F.col("after")["assignments"], F.col("before")["leaders"]
-
-    def value(column: str, name: Column) -> Column:
-        return F.coalesce(F.col(column)[name], F.lit("default"))
-
-    words = F.transform(
-        names, lambda name: F.concat(name, F.lit(" "), value("before", name), F.lit(" -> "), value("after", name))
-    )
-    is_change = F.col("before").isNotNull() & F.col("after").isNotNull()
-    return (
-        F.when(is_change & moved.isNotNull(), _moves_in_words())
-        .when(is_change & leads.isNotNull(), F.concat(F.lit("preferred leaders of "), F.col("after")["partitions"]))
-        .when(is_change, F.array_join(words, ", "))
-    )
-
-
-def _moves_in_words() -> Column:
-    """Of a reassignment, the first partitions and the bytes: `0: 1,2 -> 1,3; 1: 2 -> 2,3; 4000 bytes`."""
-    before, after = (F.split(F.col(name)["assignments"], ";") for name in ("before", "after"))
-    words = F.zip_with(
-        before,
-        after,
-        lambda was, to: F.concat(
-            F.substring_index(was, ":", 1), F.lit(": "), F.substring_index(was, ":", -1), F.lit(" -> "),
-            F.substring_index(to, ":", -1),
-        ),
-    )  # fmt: skip
-    count = F.size(after)
-    more = F.when(count > _SHOWN_MOVES, F.concat(F.lit("and "), count - _SHOWN_MOVES, F.lit(" more partitions")))
-    size = F.concat(F.col("after")["bytes"], F.lit(" bytes"))
-    return F.concat_ws("; ", F.array_join(F.slice(words, 1, _SHOWN_MOVES), "; "), more, size)

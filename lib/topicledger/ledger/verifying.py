@@ -16,7 +16,7 @@ from rich.console import Console
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
-from topicledger.ledger.digests import RowsDigest, of_runs, row_text
+from topicledger.ledger.digests import RowsDigest, of_runs, row_texts
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
 from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, NOT_PROVEN, PROVEN, Signer, read_recorded, signer
@@ -155,10 +155,14 @@ def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expe
 
 
 def _rows(ledger: Ledger) -> Sequence[Mapping[str, Any]]:
-    rows = ledger.stored(RUNS)
-    text = F.when(F.col(DIGEST).isNotNull(), row_text(RUNS.schema, less=NOT_PROVEN)).alias("text")
-    named = ("run_id", "state", "started_at", "finished_at", "proof", "previous_digest", DIGEST, "arguments", text)
-    return [row.asDict() for row in rows.select(*named).collect()]
+    rows = ledger.stored(RUNS).select(*RUNS.schema.names).toArrow()
+    named = ("run_id", "state", "started_at", "finished_at", "proof", "previous_digest", DIGEST, "arguments")
+    texts = row_texts(rows, less=NOT_PROVEN).to_pylist()
+    pairs = ("proof", "arguments")
+    return [
+        {**row, **{name: row[name] and dict(row[name]) for name in pairs}, "text": text}
+        for row, text in zip(rows.select(named).to_pylist(), texts, strict=True)
+    ]
 
 
 def _is_sealed(row: Mapping[str, Any]) -> bool:

@@ -17,7 +17,6 @@ from topicledger.model.quotas import ENTITY, IP_LIMIT, KAFKA_TYPES, LIMITS, WHOL
 from topicledger.schemas import QUOTAS
 
 _VALUES = "map<string,string>"
-_MOST_BY_BIGINT = 1e15
 
 
 def text_of() -> Column:
@@ -48,8 +47,13 @@ def limits_of() -> Column:
 
     def text(name: str) -> Column:
         value = F.col(name)
-        whole = (value == F.floor(value)) & (F.abs(value) < _MOST_BY_BIGINT)
-        return F.when(whole, value.cast("bigint").cast("string")).otherwise(value.cast("string"))
+        whole = value.try_cast("decimal(38,0)")
+        parts = F.rtrim(value.try_cast("decimal(38,18)").cast("string"), F.lit("0"))
+        # As `text_of_limit` writes it.
+        return F.coalesce(
+            F.when(value.eqNullSafe(whole.cast("double")), whole.cast("string")).otherwise(parts),
+            value.cast("string"),
+        )
 
     entries = F.create_map(*(part for name in LIMITS for part in (F.lit(name), text(name))))
     return F.map_filter(entries, lambda _, value: value.isNotNull()).cast(_VALUES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 DEFAULT = "<default>"
@@ -58,5 +59,5 @@ def kafka_name(name: str) -> str | None:
 
 
 def text_of_limit(value: float) -> str:
-    """A limit as `before` and `after` have it: `1000`, `0.5`."""
-    return str(int(value)) if value.is_integer() else repr(value)
+    """A limit as `before`, `after` and files have it, without an exponent: `1000`, `0.00001`."""
+    return format(Decimal(repr(value)), "f").removesuffix(".0")

@@ -54,8 +54,8 @@ def needed(guards: GuardSettings, classes: Collection[str]) -> int:
 
 def of_run(ledger: Ledger, guards: GuardSettings, run_id: str, requested_by: str) -> Approvals:
     """What the plan of a run needs and has. Approvals of another plan, under the same run id, don't count."""
-    of_plan = digests.of_runs({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
-    plan_digest = of_plan.get((PLANS.name, run_id), digests.RowsDigest()).sha256
+    of_plan = digests.of_run({PLANS.name: ledger.stored(PLANS).where(F.col("run_id") == run_id)})
+    plan_digest = of_plan[PLANS.name].sha256
     classes = _classes(ledger, run_id) if guards.approvals_for else ()
     by: dict[str, str] = {}
     if ledger.exists(APPROVALS):

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
+from topicledger.report.access import Quotas, Rights
 from topicledger.review.history import TopicEvent
 
 LISTED_WAITS = 50
@@ -268,56 +269,13 @@ class RunOfSpan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnerRights:
-    """The rights that an owner declares on a cluster."""
-
-    cluster: str
-    owner: str
-    """Empty where they have none."""
-    rights: int
-    principals: int
-    added: int
-    removed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RightChange:
-    """A right that was added or removed."""
-
-    run_id: str
-    cluster: str
-    resource: str
-    change: str
-    """added or removed."""
-    principal: str | None
-    completed_at: datetime
-    owner: str | None = None
-    """As the latest `acls` have it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rights:
-    """Rights by owner, and how they changed."""
-
-    since: str
-    """When, in words."""
-    owners: Sequence[OwnerRights]
-    """Those whose rights changed most first."""
-    changes: Sequence[RightChange]
-    """The newest."""
-    total: int
-    """Of all changes."""
-    owners_query: str
-    query: str
-    """SQL for all of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class History:
-    """What happened before: the runs of a span, and how rights changed."""
+    """What happened before: the runs of a span, and how rights and quotas changed."""
 
     rights: Rights | None = None
     """None where no rights are declared."""
+    quotas: Quotas | None = None
+    """None where no quotas are declared."""
     runs: Sequence[RunOfSpan] = ()
     """The newest."""
     run_count: int = 0

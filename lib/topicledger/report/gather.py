@@ -36,6 +36,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
+from topicledger.report.quotas import gather_quotas
 from topicledger.report.rights import gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.review import history
@@ -77,7 +78,12 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
         span=asked.span,
         run=asked.run,
         history=History(
-            runs=runs, run_count=run_count, periods=periods, unit=unit, rights=gather_rights(ledger, asked, listed)
+            runs=runs,
+            run_count=run_count,
+            periods=periods,
+            unit=unit,
+            rights=gather_rights(ledger, asked, listed),
+            quotas=gather_quotas(ledger, asked, listed),
         ),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),

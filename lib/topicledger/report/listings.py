@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from markupsafe import escape
 
 from topicledger.report import words
-from topicledger.report.facts import Drift, Report, Result, Rights, Shown
+from topicledger.report.access import Quotas, Rights
+from topicledger.report.facts import Drift, Report, Result, Shown
 from topicledger.review.history import TopicEvent
 
 LISTED_CHARACTERS = 3_000_000
@@ -270,5 +271,54 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
         changes,
         rights.total,
         rights.query,
+        "the newest",
+    )
+
+
+def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
+    """Quotas by owner, and each change of an entity's."""
+    if quotas is None:
+        return
+    since = words.name(quotas.since)
+    owners = [
+        Line(
+            cells=[
+                Cell(text=words.name(each.owner) or NO_OWNER, under=words.name(each.cluster), wide=True),
+                *(Cell(text=words.number(count)) for count in (each.entities, each.changed)),
+            ],
+            filters=[words.name(each.cluster)],
+        )
+        for each in quotas.owners
+    ]
+    yield _listing(
+        "quotas",
+        f"Client quotas by owner, and how many changed {since}",
+        ["Owner", "Entities", "Changed"],
+        ["cluster"],
+        owners,
+        len(owners),
+        quotas.owners_query,
+        "most changes",
+    )
+    changes = [
+        Line(
+            cells=[
+                Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
+                Cell(text=words.name(each.what)),
+                Cell(text=words.name(each.owner) or "–"),
+                Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
+            ],
+            filters=[words.name(each.cluster), words.name(each.owner) or NO_OWNER],
+        )
+        for each in quotas.changes
+    ]
+    yield _listing(
+        "quotas-changed",
+        f"Client quotas that changed {since}",
+        ["Entity", "Change", "Owner", "When (UTC)"],
+        ["cluster", "owner"],
+        changes,
+        quotas.total,
+        quotas.query,
         "the newest",
     )

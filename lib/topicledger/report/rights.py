@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame
@@ -12,27 +11,18 @@ from topicledger.ledger.tables import Ledger
 from topicledger.manifests import acls
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import AccessAction, Outcome, Phase, ResourceType
-from topicledger.report import scope
-from topicledger.report.facts import OwnerRights, ReportKind, RightChange, Rights
-from topicledger.report.scope import Scope, utc
+from topicledger.report.access import OwnerRights, RightChange, Rights
+from topicledger.report.scope import Scope, changes_told, utc
 from topicledger.schemas import ACLS, AUDIT
 
 LISTED_OWNERS = 2_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Time:
-    """Which changes a report tells."""
-
-    scope: Scope
-    words: str
 
 
 def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
     """None where no rights are declared and none changed; of changes the newest `listed`."""
     if not ledger.exists(ACLS):
         return None
-    time = _time(ledger, asked)
+    time = changes_told(ledger, asked)
     declared = ledger.read(ACLS).transform(_declared)
     if asked.clusters:
         declared = declared.where(F.col("cluster").isin(*asked.clusters))
@@ -57,18 +47,6 @@ def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
             f"  AND {time.scope.condition('completed_at')}\nORDER BY completed_at DESC"
         ),
     )
-
-
-def _time(ledger: Ledger, asked: Scope) -> _Time:
-    run = asked.run
-    if run is None:
-        return _Time(scope=asked, words="in this time")
-    if run.kind is ReportKind.RUN:
-        return _Time(scope=asked, words="by this run")
-    last = scope.previous(ledger, run)
-    since = datetime.fromtimestamp(0, run.started_at.tzinfo) if last is None else last.started_at
-    words = "before this audit, the first" if last is None else f"since audit {last.run_id}"
-    return _Time(scope=Scope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
 
 
 def _change(completed_at: datetime, row: dict[str, str]) -> RightChange:

@@ -14,7 +14,7 @@ from topicledger.ledger.run import find_run
 from topicledger.ledger.sql import sql_text
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
-from topicledger.report.facts import RunFacts
+from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
 
 AUDIT_COMMAND = "audit"
@@ -91,6 +91,27 @@ def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
     command = F.col("arguments")["command"].isin(*alike)
     same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters
     return _newest(ledger, (F.col("started_at") < F.lit(run.started_at)) & command & same_clusters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesTold:
+    """Which changes of rights and quotas a report tells."""
+
+    scope: Scope
+    words: str
+
+
+def changes_told(ledger: Ledger, asked: Scope) -> ChangesTold:
+    """Of a run its own, of an audit those since the audit before it, else those of the span."""
+    run = asked.run
+    if run is None:
+        return ChangesTold(scope=asked, words="in this time")
+    if run.kind is ReportKind.RUN:
+        return ChangesTold(scope=asked, words="by this run")
+    last = previous(ledger, run)
+    since = datetime.fromtimestamp(0, run.started_at.tzinfo) if last is None else last.started_at
+    words = "before this audit, the first" if last is None else f"since audit {last.run_id}"
+    return ChangesTold(scope=Scope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
 
 
 def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:

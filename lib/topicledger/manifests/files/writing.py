@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from topicledger.manifests.files.results import FIELDS
+from topicledger.model.quotas import text_of_limit
 from topicledger.text import show
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -54,7 +55,8 @@ def _json(
 ) -> Iterator[str]:
     before = "[\n"
     for given in chain(map(_given, rows), map(_given_of_resource, chain.from_iterable(resources.values()))):
-        yield before + json.dumps({"cluster": cluster, **given})
+        fields = ", ".join(f"{json.dumps(name)}: {_json_value(value)}" for name, value in given.items())
+        yield f'{before}{{"cluster": {json.dumps(cluster)}, {fields}}}'
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
@@ -90,18 +92,19 @@ def _given(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
     """As `_given`, of a row of another table."""
-    fields = {name: _plain(value) for name, value in row.items() if name != "cluster" and value is not None}
+    fields = {name: value for name, value in row.items() if name != "cluster" and value is not None}
     if fields.get("state") == "present":
         del fields["state"]
     return fields
 
 
-def _plain(value: Any) -> Any:
-    """A number with a whole value as such: 1e9 would be read as a surprise."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _json_value(value: Any) -> str:
+    return text_of_limit(value) if isinstance(value, float) else json.dumps(value)
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return text_of_limit(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_value(key)}: {_value(each)}" for key, each in sorted(value.items())) + "}"
     if isinstance(value, str):
