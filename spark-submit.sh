@@ -140,9 +140,14 @@ fi
 command+=("$job" "$@")
 
 # The job opens our streams anew (driver-python.sh). A terminal or a pipe stays the same by that; a file would be written
-# from another place than where we are, a socket can't be opened: those get a pipe, and a cat behind it.
+# from another place than where we are, a socket can't be opened, nor can a pipe or a terminal of another user (sudo -u,
+# some containers): those get a pipe, and a cat behind it.
 needs_pump() {
-    [[ -f /dev/fd/$1 || -S /dev/fd/$1 ]]
+    [[ -f /dev/fd/$1 || -S /dev/fd/$1 ]] || is_anothers "$1" w
+}
+# Of /dev/fd Bash itself knows that it is open, and asks for no more.
+is_anothers() {
+    [[ -e /proc/$$/fd/$1 ]] && ! test "-$2" "/proc/$$/fd/$1"
 }
 pumps=()
 feed=
@@ -159,7 +164,7 @@ if needs_pump 2; then
 fi
 if [[ -z $stdin ]]; then
     exec </dev/null
-elif [[ ! -p /dev/fd/0 ]]; then
+elif [[ ! -p /dev/fd/0 ]] || is_anothers 0 r; then
     exec < <(exec cat)
     feed=$!
 fi

@@ -74,6 +74,28 @@ def test_output_to_a_file_goes_where_the_shell_left_off(folder: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_streams_that_another_user_opened_reach_the_job(folder: Path) -> None:
+    """As below `sudo -u`, or in a container that isn't root's: pipes that this process has, and can't open anew."""
+    script = job(folder, "import sys; print(sys.stdin.read()); print('said on stderr', file=sys.stderr); sys.exit(3)")
+    # Root opens what it likes, unless it may not.
+    root = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    pipes = [os.pipe() for _ in range(3)]
+    for _, end in pipes:
+        os.fchmod(end, 0)
+    (given, fill), (out, write_out), (err, write_err) = pipes
+    os.write(fill, b"given")
+    os.close(fill)
+    command = [*root, SCRIPT, script, "-"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder), stdin=given, stdout=write_out, stderr=write_err, timeout=120
+    )
+    for end in (given, write_out, write_err):
+        os.close(end)
+    with os.fdopen(out) as output, os.fdopen(err) as errors:
+        assert (done.returncode, output.read(), errors.read()) == (3, "given\n", "said on stderr\n")
+
+
+@pytest.mark.thorough
 def test_a_job_reads_standard_input_if_asked(folder: Path) -> None:
     text = job(folder, "import sys; print(sys.stdin.read().upper())")
     done = subprocess.run(

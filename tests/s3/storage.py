@@ -60,7 +60,9 @@ class Server:
 
     def requests(self) -> Sequence[Sequence[str]]:
         """What was asked so far: method, path or action, If-None-Match or a dash, status."""
-        return [line.split(" ") for line in self.log.read_text(encoding="utf-8").splitlines()]
+        # The server may be amid the last line.
+        whole, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")
+        return [line.split(" ") for line in whole.splitlines()]
 
     def environment(self, log_store: str | None = None, **more: str) -> dict[str, str]:
         """Of jobs with tables there: S3A's jars and settings; credentials where S3A looks for them by itself."""

@@ -302,10 +302,10 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
 
 def test_rights_and_quotas_are_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
     found = told(render(reports.rights())).text()
-    assert "Rights by owner, and how many changed by this run" in found
-    assert "Rights that changed by this run" in found
+    assert "Rights by owner, and changes by this run" in found
+    assert "Changes of rights by this run" in found
     assert "User:payments ALLOW READ TOPIC PREFIXED orders. *" in found
-    assert "Client quotas by owner, and how many changed by this run" in found
+    assert "Client quotas by owner, and changes by this run" in found
     assert "user=payments client-id=<default>" in found
     assert "producer_byte_rate 1000000 -> 2000000, request_percentage none -> 0.5" in found
     without = told(render(reports.run())).text()

@@ -240,7 +240,7 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     ]
     yield _listing(
         "rights",
-        f"Rights by owner, and how many changed {since}",
+        f"Rights by owner, and changes {since}",
         ["Owner", "Rights", "Principals", "Added", "Removed"],
         ["cluster"],
         owners,
@@ -265,7 +265,7 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     ]  # fmt: skip
     yield _listing(
         "rights-changed",
-        f"Rights that changed {since}",
+        f"Changes of rights {since}",
         ["Change", "Right", "Owner", "When (UTC)"],
         ["change", "cluster", "principal", "owner"],
         changes,
@@ -292,7 +292,7 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     ]
     yield _listing(
         "quotas",
-        f"Client quotas by owner, and how many changed {since}",
+        f"Client quotas by owner, and changes {since}",
         ["Owner", "Entities", "Changed"],
         ["cluster"],
         owners,
@@ -303,9 +303,9 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     changes = [
         Line(
             cells=[
+                Cell(text=words.name(each.owner) or "–"),
                 Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
                 Cell(text=words.name(each.what)),
-                Cell(text=words.name(each.owner) or "–"),
                 Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
             ],
             filters=[words.name(each.cluster), words.name(each.owner) or NO_OWNER],
@@ -314,8 +314,8 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     ]
     yield _listing(
         "quotas-changed",
-        f"Client quotas that changed {since}",
-        ["Entity", "Change", "Owner", "When (UTC)"],
+        f"Changes of client quotas {since}",
+        ["Owner", "Entity", "Change", "When (UTC)"],
         ["cluster", "owner"],
         changes,
         quotas.total,
