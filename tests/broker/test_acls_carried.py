@@ -112,9 +112,13 @@ def test_a_cluster_whose_acls_may_not_be_listed_is_not_exported_without_them(
     spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, own, tmp_path, user="nobody")
-    found = exported_to(estate, tmp_path / "main.yaml")
+    both = Request(to=tmp_path / "main.yaml", resources=EXPORTABLE)
+    found = export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), both)
     assert found.exit_code == ExitCode.ERROR
-    assert "its acls can't be listed" in "".join(found.problems)
+    assert [each.partition(":")[2].partition(":")[0] for each in found.problems] == [
+        " its acls can't be listed",
+        " its quotas can't be listed",
+    ]
     assert not (tmp_path / "main.yaml").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from tests.fault import told
 from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, THOROUGH
 from tests.fault.proxy import FaultProxy
-from tests.fault.test_killed import chain, every
+from tests.fault.test_killed import Doomed, chain, committed, every
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
+from topicledger.config.reading import load_settings
 from topicledger.model import AccessAction, Target
 from topicledger.schemas import AUDIT, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -149,6 +151,72 @@ def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
     fault.wrong += len(wrong)
     assert (fault.lost, fault.doubled, wrong, len(applied)) == (0, 0, set(), 26)
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
+
+
+@pytest.mark.timeout(300 + 120 * KILLS)
+def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_start(
+    spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A2, Q3: a run for each event, where a chain of kills skips what its starts before have done. Runs to and fro
+    between two states of rights and quotas; a start that no kill reaches ends it, having had all events there are."""
+    fault = Fault(name="fresh run of rights and quotas killed at each event")
+    FAULTS.append(fault)
+    user = "User:mixed"
+    rows = [right(user, "READ", f"mixed.{number}") for number in range(4)]
+    quotas = users(0, 6, producer_byte_rate=1e6)
+    gone = [{**row, "state": "absent"} for row in users(4, 6)]
+    states = (
+        (rows, quotas, quotas),
+        # One right is replaced, two go, one is new; two entities have other limits, two have none any more.
+        (
+            [{**rows[0], "host": "10.0.0.1"}, rows[1], right(user, "WRITE", "mixed.1")],
+            [*users(0, 2, producer_byte_rate=2e6, request_percentage=0.5), *quotas[2:4], *gone],
+            [*users(0, 2, producer_byte_rate=2e6, request_percentage=0.5), *quotas[2:4]],
+        ),
+    )
+    options = bare.client_options()
+    monkeypatch.setenv("PROVED_PASSWORD", options["sasl_plain_password"])
+    more = (
+        commands.sasl_client(options["sasl_plain_username"], "env:PROVED_PASSWORD")
+        + f'[guards]\nmax_acl_deletes = 10\nmax_quota_changes = 10\n[acls]\nmanage = ["^{user}$"]\n'
+    )
+    config = commands.settings_file(tmp_path, {"main": proxy_sasl.bootstrap_servers}, more=more)
+    root = tmp_path / "ledger"
+    estate = test_quotas.estate_of(spark, bare, tmp_path)
+    estate.settings = load_settings(config)
+    client = AnotherClient(bare)
+    declare(estate, *states[0][:2])
+    assert estate.run().outcomes() == {"ok": 10}
+
+    for number in every(1, 1, KILLS) if THOROUGH else every(9, 8, KILLS):
+        run_id = f"each-{number}"
+        rights, wanted, limits = states[fault.tried % 2 - 1]
+        declare(estate, rights, wanted)
+        doomed = Doomed(config, run_id, number, partial(committed, root))
+        ended = doomed.wait_behind(proxy_sasl)
+        if ended is None:
+            fault.tried += 1
+            if not any(row["state"] == "finished" for row in told.rows(root, "runs", run_id)):
+                assert estate.run(run_id=run_id).exit_code == 0
+                fault.resumed += 1
+        client.await_acls(user, set(map(acl, rights)))
+        fault.lost += told.lost(root, run_id)
+        fault.doubled += told.doubled(root, run_id)
+        live = as_raw(limits) | STRANGER
+        until(partial(_has, bare, live), seconds=60)
+        applied = [row for row in told.rows(root, "audit", run_id) if (row["phase"], row["outcome"]) == ("apply", "ok")]
+        wrong = {row["resource"] for row in applied if row["action"] == "alter_quota" and not _true(row, live)}
+        fault.wrong += len(wrong)
+        assert (fault.lost, fault.doubled, wrong) == (0, 0, set()), doomed.killed_at
+        if ended is not None:
+            assert ended == 0
+            print(f"a run has {len(doomed.events)} events: {', '.join(doomed.events)}")
+            break
+    assert fault.tried >= min(KILLS, 2)
+
+
+def _has(kafka: EmbeddedKafka, quotas: Quotas) -> bool:
+    return raw(kafka) == quotas
 
 
 def _true(row: Mapping[str, Any], live: Quotas) -> bool:

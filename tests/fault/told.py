@@ -144,7 +144,9 @@ def _action(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _ends(row: Mapping[str, Any]) -> bool:
-    """Whether a row ends an action: its apply, or what refused it before."""
+    """Whether a row ends an action: its apply, or what refused it before, or spared it (by policy, as a prune does)."""
+    # A copy of a manifest is a note; what can't be validated yet is applied all the same.
+    goes_on = row["outcome"] == "skipped" and row["phase"] in ("manifest", "validate")
     return row["action"] is not None and (
-        row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] not in ("ok", "skipped"))
+        row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] != "ok" and not goes_on)
     )

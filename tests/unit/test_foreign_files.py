@@ -691,7 +691,7 @@ def test_julie_topics_are_named_by_what_stands_above_them(read: Read) -> None:
     assert said(special) == {"cluster": "main", "topic": "_heartbeat"}
     assert leftovers(parsed) == {
         "plans.gold.alias": 2,
-        "platform": 20,
+        "platform.schema_registry": 20,
         "projects.my_role": 8,
         "projects.topics.schemas": 16,
         "special_topics.config.num.partitions": 19,

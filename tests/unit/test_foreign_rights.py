@@ -221,6 +221,88 @@ def test_roles_of_julie_become_rights(read: Read) -> None:
     assert "projects.connectors.artifacts" in left
 
 
+def test_connectors_and_idempotence_are_read_as_julies_own_examples_write_them(read: Read) -> None:
+    text = """\
+context: retail
+projects:
+  - name: shop
+    producers:
+      - {principal: "User:writer", idempotence: "true"}
+    connectors:
+      artefacts:
+        - {path: connectors/source.json, server: connector0, name: source}
+      access_control:
+        - principal: "User:mirror"
+          cluster_id: one
+          group: mirrors
+          status_topic: status
+          offset_topic: offset
+          configs_topic: configs
+          topics: {write: [copied]}
+    topics:
+      - name: carts
+        config: {num.partitions: "1", replication.factor: "1"}
+"""
+    parsed = read("julie", text)
+    found = rights(parsed)
+    assert found["User:writer"][-1] == "IDEMPOTENT_WRITE CLUSTER kafka-cluster"
+    assert {"READ GROUP mirrors", "WRITE TOPIC configs", "WRITE TOPIC copied"} <= set(found["User:mirror"])
+    assert {"projects.connectors.artefacts", "projects.connectors.connectors.cluster_id"} == set(leftovers(parsed))
+
+
+def test_a_group_of_kafka_gitops_that_ends_with_a_star_is_a_prefix(read: Read) -> None:
+    """As is one of its own tests; and a service may have no rights but custom ones, of another principal."""
+    text = """\
+settings:
+  services: {acls: {describeTopicEnabled: true}}
+  topics: {blacklist: {prefixed: [_schemas]}}
+services:
+  shop: {type: application, group-id: shop-*, principal: "User:shop", consumes: [carts]}
+  bare: {type: application, principal: "User:bare"}
+customServiceAcls:
+  bare:
+    one:
+      {name: logs., type: TOPIC, pattern: PREFIXED, host: "*", principal: "User:x", operation: READ, permission: ALLOW}
+"""
+    parsed = read("kafka-gitops", text)
+    assert rights(parsed) == {
+        "User:shop": ["READ TOPIC carts", "DESCRIBE TOPIC carts", "READ GROUP shop-*"],
+        "User:x": ["READ TOPIC logs.*"],
+    }
+    assert set(leftovers(parsed)) == {"settings.services", "settings.topics.blacklist"}
+
+
+def test_patterns_that_jikkou_matches_when_it_runs_are_listed(read: Read) -> None:
+    """Kafka has no such ACLs: a role's and a principal's own, beside what is carried over."""
+    text = """\
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaPrincipalRole
+metadata: {name: public}
+spec:
+  acls:
+    - {type: ALLOW, operations: [READ], resource: {type: topic, pattern: "/public-([.-])*/", patternType: MATCH}}
+---
+apiVersion: kafka.jikkou.io/v1beta2
+kind: KafkaPrincipalAuthorization
+metadata: {name: "User:ANONYMOUS"}
+spec:
+  roles: [public]
+  acls:
+    - {resource: {type: topic, pattern: "*", patternType: LITERAL}, type: ALLOW, operations: [ALL], host: "*"}
+    - {resource: {type: topic, pattern: "other-.*", patternType: MATCH}, type: ALLOW, operations: [READ], host: "*"}
+---
+apiVersion: kafka.jikkou.io/v1
+kind: KafkaUser
+metadata: {name: shop}
+spec: {authentications: [{type: scram-sha-512}]}
+"""
+    parsed = read("jikkou", text)
+    assert rights(parsed) == {"User:ANONYMOUS": ["ALL TOPIC *"]}
+    assert [each.line for each in parsed.not_carried_over] == [15, 6]
+    assert {each.key for each in parsed.not_carried_over} == {"spec.acls.resource.pattern"}
+    assert parsed.skipped == {"KafkaUser": 1}
+
+
 def test_a_role_without_a_principal_is_an_error(read: Read) -> None:
     (error,) = errors(read("julie", JULIE.replace('principal: "User:reader", ', ""), plans_yaml=PLANS))
     assert error == "f.yaml:5: `projects.consumers.principal` is missing"

@@ -152,6 +152,54 @@ def test_the_quotas_of_a_strimzi_user_are_those_of_the_name_that_brokers_know(tm
     assert wrong.quotas == []
 
 
+JULIE = """\
+context: retail
+source: web
+platform:
+  control_center:
+    instances: [{principal: "User:center", appId: center}]
+  kafka:
+    quotas:
+      - principal: "User:shop"
+        producer_byte_rate: 1024
+        consumer_byte_rate: 2048
+        request_percentage: 50.0
+      - principal: ""
+        request_percentage: 80.0
+      - principal: "Group:all"
+        request_percentage: 1
+"""
+
+
+def test_the_quotas_of_julies_platform_are_those_of_the_names_that_brokers_know(tmp_path: Path) -> None:
+    parsed = foreign(tmp_path, "julie", JULIE)
+    limits = {"producer_byte_rate": 1024.0, "consumer_byte_rate": 2048.0, "request_percentage": 50.0}
+    assert said(parsed) == [
+        ("main", None, "present", 8, {"user": "shop", **limits}),
+        ("main", None, "present", 12, {"user": "<default>", "request_percentage": 80.0}),
+    ]
+    left = {(each.line, each.key): each.what for each in parsed.not_carried_over}
+    assert set(left) == {
+        (4, "platform.control_center"),
+        (8, "platform.kafka.quotas.principal"),
+        (14, "platform.kafka.quotas.principal"),
+    }
+    assert "User:shop, whom Julie limits and no broker knows" in left[8, "platform.kafka.quotas.principal"]
+    assert "User:name only" in left[14, "platform.kafka.quotas.principal"]
+    for old, new, message in [
+        ("50.0", "half", '11: `platform.kafka.quotas.request_percentage` must be a number, not the string "half"'),
+        ('"User:shop"', "null", "8: `platform.kafka.quotas.principal` is missing"),
+        ('"User:shop"', '"User:"', "8: `platform.kafka.quotas.principal` has no name"),
+        (
+            "consumer_byte_rate",
+            "consumer_bytes_rate",
+            "10: `platform.kafka.quotas.consumer_bytes_rate` is unknown; did you mean `consumer_byte_rate`?",
+        ),
+    ]:
+        (error,) = told(foreign(tmp_path, "julie", JULIE.replace(old, new)))
+        assert error.startswith(message), error
+
+
 def jikkou(kind: str, entity: str, more: str = "") -> str:
     return (
         "---\napiVersion: kafka.jikkou.io/v1beta2\nkind: KafkaClientQuota\n"

@@ -44,7 +44,7 @@ def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
         if few.num_rows > _FEW_ROWS:
             (found[name],) = of_runs({name: rows}).values()
         else:
-            found[name] = _of_hashes(_hash(text) for text in row_texts(few).to_pylist())
+            found[name] = _of_hashes(_hash(text) for batch in few.to_batches() for text in row_texts(batch).to_pylist())
     return found
 
 

@@ -187,8 +187,8 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         for each in request.resources
     ]
     # A file without what was asked for would say that the cluster has none of it.
-    unlisted = {name: problem for each in others for name, problem in each.problems.items()}
-    problems += unlisted.values()
+    problems += [problem for each in others for problem in each.problems.values()]
+    unlisted = {name for each in others for name in each.problems}
     names = [name for name in ids if name not in described.errors and name not in unlisted]
     rows = rows.where(~F.col("cluster").isin(*unlisted)) if unlisted else rows
     left_out, notes = _messages(rows, _REASON) + _left_out(others), _messages(rows, _NOTE)

@@ -18,6 +18,7 @@ from topicledger.text import nearest, show
 
 AUTHORIZATION, ROLE = "KafkaPrincipalAuthorization", "KafkaPrincipalRole"
 _DELETE, _IGNORE = "jikkou.io/delete", "jikkou.io/ignore"
+_MATCH = "MATCH"
 
 _Rule = tuple[Object, int, Reader]
 
@@ -91,4 +92,8 @@ def _authorization(resource: Resource, cluster: str | None, roles: Mapping[str, 
     if report.errors == errors:
         state = "absent" if annotations.get(_DELETE) else "present"
         for acl, line, where in rights:
-            add_right(where, cluster, acl, line, labels.get("owner"), state=state)
+            if acl.pattern_type == _MATCH:
+                what = f"matches names by {show(acl.resource_name)}, as Jikkou does when it runs: write the names"
+                where.leave_out(line, "spec.acls.resource.pattern", what)
+            else:
+                add_right(where, cluster, acl, line, labels.get("owner"), state=state)

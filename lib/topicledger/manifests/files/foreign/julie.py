@@ -18,6 +18,7 @@ from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
 from topicledger.manifests.files.foreign.julie_names import Naming, NamingError, read_naming
+from topicledger.manifests.files.foreign.julie_quotas import read_quotas
 from topicledger.manifests.files.foreign.julie_rights import OF_TOPICS, read_rights
 from topicledger.manifests.files.values import Object, Value, describe, plain_number
 from topicledger.manifests.files.yaml_files import measured
@@ -84,7 +85,7 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
     context = {"context": fields.text("context", required=True) or ""}
     projects = fields.items("projects")
     special = fields.items("special_topics")
-    fields.leave_out(("platform",), "who may do what on the platform; no topics")
+    read_quotas(fields, setting.reader, setting.cluster)
     for key, _ in fields.others():  # each is a part of the names, in its order
         context[key] = fields.scalar(key, required=True) or ""
     for value, line in projects:

@@ -27,7 +27,7 @@ def read_rights(
     for key in keys:
         where = fields.mapping(key) if key == "connectors" and fields.is_mapping(key) else None
         if where is not None:
-            where.leave_out(("artifacts", "connectors"), "what connectors do; no rights")
+            where.leave_out(("artifacts", "artefacts", "connectors"), "what connectors do; no rights")
         for each, client in _clients(fields if where is None else where, key, reader, cluster):
             if key == "consumers":
                 client.grant("consumer", topics=topics, groups=(each.text("group") or WILDCARD,))

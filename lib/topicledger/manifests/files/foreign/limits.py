@@ -9,18 +9,19 @@ from topicledger.manifests.files.foreign.fields import Fields
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.model.quotas import LIMITS, Entity
 
-_KEYS: Mapping[str, str] = {
+JAVAS_NAMES: Mapping[str, str] = {
     "producerByteRate": "producer_byte_rate",
     "consumerByteRate": "consumer_byte_rate",
     "requestPercentage": "request_percentage",
     "controllerMutationRate": "controller_mutation_rate",
 }
 """Columns by the names that tools in Java give them."""
+KAFKAS_NAMES: Mapping[str, str] = {column: column for column in JAVAS_NAMES.values()}
 
 
-def limits_of(fields: Fields) -> Mapping[str, float]:
+def limits_of(fields: Fields, names: Mapping[str, str] = JAVAS_NAMES) -> Mapping[str, float]:
     """The limits of a mapping, by column; its other keys are listed as unsupported."""
-    found = {column: value for key, column in _KEYS.items() if (value := fields.number(key)) is not None}
+    found = {column: value for key, column in names.items() if (value := fields.number(key)) is not None}
     fields.rest()
     return found
 
