@@ -192,7 +192,8 @@ def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_sta
         run_id = f"each-{number}"
         rights, wanted, limits = states[fault.tried % 2 - 1]
         declare(estate, rights, wanted)
-        doomed = Doomed(config, run_id, number, partial(committed, root))
+        # A run that was killed at its end leaves a lease, which nobody gives back before it expires.
+        doomed = Doomed(config, run_id, number, partial(committed, root), options=("--wait",))
         ended = doomed.wait_behind(proxy_sasl)
         if ended is None:
             fault.tried += 1
