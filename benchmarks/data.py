@@ -60,7 +60,9 @@ def write(spark: SparkSession, ledger: Ledger, estate: Estate) -> None:
 
 def _append(ledger: Ledger, table: Table, rows: DataFrame) -> None:
     ledger.ensure(table)
-    columns = (F.col(each.name).cast(each.dataType).alias(each.name) for each in table.schema)
+    # What an estate doesn't say, such as placements, is null.
+    given = ((F.col(each.name) if each.name in rows.columns else F.lit(None), each) for each in table.schema)
+    columns = (value.cast(each.dataType).alias(each.name) for value, each in given)
     ledger.append(table, rows.select(*columns), app_id="bench", version=0)
 
 

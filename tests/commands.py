@@ -8,6 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+from topicledger.testing.embedded_kafka import EmbeddedKafka
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SUBMIT = REPOSITORY / "spark-submit.sh"
 # With its first compiler only, Java would keep 48 MB for code, which a run that generates code can fill.
@@ -25,6 +29,16 @@ def settings_file(
     path = folder / "settings.toml"
     path.write_text("\n".join([*lines, more]) + "\n", encoding="utf-8")
     return path
+
+
+def admins_settings(
+    folder: Path, kafka: EmbeddedKafka, servers: list[str], monkeypatch: pytest.MonkeyPatch, more: str = ""
+) -> Path:
+    """Write run settings for the cluster `main`, asked at `servers` as its admin: the environment has the password."""
+    options = kafka.client_options()
+    monkeypatch.setenv("MAIN_PASSWORD", options["sasl_plain_password"])
+    client = sasl_client(options["sasl_plain_username"], "env:MAIN_PASSWORD")
+    return settings_file(folder, {"main": servers}, more=client + more)
 
 
 def sasl_client(user: str, password: str, cluster: str = "main") -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
 from tests.broker.direct import admin_of, executor_of, live, make
+from tests.fault.another_client import options_of
+from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.moving import MoveLimits
@@ -60,17 +63,31 @@ def mover(kafka: EmbeddedKafka, limits: ReplicaSettings | None = None, kept: Kep
         yield executor
 
 
-def with_data(kafka: EmbeddedKafka, topic: str, assignments: Assignments, size: int = 2_000_000) -> str:
-    """A topic with about so many bytes in each partition; returns its id."""
+def make_everywhere(kafka: EmbeddedKafka, topic: str, assignments: Assignments) -> str:
+    """A topic that every broker lists: one that lags behind would have it gone since the plan. Returns its id."""
     given = {part: tuple(brokers) for part, brokers in assignments.items()}
     made = make(kafka, topic, assignments=given, num_partitions=None, replication_factor=None)
+    for server in kafka.bootstrap_servers:
+        until(lambda server=server: topic in _listed_by(kafka, server), seconds=30)  # type: ignore[misc]
+    return made[topic]
+
+
+def _listed_by(kafka: EmbeddedKafka, server: str) -> set[str]:
+    """What one broker lists: a new client knows no other."""
+    client = AdminClient({**options_of(kafka), "bootstrap.servers": server})
+    return set(client.list_topics(timeout=30).topics)
+
+
+def with_data(kafka: EmbeddedKafka, topic: str, assignments: Assignments, size: int = 2_000_000) -> str:
+    """A topic with about so many bytes in each partition; returns its id."""
+    topic_id = make_everywhere(kafka, topic, assignments)
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all")
     for part in assignments:
         for _ in range(size // 20_000):
             producer.send(topic, bytes(20_000), partition=part)
     producer.flush()
     producer.close()
-    return made[topic]
+    return topic_id
 
 
 def replicas(kafka: EmbeddedKafka, topic: str) -> dict[int, tuple[int, ...]]:

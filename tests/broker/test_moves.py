@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.broker.direct import admin_of, make, remove
-from tests.broker.moving import Kept, move, mover, replicas, throttles_on, with_data
+from tests.broker.moving import Kept, make_everywhere, move, mover, replicas, throttles_on, with_data
 from tests.waiting import until
 from topicledger.actions.elect_leaders import ELECTION_NOT_NEEDED
 from topicledger.actions.throttling import Throttling
@@ -47,13 +47,12 @@ def test_replicas_move_in_waves_and_no_throttle_stays(kafka_three: EmbeddedKafka
         assert not kept.left()
         (seen,) = executor.verify([(target, row.result)])
         assert seen.outcome is Outcome.OK
-    assert throttles_on(kafka_three) == {}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_what_kafka_would_only_say_while_it_moves_is_refused_before(kafka_three: EmbeddedKafka) -> None:
-    """R1: an unknown broker, a partition that isn't there, replicas elsewhere than planned, a topic made anew."""
-    ids = make(kafka_three, "checked.one", assignments={0: (1,)}, num_partitions=None, replication_factor=None)
-    topic_id = ids["checked.one"]
+    """R1: an unknown broker, one twice, none, a partition that isn't there, replicas elsewhere, a topic made anew."""
+    topic_id = make_everywhere(kafka_three, "checked.one", {0: (1,)})
     wrong = {
         Refusal.BROKERS_UNAVAILABLE: move("checked.one", topic_id, {0: (1,)}, {0: (9,)}),
         Refusal.CHANGED_SINCE_PLAN: move("checked.one", topic_id, {0: (2,)}, {0: (3,)}),
@@ -67,6 +66,9 @@ def test_what_kafka_would_only_say_while_it_moves_is_refused_before(kafka_three:
         assert "partition 5 doesn't exist" in str(row.error_message)
         answers, _ = executor.admin.reassign({("checked.one", 0): (9,), ("checked.one", 5): (2,)})
         assert {part: each.error_code for (_, part), each in answers.items()} == {0: 39, 5: 3}
+        for brokers in ((1, 1), ()):
+            answers, _ = executor.admin.reassign({("checked.one", 0): brokers})
+            assert [each.error_code for each in answers.values()] == [39]
 
 
 def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kafka_three: EmbeddedKafka) -> None:
@@ -87,7 +89,7 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
         until(lambda: executor.reassignments() == {}, seconds=30)
         assert 1 in replicas(kafka_three, "hands.one")[0]
         throttling.end()
-    assert throttles_on(kafka_three) == {}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka_three: EmbeddedKafka) -> None:
@@ -103,7 +105,7 @@ def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka
             list(executor.apply([target]))
         assert executor.reassignments() == {("stopped.one", 0): (2, 3)}
         assert kept.left()
-        assert throttles_on(kafka_three)
+        until(lambda: throttles_on(kafka_three) != {}, seconds=30)
     again = replace(target, maybe_sent=True)
     with mover(kafka_three, ReplicaSettings(throttle=50_000_000), kept) as executor:
         assert list(executor.changed_since_plan([again])) == []
@@ -112,8 +114,8 @@ def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka
         assert row.outcome is Outcome.OK
         (row,) = executor.recover([again])
         assert row.error == Note.RECOVERED.value
-    assert replicas(kafka_three, "stopped.one") == {0: (2, 3)}
-    assert throttles_on(kafka_three) == {}
+    until(lambda: replicas(kafka_three, "stopped.one") == {0: (2, 3)}, seconds=30)
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_what_another_hand_set_stays(kafka_three: EmbeddedKafka) -> None:
@@ -127,19 +129,20 @@ def test_what_another_hand_set_stays(kafka_three: EmbeddedKafka) -> None:
         config = Target(resource="others.one", action="alter_configs", after={lists: "1:1"})
         admin.alter_configs([config], validate_only=False)
         until(lambda: "others.one" in throttles_on(kafka_three, ["others.one"]), seconds=30)
+        until(lambda: admin.broker_configs(2, (FOLLOWER_RATE,)) != {}, seconds=30)
         throttling = Throttling(executor, Kept())
         throttling.begin(moves_of(target), 50_000)
         assert admin.broker_configs(2, (FOLLOWER_RATE,)) == {FOLLOWER_RATE: "77777"}
-        assert throttles_on(kafka_three, ["others.one"])["others.one"][lists] == "0:1,1:1"
+        until(lambda: throttles_on(kafka_three, ["others.one"])["others.one"][lists] == "0:1,1:1", seconds=30)
         admin.alter_broker_configs(1, {LEADER_RATE: "88888"})
         until(lambda: admin.broker_configs(1, (LEADER_RATE,)) == {LEADER_RATE: "88888"}, seconds=30)
         throttling.end()
-        until(lambda: throttles_on(kafka_three, ["others.one"]).get("others.one") == {lists: "1:1"}, seconds=30)
-        assert throttles_on(kafka_three, ["others.one"]) == {
+        theirs = {
             "broker 1": {LEADER_RATE: "88888"},
             "broker 2": {FOLLOWER_RATE: "77777"},
             "others.one": {lists: "1:1"},
         }
+        until(lambda: throttles_on(kafka_three, ["others.one"]) == theirs, seconds=30)
         admin.alter_broker_configs(1, {LEADER_RATE: None})
         admin.alter_broker_configs(2, {FOLLOWER_RATE: None})
         admin.alter_configs([replace(config, before={lists: ""}, after={})], validate_only=False)
@@ -156,7 +159,7 @@ def test_a_topic_that_is_deleted_while_it_moves_fails_alone(kafka_three: Embedde
         rows = {row.topic: row for row in executor.apply(targets)}
     assert (rows["deleted.one"].outcome, rows["deleted.one"].error) == (Outcome.FAILED, "CHANGED_SINCE_PLAN")
     assert rows["deleted.two"].outcome is Outcome.OK
-    assert throttles_on(kafka_three) == {}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka) -> None:
@@ -175,9 +178,9 @@ def test_a_broker_that_dies_amid_a_wave_is_waited_for(kafka_three: EmbeddedKafka
         kafka_three.start_broker(3)
         moving.join(timeout=240)
     assert [(row.outcome, row.error_message) for row in rows] == [(Outcome.OK, None)]
-    assert replicas(kafka_three, "dying.one") == {0: (1, 3), 1: (3, 1)}
+    until(lambda: replicas(kafka_three, "dying.one") == {0: (1, 3), 1: (3, 1)}, seconds=30)
     assert not kept.left()
-    assert throttles_on(kafka_three) == {}
+    until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
 def test_preferred_leaders_are_elected(kafka_three: EmbeddedKafka) -> None:
@@ -191,7 +194,7 @@ def test_preferred_leaders_are_elected(kafka_three: EmbeddedKafka) -> None:
     with mover(kafka_three) as executor:
         turned = move("leaders.one", topic_id, {0: (1, 2)}, {0: (2, 1)})
         assert [row.outcome for row in executor.apply([turned])] == [Outcome.OK]
-        assert executor.topic_states(["leaders.one"])["leaders.one"].partitions[0].leader == 1
+        until(lambda: executor.topic_states(["leaders.one"])["leaders.one"].partitions[0].leader == 1, seconds=30)
         (row,) = executor.apply([elect("0")])
         assert row.outcome is Outcome.OK
         until(lambda: executor.topic_states(["leaders.one"])["leaders.one"].partitions[0].leader == 2, seconds=30)

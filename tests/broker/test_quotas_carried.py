@@ -65,10 +65,7 @@ def described(kafka: EmbeddedKafka, folder: Path, *kinds: str) -> str:
 
 
 def settings(kafka: EmbeddedKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    options = kafka.client_options()
-    monkeypatch.setenv("CARRIED_PASSWORD", options["sasl_plain_password"])
-    more = commands.sasl_client(options["sasl_plain_username"], "env:CARRIED_PASSWORD")
-    return commands.settings_file(folder, {"main": list(kafka.bootstrap_servers)}, more=more)
+    return commands.admins_settings(folder, kafka, kafka.bootstrap_servers, monkeypatch)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
+from topicledger.plan.approvals import approve
 from topicledger.schemas import DRIFT, MANIFESTS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -54,6 +55,8 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
         {"topic": "rep.new", "num_partitions": 6, "replication_factor": 2, "placement": "racks"},
         {"topic": "rep.many", "num_partitions": 1, "replication_factor": 4, "placement": "racks"},
         {"topic": "rep.wrong", "placement": "rock:c"},
+        {"topic": "rep.both", "placement": "any", "assignments": {0: [1]}},
+        {"topic": "rep.unknown", "num_partitions": 1, "replication_factor": 1, "placement": "brokers:1,7"},
     )
     assert estate.run("plan", "none").exit_code == 5
     assert ended(estate, "none") == {
@@ -64,7 +67,8 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
         ("rep.leader", "elect_leaders"): ("validate", "ok", None),
         ("rep.new", "create"): ("validate", "ok", None),
         ("rep.many", "create"): ("policy", "refused", "TOO_FEW_RACKS"),
-        ("rep.wrong", None): ("manifest", "refused", "INVALID_PLACEMENT"),
+        **dict.fromkeys([("rep.wrong", None), ("rep.both", None)], ("manifest", "refused", "INVALID_PLACEMENT")),
+        ("rep.unknown", "create"): ("policy", "refused", "BROKERS_UNAVAILABLE"),
     }
     estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=5))
     assert estate.run(run_id="move").exit_code == 4
@@ -86,13 +90,33 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert {part: tuple(brokers) for part, brokers in new["assignments"].items()} == replicas(kafka_three, "rep.new")
     assert (new["placement"], new["num_partitions"]) == ("racks", 6)
     assert throttles_on(kafka_three) == {}
-    estate.ledger._delta(MANIFESTS).delete("topic IN ('rep.many', 'rep.wrong')")
+    estate.ledger._delta(MANIFESTS).delete("topic IN ('rep.many', 'rep.wrong', 'rep.both', 'rep.unknown')")
     again = estate.run("plan", "again")
     assert (again.exit_code, again.outcomes(), estate.rows(PLANS, "again")) == (0, {}, [])
     estate.run("plan", "back", reverts="move")
     assert {key: result[2] for key, result in ended(estate, "back").items() if key[1] == "reassign"} == dict.fromkeys(
         [(name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")], "NOT_REVERTIBLE"
     )
+
+
+def test_moves_wait_for_their_approvals(spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path) -> None:
+    """Nothing is moved before; a create of another run waits for nobody."""
+    with_data(kafka_three, "asked.moved", {0: (1,)}, 20_000)
+    guards = GuardSettings(max_moves=5, approvals_for={"moves": 2})
+    estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=guards)
+    estate.declare({"topic": "asked.new", "num_partitions": 1, "replication_factor": 1})
+    assert estate.run(run_id="create", requested_by="ann").exit_code == 0
+    estate.declare_anew({"topic": "asked.moved", "placement": "brokers:3"})
+    summary = estate.run(run_id="move", requested_by="ann")
+    assert (summary.exit_code, summary.state) == (5, "planned")
+    assert approve(estate.ledger, estate.settings, "move", by="bob").missing == 1
+    assert estate.run("apply", "move").exit_code == 5
+    assert replicas(kafka_three, "asked.moved") == {0: (1,)}
+    assert approve(estate.ledger, estate.settings, "move", by="carol").missing == 0
+    assert estate.run("apply", "move").exit_code == 0
+    assert ended(estate, "move") == {("asked.moved", "reassign"): OK}
+    assert replicas(kafka_three, "asked.moved") == {0: (3,)}
+    assert throttles_on(kafka_three, ["asked.moved"]) == {}
 
 
 def test_without_the_setting_replicas_are_only_drift(

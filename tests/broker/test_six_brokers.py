@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from pyspark.sql import SparkSession
 
@@ -42,7 +44,8 @@ Placed = Mapping[tuple[str, int], tuple[int, ...]]
 @pytest.fixture
 def six() -> Iterator[EmbeddedKafka]:
     """Six brokers in three racks."""
-    timing = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
+    # Six of them beside Spark: one that gets no CPU for some seconds isn't to count as dead.
+    timing = {"broker.session.timeout.ms": "30000"}
     options = KafkaOptions(brokers=6, racks=tuple(RACKS.values()), properties=timing, heap="256m")
     with QuickKafka(KAFKA, options) as cluster:
         yield cluster
@@ -76,19 +79,21 @@ def watched(kafka: EmbeddedKafka) -> Iterator[Watch]:
     def produce() -> None:
         producer = Producer({**options_of(kafka), "acks": "all", "enable.idempotence": True, "linger.ms": 20})
         number = 0
-        # 200 records a second: a producer that writes faster than replicas may be copied keeps them out of the ISR.
-        while not stop.wait(0.1):
+        while not stop.is_set():
             for each in range(20):
                 topic = NAMES[(number * 7 + each) % TOPICS]
                 producer.produce(topic, RECORD, key=str(number), partition=number % PARTITIONS, on_delivery=delivered)
                 number += 1
             producer.poll(0)
+            # 200 records a second: a producer that writes faster than replicas may be copied keeps them out of the ISR.
+            stop.wait(0.1)
         assert producer.flush(60) == 0
 
     def consume() -> None:
-        group = {"group.id": "six", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        consumer = Consumer({**options_of(kafka), **group})
-        consumer.subscribe(NAMES)
+        consumer = Consumer({**options_of(kafka), "group.id": "six", "enable.auto.commit": False})
+        # Not by its group: one whose coordinator moves might begin anew, and read twice.
+        every = (TopicPartition(name, part, OFFSET_BEGINNING) for name in NAMES for part in range(PARTITIONS))
+        consumer.assign(list(every))
         try:
             while not (stop.is_set() and ended.is_set()):
                 for record in consumer.consume(500, timeout=0.5):
@@ -149,11 +154,14 @@ def make_topics(kafka: EmbeddedKafka) -> None:
 
 
 def placed(kafka: EmbeddedKafka) -> Placed:
-    """Where partitions are, as librdkafka is told; all of their replicas are in sync."""
+    """Where partitions are whose replicas are all in sync, as librdkafka is told."""
     topics = AdminClient(options_of(kafka)).list_topics(timeout=30).topics
-    found = {(name, part.id): part for name in NAMES for part in topics[name].partitions.values()}
-    assert all(set(part.isrs) == set(part.replicas) for part in found.values())
-    return {key: tuple(part.replicas) for key, part in found.items()}
+    return {
+        (name, part.id): tuple(part.replicas)
+        for name in NAMES
+        for part in topics[name].partitions.values()
+        if set(part.isrs) == set(part.replicas)
+    }
 
 
 def throttled(kafka: EmbeddedKafka) -> dict[str, str]:
@@ -185,36 +193,44 @@ def test_a_hundred_topics_move_while_others_write_and_read(
 
     def moves_as_planned(run_id: str) -> Placed:
         """Where all is after a run that moved it, compared with its plan and its rows."""
-        live = placed(six)
         planned = [row for row in estate.rows(PLANS, run_id) if row["action"] == "reassign"]
-        assert planned
-        assert all(
-            live[row["topic"], part] == brokers
-            for row in planned
-            if row["topic"] in set(NAMES)
+        ours = [row for row in planned if row["topic"] in set(NAMES)]
+        assert ours
+        wanted = {
+            (row["topic"], part): brokers
+            for row in ours
             for part, brokers in parse_assignments(row["after"]["assignments"]).items()
-        )
+        }
+        # Brokers tell it some moments after the one that the run asked.
+        until(lambda: wanted.items() <= placed(six).items(), seconds=60, every=1.0)
+        until(lambda: len(placed(six)) == TOPICS * PARTITIONS, seconds=60, every=1.0)
+        live = placed(six)
         rows = [row for row in estate.rows(AUDIT, run_id) if (row["action"], row["phase"]) == ("reassign", "apply")]
         assert sorted(row["topic"] for row in rows) == sorted(row["topic"] for row in planned)
         assert {row["outcome"] for row in rows} == {"ok"}
         for row in rows:
-            before, after = (parse_assignments(row[name]["assignments"]) for name in ("before", "after"))
+            before, after = (parse_assignments(row[each]["assignments"]) for each in ("before", "after"))
             assert int(row["after"]["partitions"]) == len(after)
             copies = sum(len(set(brokers) - set(before[part])) for part, brokers in after.items())
             if row["topic"] in set(NAMES):
-                assert int(row["after"]["bytes"]) >= copies * RECORDS_BEFORE * len(RECORD) // 2
+                assert int(row["after"]["bytes"]) >= copies * RECORDS_BEFORE * len(RECORD)
                 assert (int(row["after"]["bytes"]) == 0) == (copies == 0)
             assert row["requested_at"] < row["completed_at"]
-        assert throttled(six) == {}
+        until(lambda: throttled(six) == {}, seconds=60, every=1.0)
         return live
+
+    def run(run_id: str, **request: Any) -> None:
+        began = time.monotonic()
+        assert estate.run(run_id=run_id, **request).exit_code == 0
+        print(f"{run_id}: {time.monotonic() - began:.0f} s")
 
     with watched(six) as watch:
         estate.declare(*({"topic": name, "replication_factor": 3} for name in NAMES))
-        assert estate.run(run_id="three").exit_code == 0
+        run("three")
         for key, brokers in moves_as_planned("three").items():
             assert sorted(RACKS[each] for each in brokers) == ["a", "b", "c"], key
         drain = Rebalance(broker=6, fills=False)
-        assert estate.run(run_id="drain", instead=drain).exit_code == 0
+        run("drain", instead=drain)
         for key, brokers in moves_as_planned("drain").items():
             assert 6 not in brokers, key
             assert sorted(RACKS[each] for each in brokers) == ["a", "b", "c"], key
@@ -223,7 +239,7 @@ def test_a_hundred_topics_move_while_others_write_and_read(
             *({"topic": name, "replication_factor": 2, "placement": "racks"} for name in NAMES[:half]),
             *({"topic": name, "replication_factor": 2, "placement": "rack:b"} for name in NAMES[half:]),
         )
-        assert estate.run(run_id="racks").exit_code == 0
+        run("racks")
         for (name, part), brokers in moves_as_planned("racks").items():
             racks = {RACKS[each] for each in brokers}
             assert (len(brokers), len(racks) == 2 if name in NAMES[:half] else racks == {"b"}) == (2, True), (

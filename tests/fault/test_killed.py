@@ -85,6 +85,7 @@ class Doomed:
         kill_at: int | str,
         committed: Callable[[], set[tuple[str, str]]],
         job: str = "provision",
+        options: tuple[str, ...] = (),
         **more: str,
     ) -> None:
         """`committed` returns the commits so far, table and file; `more` is the job's environment."""
@@ -94,7 +95,7 @@ class Doomed:
         self._committed = committed
         self._commits = committed()
         self._lock = threading.Lock()
-        arguments = [str(commands.SUBMIT), f"jobs/{job}.py", "--config", str(config), "--run-id", run_id]
+        arguments = [str(commands.SUBMIT), f"jobs/{job}.py", "--config", str(config), "--run-id", run_id, *options]
         self.process = subprocess.Popen(
             arguments,
             cwd=commands.REPOSITORY,

@@ -186,6 +186,39 @@ def test_a_run_that_is_abandoned_leaves_no_throttle(
     until(lambda: replicas(kafka_three, "given.up") == AFTER, seconds=60)
 
 
+@pytest.mark.parametrize("cancel", [False, True], ids=["left", "cancelled"])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "deadline"])
+def test_what_is_under_way_when_a_run_is_stopped_is_left_or_cancelled_and_the_same_id_goes_on(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, how: str, cancel: bool
+) -> None:
+    """R2, R3, R6: left to go on at the same rate, throttles and all; with --cancel it is where it was."""
+    topic = f"stopped.{how}-{cancel}".lower()
+    # Some minutes at the throttle: no start of a driver takes as long.
+    estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "stop", SETTINGS.format(100_000), 12_000_000)
+    driver = begin(
+        config, "stop", *(["--cancel"] if cancel else []), *(["--deadline", "60"] if how == "deadline" else [])
+    )
+    try:
+        until(lambda: moved_now(estate, kafka_three, topic), seconds=180, every=0.2)
+        if how != "deadline":
+            driver.send_signal(signal.Signals[how])
+        assert driver.wait(timeout=120) == 1
+    finally:
+        kill_all(driver.pid)
+        driver.wait()
+    assert state_of(estate, "stop") == RunState.APPLYING
+    if cancel:
+        check_cancelled(estate, kafka_three, topic, "stop")
+        return
+    with admin_of(kafka_three) as admin:
+        listed = admin.list_reassignments() or {}
+    assert {(topic, part): AFTER[part] for _, part in listed} == listed != {}
+    assert topic in throttles_on(kafka_three, [topic])
+    assert None in {row["removed_at"] for row in estate.rows(THROTTLES)}
+    go_on(config, "stop")
+    check_moved(estate, kafka_three, topic, "stop")
+
+
 def check_cancelled(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -> None:
     """It is where it was, in one row that says so, and no throttle is left."""
     assert replicas(kafka, topic) == BEFORE

@@ -61,4 +61,8 @@ def test_a_driver_killed_at_each_event_of_its_moves_moves_nothing_twice(
     assert {broker for each in replicas(kafka_three, names[1]).values() for broker in each} == {2, 3}
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
-    assert fault.tried == len(killed) >= 1
+    assert fault.tried == len(killed) >= min(KILLS, 2), killed
+    print(killed)
+    if THOROUGH:
+        # Before a throttle is set, as it is set, as a wave is sent and answered.
+        assert {"commit to throttles", "alter request", "reassign request"} <= set(killed), killed

@@ -225,13 +225,8 @@ def test_a_driver_killed_at_each_event_of_a_run_about_rights_loses_none(
     assert estate.run().outcomes() == {"ok": 12}
     AnotherClient(bare).await_acls(user, set(map(acl, old)))
     declare(estate, *hosted, *new)
-    options = bare.client_options()
-    monkeypatch.setenv("PROVED_PASSWORD", options["sasl_plain_password"])
-    more = (
-        commands.sasl_client(options["sasl_plain_username"], "env:PROVED_PASSWORD")
-        + f'[kafka]\nmax_batch_records = 8\n[guards]\nmax_acl_deletes = 12\n[acls]\nmanage = ["^{user}$"]\n'
-    )
-    config = commands.settings_file(tmp_path, {"main": proxy_sasl.bootstrap_servers}, more=more)
+    more = f'[kafka]\nmax_batch_records = 8\n[guards]\nmax_acl_deletes = 12\n[acls]\nmanage = ["^{user}$"]\n'
+    config = commands.admins_settings(tmp_path, bare, proxy_sasl.bootstrap_servers, monkeypatch, more)
     root = tmp_path / "ledger"
     killed = chain(proxy_sasl, config, root, "rights", fault, every(2 if THOROUGH else 9, 1 if THOROUGH else 8, KILLS))
     told.check_acls(fault, root, "rights", bare, user, set(map(acl, [*hosted, *new])))

@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 from chispa import assert_df_equality
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from tests.unit.frames import NOW, decision_rows, estate_facts, frame
 from topicledger import policies
-from topicledger.model import Action, Refusal, ReplicaAction
+from topicledger.config.settings import PolicySpec
+from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 from topicledger.policies import Policy, built_in
+from topicledger.policies.building import check_built_in
 from topicledger.policies.contract import Judged
 
 EXPECTED = StructType(
@@ -1050,6 +1053,39 @@ def test_every_built_in_policy_has_an_estate() -> None:
     }
     assert {(estate.action, estate.policy) for estate in ESTATES} == known
     assert len({estate.cluster for estate in ESTATES}) == len(ESTATES)
+
+
+SELECTABLE = [estate for estate in ESTATES if estate.policy in built_in.BUILT_IN[estate.action]]
+
+
+@pytest.mark.parametrize("estate", SELECTABLE, ids=lambda estate: f"{estate.policy}: {estate.title}")
+def test_right_settings_are_right_before_there_is_a_session(monkeypatch: pytest.MonkeyPatch, estate: Estate) -> None:
+    _check_without_session(monkeypatch, estate.action, estate.policy, estate.settings)
+
+
+@pytest.mark.parametrize(
+    ("action", "policy", "settings"),
+    [
+        (AccessAction.ACL_ADD, "acl_forbidden", {"principals": ["^User:a$"], "operations": ["ALL"]}),
+        (AccessAction.ACL_ADD, "acl_owner", {}),
+        (AccessAction.ALTER_QUOTA, "quota_range", {"limit": "producer_byte_rate", "max": 5, "users": ["^a"]}),
+    ],
+)
+def test_right_settings_of_rights_and_quotas_are_too(
+    monkeypatch: pytest.MonkeyPatch, action: AccessAction, policy: str, settings: Mapping[str, object]
+) -> None:
+    _check_without_session(monkeypatch, action, policy, settings)
+
+
+def _check_without_session(
+    monkeypatch: pytest.MonkeyPatch, action: Judged, policy: str, options: Mapping[str, object]
+) -> None:
+    problems = list[str]()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    with pytest.raises(AssertionError):
+        F.col("a")
+    check_built_in(PolicySpec(use=policy, options=options), built_in.BUILT_IN[action][policy], problems)
+    assert problems == []
 
 
 @pytest.mark.parametrize("estate", ESTATES, ids=lambda estate: f"{estate.policy}: {estate.title}")

@@ -27,7 +27,7 @@ from topicledger.plan import losses
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import RESOLVED, decide
 from topicledger.plan.decisions import deletes_judged
-from topicledger.plan.lines import in_words
+from topicledger.plan.lines import change_in_words
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
@@ -192,7 +192,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             judged_rows = rows if action is Action.ADD_PARTITIONS else rows.where(mine).transform(with_alters)
             rules = [each for each in made if each.action is action]
             judged_rows = judged_rows.transform(policies.verdicts(rules, known)).where(mine)
-            for each in judged_rows.where(F.col("decision") == action.value).transform(_with_loss).collect():
+            losing = judged_rows.where(F.col("decision") == action.value).withColumn("_loss", losses.found())
+            for each in losing.collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
     elif row["live"] and not row["internal"]:
         answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
@@ -219,14 +220,10 @@ def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_j
         _render(answer, verdicts)
 
 
-def _with_loss(changes: DataFrame) -> DataFrame:
-    """Adds what a change can lose."""
-    return changes.withColumn("_loss", losses.found())
-
-
 def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
     """The verdicts on a change; what it does is noted."""
-    notes.append(f"{row['decision']}: {in_words({**row, 'action': row['decision'], 'resource': row['topic']})}")
+    what = change_in_words(row["decision"], row["topic"], row["before"], row["after"])
+    notes.append(f"{row['decision']}: {what}")
     if row["_loss"] is not None:
         notes.append(f"counts for guards.max_losses: {row['_loss']}")
     return [verdict_of(each.asDict(), rule.settings, row) for each, rule in zip(row["verdicts"], rules, strict=True)]

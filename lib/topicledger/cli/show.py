@@ -24,7 +24,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, ResourceType, RunState
 from topicledger.plan import approvals
-from topicledger.plan.lines import in_words
+from topicledger.plan.lines import change_in_words
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell
@@ -153,7 +153,9 @@ def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
 def _change(row: Mapping[str, Any]) -> str | None:
     """What a change does; None of a create or a delete, and of an ACL, whose text says all of it."""
     is_change = row["before"] is not None and row["after"] is not None
-    return in_words(row) if is_change and row["resource_type"] != ResourceType.ACL.value else None
+    if not is_change or row["resource_type"] == ResourceType.ACL.value:
+        return None
+    return change_in_words(row["action"], row["resource"], row["before"], row["after"])
 
 
 def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
@@ -174,8 +176,6 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
         .join(phases.alias("audited"), on=same, how="left")
         .select(
             *(f"plan.{name}" for name in _PLANNED),
-            "plan.assignments",
-            "plan.configs",
             "audited.phases",
             "audited.resolved",
         )
@@ -184,8 +184,7 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     found = []
     for row in rows.toLocalIterator():
         action = row.asDict(recursive=True)
-        declared = {name: action.pop(name) for name in ("assignments", "configs")}
-        action["change"] = _change({**action, **declared})
+        action["change"] = _change(action)
         action["phases"] = [
             {name: value for name, value in phase.items() if name != "order"} for phase in action["phases"] or ()
         ]

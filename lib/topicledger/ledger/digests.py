@@ -44,7 +44,7 @@ def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
         if few.num_rows > _FEW_ROWS:
             (found[name],) = of_runs({name: rows}).values()
         else:
-            found[name] = _of_hashes(_hash(text) for batch in few.to_batches() for text in row_texts(batch).to_pylist())
+            found[name] = _of_hashes(_hashes(few))
     return found
 
 
@@ -81,6 +81,11 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _hashes(rows: pa.RecordBatch | pa.Table) -> list[str]:
+    """SHA-256 (hex) of each row's text."""
+    return [_hash(text) for text in row_texts(rows)]
+
+
 def _sha256_of(texts: Column) -> Column:
     return F.sha2(F.array_join(texts, ""), 256)
 
@@ -88,16 +93,19 @@ def _sha256_of(texts: Column) -> Column:
 def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """table, run_id, hash: SHA-256 (hex) of each row's text."""
     for batch in batches:
-        hashes = [_hash(text) for text in row_texts(batch).to_pylist()]
+        hashes = _hashes(batch)
         columns = {"table": [table] * len(hashes), "run_id": batch.column("run_id"), "hash": hashes}
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.string()) for name, column in columns.items()})
 
 
-def row_texts(rows: pa.RecordBatch | pa.Table, less: Sequence[str] = ()) -> pa.Array:
-    """Each row as text (string), without the columns `less`. A column at a time: rows have many configs."""
-    if isinstance(rows, pa.Table):
-        whole = rows.combine_chunks().to_batches()
-        rows = whole[0] if whole else pa.RecordBatch.from_pylist([], schema=rows.schema)
+def row_texts(rows: pa.RecordBatch | pa.Table, less: Sequence[str] = ()) -> list[str]:
+    """Each row as text, without the columns `less`. A column at a time: rows have many configs."""
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    return [text for batch in batches for text in _batch_texts(batch, less).to_pylist()]
+
+
+def _batch_texts(rows: pa.RecordBatch, less: Sequence[str]) -> pa.Array:
+    """string: of each row."""
     named = []
     for name in sorted(each for each in rows.schema.names if each not in less):
         column = rows.column(name)

@@ -157,7 +157,7 @@ def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expe
 def _rows(ledger: Ledger) -> Sequence[Mapping[str, Any]]:
     rows = ledger.stored(RUNS).select(*RUNS.schema.names).toArrow()
     named = ("run_id", "state", "started_at", "finished_at", "proof", "previous_digest", DIGEST, "arguments")
-    texts = row_texts(rows, less=NOT_PROVEN).to_pylist()
+    texts = row_texts(rows, less=NOT_PROVEN)
     pairs = ("proof", "arguments")
     return [
         {**row, **{name: row[name] and dict(row[name]) for name in pairs}, "text": text}

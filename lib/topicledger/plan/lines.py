@@ -76,6 +76,15 @@ def in_words(row: Mapping[str, Any] | Row) -> str | None:
     )
 
 
+def change_in_words(
+    action: str, resource: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None
+) -> str | None:
+    """As `in_words`, of a change or delete, which says nothing in other columns."""
+    return _shown(action).words(
+        Target(resource=resource, action=action, before=dict(before or ()), after=dict(after or ()))
+    )
+
+
 def _shown(action: str) -> Shown:
     # A newer topicledger, or a kind of a user's own, may have written others.
     return KINDS[action].shown if action in KINDS else changes(action)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Generic, TypeAlias, TypeVar
+
+OwnerT = TypeVar("OwnerT")
+ChangeT = TypeVar("ChangeT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +40,6 @@ class RightChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rights:
-    """Rights by owner, and how they changed."""
-
-    since: str
-    """When, in words."""
-    owners: Sequence[OwnerRights]
-    """Those whose rights changed most first."""
-    changes: Sequence[RightChange]
-    """The newest."""
-    total: int
-    """Of all changes."""
-    owners_query: str
-    query: str
-    """SQL for all of them."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class OwnerQuotas:
     """The quotas that an owner declares on a cluster."""
 
@@ -78,17 +65,21 @@ class QuotaChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quotas:
-    """Quotas by owner, and how they changed."""
+class Owned(Generic[OwnerT, ChangeT]):
+    """Rights or quotas by owner, and how they changed."""
 
     since: str
     """When, in words."""
-    owners: Sequence[OwnerQuotas]
-    """Those whose quotas changed most first."""
-    changes: Sequence[QuotaChange]
+    owners: Sequence[OwnerT]
+    """Those of whom most changed first."""
+    changes: Sequence[ChangeT]
     """The newest."""
     total: int
     """Of all changes."""
     owners_query: str
     query: str
     """SQL for all of them."""
+
+
+Rights: TypeAlias = Owned[OwnerRights, RightChange]
+Quotas: TypeAlias = Owned[OwnerQuotas, QuotaChange]

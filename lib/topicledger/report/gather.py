@@ -36,8 +36,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
-from topicledger.report.quotas import gather_quotas
-from topicledger.report.rights import gather_rights
+from topicledger.report.owners import gather_quotas, gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.review import history
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS

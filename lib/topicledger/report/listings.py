@@ -228,25 +228,12 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     if rights is None:
         return
     since = words.name(rights.since)
-    owners = [
-        Line(
-            cells=[
-                Cell(text=words.name(each.owner) or NO_OWNER, under=words.name(each.cluster), wide=True),
-                *(Cell(text=words.number(count)) for count in (each.rights, each.principals, each.added, each.removed)),
-            ],
-            filters=[words.name(each.cluster)],
-        )
-        for each in rights.owners
-    ]
-    yield _listing(
+    yield _by_owner(
         "rights",
         f"Rights by owner, and changes {since}",
-        ["Owner", "Rights", "Principals", "Added", "Removed"],
-        ["cluster"],
-        owners,
-        len(owners),
+        ["Rights", "Principals", "Added", "Removed"],
+        [(each.owner, each.cluster, each.rights, each.principals, each.added, each.removed) for each in rights.owners],
         rights.owners_query,
-        "most changes",
     )
     changes = [
         Line(
@@ -280,25 +267,12 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     if quotas is None:
         return
     since = words.name(quotas.since)
-    owners = [
-        Line(
-            cells=[
-                Cell(text=words.name(each.owner) or NO_OWNER, under=words.name(each.cluster), wide=True),
-                *(Cell(text=words.number(count)) for count in (each.entities, each.changed)),
-            ],
-            filters=[words.name(each.cluster)],
-        )
-        for each in quotas.owners
-    ]
-    yield _listing(
+    yield _by_owner(
         "quotas",
         f"Client quotas by owner, and changes {since}",
-        ["Owner", "Entities", "Changed"],
-        ["cluster"],
-        owners,
-        len(owners),
+        ["Entities", "Changed"],
+        [(each.owner, each.cluster, each.entities, each.changed) for each in quotas.owners],
         quotas.owners_query,
-        "most changes",
     )
     changes = [
         Line(
@@ -322,3 +296,20 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
         quotas.query,
         "the newest",
     )
+
+
+def _by_owner(
+    name: str, title: str, counts: Sequence[str], owners: Sequence[tuple[str, str, *tuple[int, ...]]], query: str
+) -> Listing:
+    """Owners, each with its cluster and its counts."""
+    lines = [
+        Line(
+            cells=[
+                Cell(text=words.name(owner) or NO_OWNER, under=words.name(cluster), wide=True),
+                *(Cell(text=words.number(number)) for number in numbers),
+            ],
+            filters=[words.name(cluster)],
+        )
+        for owner, cluster, *numbers in owners
+    ]
+    return _listing(name, title, ["Owner", *counts], ["cluster"], lines, len(lines), query, "most changes")

@@ -247,7 +247,7 @@ class EmbeddedKafka:
         return [java, *_JVM_OPTIONS, f"-Djava.io.tmpdir={node.folder}", "-cp", classpath, *arguments]
 
     def _await_ready(self, nodes: Sequence[Node], deadline: float) -> None:
-        """Wait until every node answers ApiVersions and is in the cluster's own list of brokers."""
+        """Wait until every node answers ApiVersions and lists all of them."""
         waiting = list(nodes)
 
         def all_answer() -> bool:
@@ -261,7 +261,8 @@ class EmbeddedKafka:
         def all_listed() -> bool:
             for node in nodes:
                 self._refuse_if_dead(node)
-            return expected <= self._listed_brokers(nodes[0])
+            # Each of them: one may know of the others before these know of it.
+            return all(expected <= self._listed_brokers(node) for node in nodes)
 
         if not (awaited(all_answer, deadline) and awaited(all_listed, deadline)):
             slow = (waiting or nodes)[0]

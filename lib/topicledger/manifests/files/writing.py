@@ -55,8 +55,9 @@ def _json(
 ) -> Iterator[str]:
     before = "[\n"
     for given in chain(map(_given, rows), map(_given_of_resource, chain.from_iterable(resources.values()))):
-        fields = ", ".join(f"{json.dumps(name)}: {_json_value(value)}" for name, value in given.items())
-        yield f'{before}{{"cluster": {json.dumps(cluster)}, {fields}}}'
+        row = {"cluster": cluster, **given}
+        fields = ", ".join(f"{json.dumps(name)}: {_json_value(value)}" for name, value in row.items())
+        yield f"{before}{{{fields}}}"
         before = ",\n"
     yield "[]\n" if before == "[\n" else "\n]\n"
 
