@@ -283,12 +283,14 @@ class EmbeddedKafka:
         options = self.client_options() | {"bootstrap_servers": [f"{HOST}:{node.client_port}"], "api_version": (2, 7)}
         try:
             with closing(KafkaAdminClient(**options, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000)) as admin:
-                described = admin.describe_cluster()
+                # What this node said at first: requests may go to any that it listed.
+                listed = {broker.node_id for broker in admin._manager.cluster.brokers()}
+                found = admin.describe_cluster()["cluster_id"]
         except (KafkaError, OSError):
             return set()
-        if described["cluster_id"] != self.cluster_id:
-            raise _PortTakenError(f"Another cluster, {described['cluster_id']}, answers on port {node.client_port}.")
-        return {broker["broker_id"] for broker in described["brokers"]}
+        if found != self.cluster_id:
+            raise _PortTakenError(f"Another cluster, {found}, answers on port {node.client_port}.")
+        return listed
 
     def _end_broker(self, node_id: int, number: signal.Signals) -> None:
         node, keeper = self._node(node_id), self._running()
