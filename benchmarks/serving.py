@@ -14,13 +14,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from uuid import uuid4
 
+import pyarrow as pa
 from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable, write_deltalake
 
 from benchmarks import brokers
 from benchmarks.jobs import Ground, ground, ledger, outcomes, read, run
 from benchmarks.measure import Work, in_turns, resident_bytes
 from benchmarks.report import GIB, Ratio, Result, Size
+from topicledger.schemas import MANIFESTS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
@@ -83,6 +87,19 @@ def serve(size: Size, folder: Path) -> Result:
                 Work(name="plain nothing", what="librdkafka: list, describe", do=plain, around=all_there),
             ]
             warm = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
+            declared = in_turns(
+                [
+                    Work(
+                        name="declared",
+                        what="from a commit to manifests, by delta-rs, until a broker lists the topic",
+                        do=lambda _: _declare(place),
+                        around=lambda: _at_rest_after(health),
+                    )
+                ],
+                warm_ups=warm_ups,
+                samples=samples,
+                elsewhere=True,
+            )
             cold = in_turns(
                 [
                     Work(name="cold nothing", what="provision", do=lambda _: _cold(place), around=all_there),
@@ -110,7 +127,7 @@ def serve(size: Size, folder: Path) -> Result:
     )
     return Result(
         work=f"From shell to exit: {count:,} topics of one partition and one config, on one cluster.",
-        series=[*warm, *cold],
+        series=[*warm, *declared, *cold],
         ratios=[Ratio(of=of.name, to=to.name, value=of.median / to.median) for of, to in pairs],
         notes=[note, "The plain script keeps, checks and recovers nothing.", "The broker shares the cores."],
     )
@@ -142,6 +159,39 @@ def _provision(place: Ground, *more: str) -> Mapping[str, int]:
 def _cold(place: Ground) -> Mapping[str, int]:
     command = [*_CLIENT, "--cold", "provision", "--config", str(place.settings), "--format", "json"]
     return outcomes(run(command))
+
+
+def _declare(place: Ground) -> Mapping[str, int]:
+    """Declare one topic more, as another tool would, and wait until it is there: the server sees it by itself."""
+    topic = f"declared-{uuid4().hex}"
+    path = str(place.root / MANIFESTS.name)
+    row = {"cluster": brokers.NAME, "topic": topic, "num_partitions": 1, "replication_factor": 1}
+    schema = pa.schema(DeltaTable(path).schema().to_arrow())
+    write_deltalake(path, pa.Table.from_pylist([row], schema=schema), mode="append")
+    client = AdminClient({"bootstrap.servers": ",".join(place.kafka.bootstrap_servers)})
+    until = time.monotonic() + _SECONDS
+    while topic not in client.list_topics(timeout=_SECONDS).topics:
+        if time.monotonic() > until:
+            raise AssertionError(f"{topic} was declared, and isn't there after {_SECONDS:.0f} s")
+        time.sleep(0.05)
+    return {"topics": 1}
+
+
+@contextmanager
+def _at_rest_after(health: Path) -> Iterator[None]:
+    """A context after which the server has ended one command more than before, and does nothing."""
+
+    def said() -> tuple[int, bool]:
+        facts = json.loads(health.read_text(encoding="utf-8"))
+        return int(facts["commands"]), facts["doing"] is None
+
+    before, _ = said()
+    yield
+    until = time.monotonic() + _SECONDS
+    while (now := said())[0] <= before or not now[1]:
+        if time.monotonic() > until:
+            raise AssertionError(f"the server is still at work after {_SECONDS:.0f} s")
+        time.sleep(0.05)
 
 
 def _many(place: Ground, count: int, health: Path) -> str:
