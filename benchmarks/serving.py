@@ -87,6 +87,25 @@ def serve(size: Size, folder: Path) -> Result:
                 Work(name="plain nothing", what="librdkafka: list, describe", do=plain, around=all_there),
             ]
             warm = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
+            cold = in_turns(
+                [
+                    Work(name="cold nothing", what="provision", do=lambda _: _cold(place), around=all_there),
+                    Work(name="cold show", what="runs show", do=lambda _: show("--cold"), around=all_there),
+                    Work(
+                        name="session",
+                        what="spark-submit of a session",
+                        do=lambda _: read(place, count),
+                        around=all_there,
+                    ),
+                ],
+                warm_ups=min(1, warm_ups),
+                samples=max(1, samples // 2),
+                elsewhere=True,
+            )
+            note = _many(place, many, health)
+        with _serving(place, folder, "--every", "1d") as health:
+            with _at_rest_after(health, of=0):
+                pass
             declared = in_turns(
                 [
                     Work(
@@ -100,22 +119,6 @@ def serve(size: Size, folder: Path) -> Result:
                 samples=samples,
                 elsewhere=True,
             )
-            cold = in_turns(
-                [
-                    Work(name="cold nothing", what="provision", do=lambda _: _cold(place), around=all_there),
-                    Work(name="cold show", what="runs show", do=lambda _: show("--cold"), around=all_there),
-                    Work(
-                        name="session",
-                        what="spark-submit of a session",
-                        do=lambda _: read(place, count),
-                        around=all_there,
-                    ),
-                ],
-                warm_ups=min(1, warm_ups),
-                samples=samples,
-                elsewhere=True,
-            )
-            note = _many(place, many, health)
     creates, _, nothing, _, plain_creates, plain_nothing = warm
     session = cold[-1]
     pairs = (
@@ -127,18 +130,19 @@ def serve(size: Size, folder: Path) -> Result:
     )
     return Result(
         work=f"From shell to exit: {count:,} topics of one partition and one config, on one cluster.",
-        series=[*warm, *declared, *cold],
+        series=[*warm, *cold, *declared],
         ratios=[Ratio(of=of.name, to=to.name, value=of.median / to.median) for of, to in pairs],
         notes=[note, "The plain script keeps, checks and recovers nothing.", "The broker shares the cores."],
     )
 
 
 @contextmanager
-def _serving(place: Ground, folder: Path) -> Iterator[Path]:
+def _serving(place: Ground, folder: Path, *more: str) -> Iterator[Path]:
     """A server, once it answers; yields its health file."""
     log, health = folder / "serve.log", folder / "health.json"
+    health.unlink(missing_ok=True)
     with log.open("wb") as file:
-        command = [*_CLIENT, "serve", "--config", str(place.settings), "--health-file", str(health)]
+        command = [*_CLIENT, "serve", "--config", str(place.settings), "--health-file", str(health), *more]
         server = subprocess.Popen(command, stdout=file, stderr=file)
     try:
         until = time.monotonic() + _SECONDS
@@ -165,7 +169,7 @@ def _declare(place: Ground) -> Mapping[str, int]:
     """Declare one topic more, as another tool would, and wait until it is there: the server sees it by itself."""
     topic = f"declared-{uuid4().hex}"
     path = str(place.root / MANIFESTS.name)
-    row = {"cluster": brokers.NAME, "topic": topic, "num_partitions": 1, "replication_factor": 1}
+    row = {"cluster": brokers.NAME, "topic": topic, "state": "present", "num_partitions": 1, "replication_factor": 1}
     schema = pa.schema(DeltaTable(path).schema().to_arrow())
     write_deltalake(path, pa.Table.from_pylist([row], schema=schema), mode="append")
     client = AdminClient({"bootstrap.servers": ",".join(place.kafka.bootstrap_servers)})
@@ -178,14 +182,16 @@ def _declare(place: Ground) -> Mapping[str, int]:
 
 
 @contextmanager
-def _at_rest_after(health: Path) -> Iterator[None]:
-    """A context after which the server has ended one command more than before, and does nothing."""
+def _at_rest_after(health: Path, of: int | None = None) -> Iterator[None]:
+    """A context after which the server has ended one command more than before, or than `of`, and does nothing."""
 
     def said() -> tuple[int, bool]:
+        if not health.exists():
+            return 0, False
         facts = json.loads(health.read_text(encoding="utf-8"))
         return int(facts["commands"]), facts["doing"] is None
 
-    before, _ = said()
+    before = said()[0] if of is None else of
     yield
     until = time.monotonic() + _SECONDS
     while (now := said())[0] <= before or not now[1]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -309,3 +310,21 @@ def test_the_examples_give_serve_options_that_it_has() -> None:
     assert {each["name"] for each in container["volumeMounts"]} == volumes
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("300", 300), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("2h", 7_200), ("1d", 86_400)]
+)
+def test_a_duration_is_seconds_or_has_a_unit(given: str, seconds: float) -> None:
+    assert duration_of(given) == seconds
+
+
+@pytest.mark.parametrize("given", ["", "m", "0", "0.9", "-5m", "5x", "5 minutes", "5mm", "nan", "inf", "1e400"])
+def test_what_is_no_duration_is_refused_with_what_is(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 300, 300s, 5m, 1h or 1d"):
+        duration_of(given)
+
+
+def duration_of(given: str) -> float:
+    (every,) = (each for each in serve.params if each.name == "every")
+    return float(every.type.convert(given, every, None))

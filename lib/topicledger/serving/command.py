@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,16 +35,35 @@ __all__ = ["main", "serve"]
 log = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _LOOK_SECONDS = 1.0
 """How often it is asked whether `manifests` have a new version."""
+
+
+class _Duration(click.ParamType[float]):
+    """Seconds, at least one: `300`, or with a unit `300s`, `5m`, `1h`, `1d`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As click calls it."""
+        given = str(value)
+        try:
+            seconds = float(given.rstrip("smhd")) * _UNITS[given[len(given.rstrip("smhd")) :]]
+        except (KeyError, ValueError):
+            seconds = 0.0
+        if not 1 <= seconds < float("inf"):
+            self.fail(f"{given} is no time of a second or more: write 300, 300s, 5m, 1h or 1d", param, ctx)
+        return seconds
 
 
 @main.command("serve")
 @click.option(
     "--every",
-    type=click.FloatRange(min=1),
-    metavar="SECONDS",
-    help="Also provision: as soon as `manifests` change, and this often. Default: only answer commands.",
+    type=_Duration(),
+    metavar="DURATION",
+    help="Also provision: as soon as `manifests` change, and this often (300, in seconds, 5m, 1h). "
+    "Default: only answer commands.",
 )
 @click.option(
     "--health-file", type=click.Path(path_type=Path), help="Keep writing here (JSON) that the server answers."
