@@ -22,7 +22,7 @@ from tests.waiting import until
 from topicledger.errors import UsageError
 from topicledger.serving import protocol
 from topicledger.serving.client import ask
-from topicledger.serving.command import serve
+from topicledger.serving.command import seconds, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
@@ -313,18 +313,13 @@ def test_the_examples_give_serve_options_that_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("300", 300), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("2h", 7_200), ("1d", 86_400)]
+    ("given", "expected"), [("300", 300), ("1.5", 1.5), ("90s", 90), ("5m", 300), ("2h", 7_200), ("1d", 86_400)]
 )
-def test_a_duration_is_seconds_or_has_a_unit(given: str, seconds: float) -> None:
-    assert duration_of(given) == seconds
+def test_a_duration_is_seconds_or_has_a_unit(given: str, expected: float) -> None:
+    assert seconds(given) == expected
 
 
 @pytest.mark.parametrize("given", ["", "m", "0", "0.9", "-5m", "5x", "5 minutes", "5mm", "nan", "inf", "1e400"])
 def test_what_is_no_duration_is_refused_with_what_is(given: str) -> None:
     with pytest.raises(click.BadParameter, match="write 300, 300s, 5m, 1h or 1d"):
-        duration_of(given)
-
-
-def duration_of(given: str) -> float:
-    (every,) = (each for each in serve.params if each.name == "every")
-    return float(every.type.convert(given, every, None))
+        seconds(given)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -40,27 +39,25 @@ _LOOK_SECONDS = 1.0
 """How often it is asked whether `manifests` have a new version."""
 
 
-class _Duration(click.ParamType[float]):
-    """Seconds, at least one: `300`, or with a unit `300s`, `5m`, `1h`, `1d`."""
+def seconds(given: str) -> float:
+    """A duration of at least a second: `300`, in seconds, or with a unit `300s`, `5m`, `1h`, `1d`.
 
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """As click calls it."""
-        given = str(value)
-        try:
-            seconds = float(given.rstrip("smhd")) * _UNITS[given[len(given.rstrip("smhd")) :]]
-        except (KeyError, ValueError):
-            seconds = 0.0
-        if not 1 <= seconds < float("inf"):
-            self.fail(f"{given} is no time of a second or more: write 300, 300s, 5m, 1h or 1d", param, ctx)
-        return seconds
+    Raises BadParameter where it is none.
+    """
+    number = given.rstrip("smhd")
+    try:
+        found = float(number) * _UNITS[given[len(number) :]]
+    except (KeyError, ValueError):
+        found = 0.0
+    if not 1 <= found < float("inf"):
+        raise click.BadParameter(f"{given} is no time of a second or more: write 300, 300s, 5m, 1h or 1d")
+    return found
 
 
 @main.command("serve")
 @click.option(
     "--every",
-    type=_Duration(),
+    type=seconds,
     metavar="DURATION",
     help="Also provision: as soon as `manifests` change, and this often (300, in seconds, 5m, 1h). "
     "Default: only answer commands.",
