@@ -5,6 +5,7 @@ All of it comes from /proc; a process counts as ours where one of its ancestors 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -23,6 +24,7 @@ from benchmarks.report import Peak, Process, Sample, Series
 T = TypeVar("T")
 
 _PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY = 0.5
 _KINDS = ("java", "python")
@@ -48,6 +50,7 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: b
     The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure. Works that are done
     `elsewhere` have processes of their own: the memory of this one, which only waits, is no part of theirs.
     """
+    _adopt_orphans()
     measured: dict[str, list[Sample]] = {work.name: [] for work in works}
     peaks: dict[str, list[Mapping[str, int]]] = {work.name: [] for work in works}
     counts: dict[str, Mapping[str, int]] = {}
@@ -99,6 +102,12 @@ def _timed() -> Iterator[list[Sample]]:
     seconds = time.monotonic() - start
     others = (_busy_seconds() - busy) - (_cpu_seconds(os.getpid()) - ours)
     taken.append(Sample(seconds=round(seconds, 3), others=round(max(0.0, others / seconds), 2)))
+
+
+def _adopt_orphans() -> None:
+    """A command of ours may end before its Java does: from now on that is our child, and what it worked is ours."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "orphans can't be adopted, so what they work would count as others'")
 
 
 def _busy_seconds() -> float:
