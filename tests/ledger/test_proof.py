@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from topicledger.ledger import digests, maintain, proof, runs
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verifying import Verified, render, verify
-from topicledger.model import RunState
+from topicledger.model import ConfigEntry, Outcome, Phase, PhaseResult, RunState, Target, TopicResult, Violation
 from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 
 DOCS = Path(__file__).parents[2] / "docs" / "proof.md"
@@ -43,7 +43,7 @@ ACTIONS = (
     },
     {"topic": "plain", "action": "delete", "before": {}, "after": {"x": ""}},
 )
-CONFIG = {"name": "a", "value": None, "read_only": False, "config_source": "X", "is_sensitive": True}
+CONFIG: Mapping[str, Any] = {"name": "a", "value": None, "read_only": False, "config_source": "X", "is_sensitive": True}
 
 
 def settings_of(ledger: Ledger, key: str | None = None) -> Settings:
@@ -292,3 +292,49 @@ def test_of_many_rows_executors_make_the_same_digests(ledger: Ledger, monkeypatc
     assert (by_driver["plans_rows"], by_driver["audit_rows"]) == ("1000", "3000")
     monkeypatch.setattr(digests, "_FEW_ROWS", 999)
     assert proof.ending(run).proof == by_driver
+
+
+def answered(topic: str, phase: Phase) -> PhaseResult:
+    configs = (ConfigEntry(**CONFIG), ConfigEntry(**{**CONFIG, "name": "b", "value": HOSTILE, "read_only": True}))
+    return PhaseResult(
+        cluster="main",
+        cluster_id=None,
+        target=Target(resource=topic, action="create", batch=7),
+        phase=phase,
+        outcome=Outcome.OK,
+        result=TopicResult(num_partitions=3, configs=configs, before={}, after={"z": "", "a": HOSTILE}),
+        violations=(Violation(policy="p", message=HOSTILE),),
+        requested_at=datetime(2026, 11, 25, 2, 0, 7, 123456, tzinfo=UTC),
+        completed_at=datetime(2026, 11, 25, 4, 0, 7, 1, tzinfo=timezone(timedelta(hours=2))),
+    )
+
+
+def test_hashes_made_as_outcomes_are_appended_are_those_of_the_rows_in_the_table(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})
+    ledger.append(PLANS, ledger.rows(PLANS, rows(run, *ACTIONS)), app_id="x", version=1)
+    for phase in (Phase.VALIDATE, Phase.APPLY):
+        run.append_outcomes([answered(topic, phase) for topic in (HOSTILE, "plain")], None)
+    assert run.audit_digest is not None
+    made = proof.ending(run).proof
+    assert (made["plans_rows"], made["audit_rows"]) == ("2", "4")
+    with monkeypatch.context() as read_again:
+        read_again.setattr(Run, "audit_digest", None)
+        assert proof.ending(run).proof == made
+
+    run.append_audit(ledger.rows(AUDIT, [{"run_id": run.run_id, "cluster": "main", "topic": "refused"}]))
+    assert run.audit_digest is None, "the driver hasn't got these rows"
+    assert proof.ending(run).proof["audit_rows"] == "5"
+
+
+def test_a_start_that_is_not_the_first_reads_what_the_first_appended(ledger: Ledger) -> None:
+    ledger.ensure(PLANS, AUDIT)
+    request = runs.Request(command="provision", run_id="twice")
+    first = runs.start(ledger, settings_of(ledger), request)
+    first.append_outcomes([answered("of the first", Phase.VALIDATE)], None)
+    first.settle()
+    second = runs.start(ledger, settings_of(ledger), request)
+    second.append_outcomes([answered("of the second", Phase.APPLY)], None)
+    assert second.audit_digest is None
+    assert proof.ending(second).proof["audit_rows"] == "2"

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from topicledger.ledger.digests import row_texts, text_of_row
+from topicledger.ledger import digests
+from topicledger.ledger.digests import Appended, RowsDigest, row_texts, text_of_row
 from topicledger.schemas import AUDIT, PLANS, RUNS
 
 AT = datetime(2026, 11, 24, 2, 0, 7, 123456, tzinfo=UTC)
@@ -110,3 +111,25 @@ def test_rows_of_the_tables_have_a_text(table: Any) -> None:
     schema = to_arrow_schema(table.schema, timezone="UTC")
     (text,) = row_texts(pa.Table.from_pylist([{"run_id": "r"}], schema=schema))
     assert text == "6:run_id1:r" == text_of_row(table.schema, {"run_id": "r"})
+
+
+def test_the_digest_of_appended_rows_is_known_while_they_are_few_and_all_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(digests, "_MANY_HASHES", 3)
+    one, two = (pa.Table.from_pylist([{"a": n} for n in numbers], schema=SCHEMA) for numbers in ([1, 2], [3]))
+    appended, other_order = Appended(), Appended()
+    assert appended.digest == RowsDigest()
+    for rows in (one, two):
+        appended.add(rows)
+    for rows in (two, one):
+        other_order.add(rows)
+    assert appended.digest == other_order.digest
+    assert appended.digest is not None
+    assert appended.digest.rows == 3
+
+    appended.add(two)
+    assert appended.digest is None, "too many"
+    other_order.add_unknown()
+    other_order.add(one)
+    assert other_order.digest is None, "one isn't known"

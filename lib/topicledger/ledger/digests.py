@@ -23,7 +23,9 @@ from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FEW_ROWS = 10_000
-"""Of a table, what the driver hashes: some 40 MB with all configs of a topic."""
+"""Of a table, what the driver reads and hashes: some 40 MB with all configs of a topic."""
+_MANY_HASHES = 200_000
+"""Of rows that the driver appends: some 30 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,29 @@ class RowsDigest:
     rows: int = 0
     sha256: str = hashlib.sha256(b"").hexdigest()
     """SHA-256 (hex): see `of_runs`."""
+
+
+class Appended:
+    """Hashes of rows that are appended to a table, made beforehand: to read 33 configs of each again takes longer."""
+
+    def __init__(self) -> None:
+        self._hashes: list[str] | None = []
+
+    def add(self, rows: pa.Table) -> None:
+        """`rows` are appended. The hashes of too many are dropped."""
+        if self._hashes is not None:
+            self._hashes += _hashes(rows)
+            if len(self._hashes) > _MANY_HASHES:
+                self._hashes = None
+
+    def add_unknown(self) -> None:
+        """Rows are appended that the driver hasn't got."""
+        self._hashes = None
+
+    @property
+    def digest(self) -> RowsDigest | None:
+        """Of all rows that were appended; None where it isn't known."""
+        return None if self._hashes is None else _of_hashes(self._hashes)
 
 
 def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:

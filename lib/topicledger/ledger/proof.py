@@ -72,7 +72,10 @@ def ending(run: Run) -> Ending:
         before = beside.submit(heads, ledger)
         tables = [table for table in PROVEN if table is not APPROVALS or ledger.exists(APPROVALS)]
         versions = beside.submit(lambda: {table.name: ledger.latest_version(table) for table in tables})
-        found = of_run({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in tables})
+        appended = run.audit_digest
+        found = {} if appended is None else {AUDIT.name: appended}
+        unread = [table for table in tables if table.name not in found]
+        found |= of_run({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in unread})
         proof: dict[str, str] = {}
         for table in tables:
             proof |= recorded(table, found[table.name], versions.result()[table.name])

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import UsageError
 from topicledger.ledger.commits import Commits
+from topicledger.ledger.digests import Appended, RowsDigest
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_table
 from topicledger.ledger.sql import sql_value
@@ -68,6 +69,8 @@ class Run:
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
     """What it writes beside something else, in order; whoever reads that settles them first."""
+    _appended: Appended = field(default_factory=Appended, repr=False)
+    """What this start appends to `audit`."""
     _wave: int = 0
     _next: dict[str, object] = field(default_factory=dict)
     """Columns of its row that aren't committed yet."""
@@ -242,6 +245,12 @@ class Run:
         self.commits.settle()
         return self.ledger.read(AUDIT).where(F.col("run_id") == self.run_id)
 
+    @property
+    def audit_digest(self) -> RowsDigest | None:
+        """Of all its rows of `audit`; None where other rows than the outcomes of this start are among them."""
+        self.commits.settle()
+        return None if self.resumed else self._appended.digest
+
     def append_outcomes(self, ended: Sequence[PhaseResult], held: Leases | None) -> None:
         """Append what requests came to as rows of `audit`, in one commit beside what comes next; `held`: see below.
 
@@ -255,6 +264,7 @@ class Run:
         def append() -> None:
             table = audit_table(self.run_id, self.manifest_version, ended)
             self._append(self.spark.createDataFrame(table, AUDIT.schema), held, version)
+            self._appended.add(table)
 
         self.commits.add(append)
 
@@ -263,6 +273,7 @@ class Run:
 
         Raises LeaseLost where they expired.
         """
+        self._appended.add_unknown()
         self.commits.add(partial(self._append, rows, held, self.next_version()))
         self.commits.settle()
 
