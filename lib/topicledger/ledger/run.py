@@ -61,10 +61,9 @@ class Run:
     """The state in which this start found it; None where it is new."""
     id_given: bool = True
     """Whether somebody gave the id: then another start may have it, too."""
-    unloaded: DataFrame | None = field(default=None, repr=False)
-    """Rows of files that count as if they were loaded, one per (cluster, topic): of a plan from files."""
-    unloaded_resources: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
-    """The same by name of each other table that the files declare anything of, one per its key."""
+    unloaded: Mapping[str, DataFrame] = field(default_factory=dict, repr=False)
+    """Rows of files that count as if they were loaded, by the name of their table, one per its key: of a plan from
+    files."""
     in_runs: bool = True
     """Whether its row is in `runs`, or on its way: a run that does nothing gets it with its end."""
     commits: Commits = field(default_factory=Commits, repr=False)
@@ -207,16 +206,17 @@ class Run:
     def manifests(self, version: int) -> DataFrame:
         """Rows of `manifests` at a version; of a plan from files as they would be with these loaded."""
         rows = self.ledger.read(MANIFESTS, version)
-        if self.unloaded is None:
+        unloaded = self.unloaded.get(MANIFESTS.name)
+        if unloaded is None:
             return rows
-        others = rows.join(self.unloaded, on=["cluster", "topic"], how="left_anti")
-        return others.select(*MANIFESTS.schema.names).unionByName(self.unloaded)
+        others = rows.join(unloaded, on=["cluster", "topic"], how="left_anti")
+        return others.select(*MANIFESTS.schema.names).unionByName(unloaded)
 
     def resources(self, table: Table, version: int | None) -> DataFrame:
         """Rows of one of `schemas.RESOURCES` at a version, none where it is None; of a plan from files as they would be
         with these."""
         rows = self.ledger.rows(table, []) if version is None else self.ledger.read(table, version)
-        unloaded = self.unloaded_resources.get(table.name)
+        unloaded = self.unloaded.get(table.name)
         if unloaded is None:
             return rows
         others = rows.join(unloaded, on=[rows[name].eqNullSafe(unloaded[name]) for name in table.key], how="left_anti")

@@ -59,9 +59,9 @@ class Files:
     argument: str
     """What `runs.arguments` keeps of them."""
     rows: DataFrame
-    """See `Run.unloaded`."""
+    """Of `manifests`; see `Run.unloaded`."""
     resources: Mapping[str, DataFrame] = field(default_factory=dict)
-    """See `Run.unloaded_resources`."""
+    """Of other tables, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +100,10 @@ class Request:
         return self.reverts is None and self.instead is None
 
     @property
-    def unloaded(self) -> DataFrame | None:
+    def unloaded(self) -> Mapping[str, DataFrame]:
         """See `Run.unloaded`."""
-        return self.manifests.rows if isinstance(self.manifests, Files) else None
-
-    @property
-    def unloaded_resources(self) -> Mapping[str, DataFrame]:
-        """See `Run.unloaded_resources`."""
-        return self.manifests.resources if isinstance(self.manifests, Files) else {}
+        files = self.manifests
+        return {MANIFESTS.name: files.rows, **files.resources} if isinstance(files, Files) else {}
 
     def bearing(self) -> dict[str, str]:
         """The arguments that bear on decisions: the same run id must come with the same ones."""
@@ -228,7 +224,6 @@ def _begin(
         id_given=given,
         in_runs=False,
         unloaded=request.unloaded,
-        unloaded_resources=request.unloaded_resources,
     )
     if given:
         run.keep_row()
@@ -271,7 +266,6 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         row=row.asDict(),
         found=state,
         unloaded=request.unloaded,
-        unloaded_resources=request.unloaded_resources,
     )
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)

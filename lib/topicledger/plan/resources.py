@@ -66,7 +66,7 @@ def _declared(
     for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in actions.about(kind.resource_type)}
         managed = kind.manages(run.settings)
-        version, unloaded = run.version_of(kind.table), run.unloaded_resources.get(kind.table.name)
+        version, unloaded = run.version_of(kind.table), run.unloaded.get(kind.table.name)
         declared = version is not None or unloaded is not None
         if about.isdisjoint(kinds_of(run)) or not (declared or managed):
             continue
