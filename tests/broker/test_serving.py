@@ -18,6 +18,7 @@ import pytest
 
 from tests import commands
 from tests.broker.direct import live
+from tests.receiver import receiver
 from tests.waiting import until
 from topicledger.serving import protocol
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -120,6 +121,24 @@ def test_a_server_provisions_as_soon_as_manifests_change(place: Place, kafka: Em
         until(lambda: "prompt.one" in live(kafka, "prompt."), seconds=120)
         until(lambda: place.run("load_manifests", place.declare("prompt.two")).returncode == 0, seconds=120)
         until(lambda: "prompt.two" in live(kafka, "prompt."), seconds=60)
+
+
+def test_a_server_announces_a_refused_topic_once(place: Place, tmp_path: Path) -> None:
+    health = tmp_path / "health.json"
+
+    def runs() -> int:
+        return int(json.loads(health.read_text())["commands"]) if health.exists() else 0
+
+    declared = place.declare("refused.copies")
+    declared.write_text(declared.read_text().replace("replication_factor: 1", "replication_factor: 3"))
+    assert place.run("load_manifests", declared).returncode == 0
+    with receiver() as received:
+        place.environment["HOOK"] = received.url
+        with place.config.open("a") as settings:
+            settings.write('\n[[notify]]\nurl = "env:HOOK"\n')
+        with place.serving("--every", "1", "--health-file", str(health)):
+            until(lambda: runs() >= 3, seconds=120)
+    assert [event["data"]["event"] for _, event in received.posts] == ["failed"]
 
 
 def test_a_run_of_a_server_that_is_killed_is_finished_without_it(place: Place, kafka: EmbeddedKafka) -> None:

@@ -22,6 +22,7 @@ from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
 from topicledger.config.severities import Severity
 from topicledger.drift.summary import Drift, DriftSummary
+from topicledger.notify import Announced
 from topicledger.notify.announcement import Announcement, of_audit, of_run
 from topicledger.notify.sending import post_all
 from topicledger.plan.lines import PlannedAction
@@ -115,6 +116,37 @@ def test_a_run_in_which_all_went_well_announces_nothing() -> None:
     assert of_run(DONE, "alice", AT) == ()
     assert of_run(planned(0), "alice", AT) == ()
     assert of_audit(drifted(), "alice", AT) == []
+
+
+def test_a_server_announces_a_state_once_until_it_changes() -> None:
+    announced, to = Announced(), [NotifySettings(url="env:HOOK"), NotifySettings(url="env:HOOK", events=(Event.DRIFT,))]
+
+    def posts(summary: Summary, *, arrives: bool = True) -> list[int]:
+        due = announced.due(to, of_run(summary, None, AT))
+        announced.arrived(due, [number for number, _, _ in due] if arrives else [])
+        return [number for number, _, _ in due]
+
+    other = replace(REFUSED, failures=[replace(REFUSED.failures[0], resource="another")])
+    more = replace(REFUSED, clusters=[ClusterCounts(cluster="main", outcomes={"refused": 2})])
+    assert posts(REFUSED, arrives=False) == [1]
+    assert posts(REFUSED) == [1]
+    again = replace(REFUSED.failures[0], error_message="refused at 2026-11-24 02:01:07 UTC")
+    assert posts(replace(REFUSED, run_id="the next", failures=[again])) == []
+    assert posts(other) == [1]
+    assert posts(more) == [1]
+    assert posts(DONE) == []
+    assert posts(more) == [1]
+
+
+def test_a_problem_is_the_same_at_another_time_and_for_another_run() -> None:
+    def state(problem: str) -> str:
+        (found,) = of_run(replace(DONE, exit_code=1, problems=[problem]), None, AT)
+        return found.state
+
+    held = "cluster main-1: run {} has it since 2026-11-24 02:{}:07 UTC; no answer after {} s"
+    first = held.format("20261124T020007123456Z-0a1b2c3d", "00", "30.2")
+    assert state(first) == state(held.format("20261124T020107123456Z-9f8e7d6c", "01", "31"))
+    assert state(first) != state(first.replace("main-1", "main-2"))
 
 
 def test_drift_is_announced_from_its_severity_on() -> None:
@@ -216,7 +248,8 @@ def test_each_address_gets_the_post_and_none_stops_another(
             monkeypatch.setenv(name, url)
         names = ("FINE", "FAILING", "MOVED", "GONE", "FTP", "NOT_SET")
         with caplog.at_level(logging.INFO, "topicledger"):
-            post_all([(n, f"env:{name}", "application/json", b"{}") for n, name in enumerate(names, start=1)])
+            posts = [(n, f"env:{name}", "application/json", b"{}") for n, name in enumerate(names, start=1)]
+            assert post_all(posts) == {1}
         assert [len(each.posts) for each in (fine, failing, moved)] == [1, 1, 1]
     said = sorted(record.getMessage() for record in caplog.records)
     assert said == [

@@ -37,7 +37,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.run import Run
 from topicledger.manifests.read import files_arguments, frames, read
 from topicledger.model import RunState
-from topicledger.notify import announce
+from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
 from topicledger.text import nearest, show
@@ -286,7 +286,8 @@ def _provisioned(
         )
     with with_resume_hint(run):
         summary = pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
-        announce(run, run.settings.notify, of_run(summary, run.row["requested_by"], datetime.now(UTC)))
+        found = of_run(summary, run.row["requested_by"], datetime.now(UTC))
+        announce(run, run.settings.notify, found, click.get_current_context().find_object(Announced))
         return summary
 
 

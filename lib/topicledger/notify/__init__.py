@@ -1,5 +1,6 @@
 """Announces what a run came to, as [[notify]] asks for it: once per run and event, bounded in time.
 
+A server whose runs follow each other announces what they find once, until it changes: see `Announced`.
 The row of the run is marked first and the announcement sent then: where the process dies in between, it is lost, but a
 run that is started again doesn't announce the same twice.
 """
@@ -7,7 +8,9 @@ run that is started again doesn't announce the same twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from topicledger.config.notify import NotifySettings
 from topicledger.ledger.run import Run, find_run, row_of
@@ -19,22 +22,46 @@ from topicledger.schemas import RUNS
 log = logging.getLogger(__name__)
 
 
-def announce(run: Run, settings: Sequence[NotifySettings], found: Sequence[Announcement]) -> None:
+_Post: TypeAlias = tuple[int, NotifySettings, Announcement]
+"""An announcement for one [[notify]], with its number."""
+
+
+@dataclass
+class Announced:
+    """The state that each [[notify]] knows, while one process does run after run."""
+
+    states: dict[int, str] = field(default_factory=dict)
+    """By the number of a [[notify]]; none after a run that had nothing to announce to it."""
+
+    def due(self, settings: Sequence[NotifySettings], found: Sequence[Announcement]) -> list[_Post]:
+        """Return what the addresses don't know yet of what a run found, and forget states that have passed."""
+        posts: list[_Post] = []
+        for number, to in enumerate(settings, start=1):
+            concerning = [each for each in found if each.concerns(to)]
+            if not concerning:
+                self.states.pop(number, None)
+            posts += [(number, to, each) for each in concerning if self.states.get(number) != each.state]
+        return posts
+
+    def arrived(self, posts: Sequence[_Post], numbers: Collection[int]) -> None:
+        """Keep the states of `posts` for those of these `numbers`."""
+        self.states.update({number: each.state for number, _, each in posts if number in numbers})
+
+
+def announce(
+    run: Run, settings: Sequence[NotifySettings], found: Sequence[Announcement], announced: Announced | None = None
+) -> None:
     """Send what wasn't announced of the run yet to each [[notify]] that it concerns.
 
-    Never raises for an address that doesn't answer: a warning names the [[notify]], never its address.
+    `announced`: what earlier runs of this process announced; an address doesn't get the same state again. Never raises
+    for an address that doesn't answer: a warning names the [[notify]], never its address.
     """
-    wanted = [each for each in found if any(each.concerns(to) for to in settings)]
-    if wanted:
-        fresh = _marked(run, wanted)
-        post_all(
-            [
-                (number, to.url, *each.body(to))
-                for each in fresh
-                for number, to in enumerate(settings, start=1)
-                if each.concerns(to)
-            ]
-        )
+    announced = announced or Announced()
+    posts = announced.due(settings, found)
+    events = {each.event for _, _, each in posts}
+    fresh = {each.event for each in _marked(run, [each for each in found if each.event in events])} if events else ()
+    sent = [post for post in posts if post[2].event in fresh]
+    announced.arrived(sent, post_all([(number, to.url, *each.body(to)) for number, to, each in sent]))
 
 
 def _marked(run: Run, wanted: Sequence[Announcement]) -> Sequence[Announcement]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,13 +14,16 @@ from topicledger.config.notify import Event, Format, NotifySettings
 from topicledger.config.severities import Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import ExitCode
-from topicledger.model import RunState
+from topicledger.model import Outcome, RunState
 from topicledger.text import show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
 """Of a message for people; the document has the first 20."""
 _MOST_CHARACTERS = 300
+_NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
+_PASSING = re.compile(r"\d{8}T\d+Z-[0-9a-f]+|(?<![\w.-])\d[\d.:,TZ-]*")
+"""Run ids, times, durations and counts in a text; digits of a name are left."""
 _TYPES: Mapping[Format, str] = {
     "cloudevents": "application/cloudevents+json",
     "slack": "application/json",
@@ -41,6 +45,8 @@ class Announcement:
     """The first of what it is about."""
     worst: Severity | None = None
     """Of drift: its worst severity."""
+    state: str = ""
+    """The same text for two runs that found the same: it has no run id, no time and no duration."""
     document: dict[str, Any] = field(default_factory=dict, repr=False)
     """The run's result document."""
 
@@ -108,9 +114,26 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
             at=at,
             headline=f"topicledger run {summary.run_id}: {what}",
             lines=lines[:MOST_LINES],
+            state=_state(event, summary),
             document=json.loads(summary.to_json()),
         )
     ]
+
+
+def _state(event: Event, summary: Summary) -> str:
+    """What a run found, without what differs between two runs that found the same.
+
+    Failures count by name and error: their messages may have times in them.
+    """
+    failed = {
+        each.cluster or "": {name: count for name, count in each.outcomes.items() if name in _NOT_OK}
+        for each in summary.clusters
+    }
+    failures = [(each.cluster, each.resource, each.action, each.phase, each.error) for each in summary.failures]
+    problems = sorted(_PASSING.sub("#", each) for each in summary.problems)
+    waiting = [str(each) for each in summary.pending.first] if event is Event.APPROVAL_WANTED else []
+    found = (event.value, failed, failures, problems, waiting, summary.pending_changes if waiting else 0)
+    return json.dumps(found, sort_keys=True)
 
 
 def _event(summary: Summary) -> tuple[Event | None, str]:

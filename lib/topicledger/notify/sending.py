@@ -7,7 +7,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from http.client import HTTPMessage
 from typing import IO
 
@@ -31,22 +32,26 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECONDS) -> None:
+def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECONDS) -> Collection[int]:
     """Post each (number of its [[notify]], reference of its address, content type, body).
 
-    Returns after `seconds` at the latest. What couldn't be posted is a warning that names the [[notify]].
+    Returns, after `seconds` at the latest, the numbers whose addresses took all their posts. What couldn't be posted is
+    a warning that names the [[notify]].
     """
     until = time.monotonic() + seconds
-    threads = [threading.Thread(target=_post, args=post, name="notify", daemon=True) for post in posts]
+    arrived: list[int] = []
+    threads = [threading.Thread(target=_post, args=(*post, arrived), name="notify", daemon=True) for post in posts]
     for thread in threads:
         thread.start()
     for thread, (number, *_) in zip(threads, posts, strict=True):
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
             log.warning("notify[%d]: no answer within %g s; the run goes on", number, seconds)
+    wanted, got = Counter(number for number, *_ in posts), Counter(arrived)
+    return {number for number in wanted if got[number] == wanted[number]}
 
 
-def _post(number: int, reference: str, content_type: str, body: bytes) -> None:
+def _post(number: int, reference: str, content_type: str, body: bytes, arrived: list[int]) -> None:
     where = f"notify[{number}]"
     try:
         url = "".join(resolve(f"{where}.url", reference))
@@ -58,6 +63,7 @@ def _post(number: int, reference: str, content_type: str, body: bytes) -> None:
         opener = urllib.request.build_opener(_NoRedirects)
         with opener.open(request, timeout=_ATTEMPT_SECONDS) as response:
             log.info("%s: answered %d", where, response.status)
+        arrived.append(number)
     except SecretError as error:
         log.warning("%s", error)
     except urllib.error.HTTPError as error:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ from topicledger.errors import ExitCode, TopicLedgerError
 from topicledger.ledger import runs
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
+from topicledger.notify import Announced
 from topicledger.schemas import MANIFESTS
 from topicledger.serving import protocol
 from topicledger.serving.health import Health, memory_bytes
@@ -83,13 +85,14 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     health = Health(health_file)
 
-    def do(arguments: Sequence[str]) -> int:
+    def do(arguments: Sequence[str], announced: Announced | None = None) -> int:
         with health.during(arguments) as code:
-            code.append(_do(arguments))
+            code.append(_do(arguments, announced))
         return code[0]
 
     server = Server(protocol.socket_of(options.config), do)
     pace = None if every is None else Pace(every=every)
+    own = partial(do, announced=Announced())
     try:
         settings = open_settings(options)
         with server.listening():
@@ -102,7 +105,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                 did = server.do_next(_LOOK_SECONDS)
                 if not did and pace is not None:
                     with server.alone() as free:
-                        did = free and _provisioned_if_due(pace, ledger, options, do)
+                        did = free and _provisioned_if_due(pace, ledger, options, own)
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
                     log.warning("%d MiB of memory, more than --max-memory %d: starting anew", used, max_memory)
@@ -116,9 +119,10 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
     return ExitCode.DONE
 
 
-def _do(arguments: Sequence[str]) -> int:
+def _do(arguments: Sequence[str], announced: Announced | None) -> int:
+    """`announced`: of the server's own runs, the state that they announced before."""
     try:
-        main(list(arguments), prog_name="topicledger")
+        main(list(arguments), prog_name="topicledger", obj=announced)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return ExitCode.DONE
