@@ -116,11 +116,15 @@ def test_two_clients_at_once_both_get_their_answer(place: Place, kafka: Embedded
 
 
 def test_a_server_provisions_as_soon_as_manifests_change(place: Place, kafka: EmbeddedKafka) -> None:
-    assert place.run("load_manifests", place.declare("prompt.one")).returncode == 0
-    with place.serving("--every", "3600"):
+    """Also if there are no tables when it starts: the first load makes them."""
+    health = place.config.with_name("health.json")
+    with place.serving("--every", "3600", "--health-file", str(health)):
+        until(lambda: json.loads(health.read_text())["doing"] is None, seconds=60)
+        assert place.run("load_manifests", place.declare("prompt.one")).returncode == 0
         until(lambda: "prompt.one" in live(kafka, "prompt."), seconds=120)
         until(lambda: place.run("load_manifests", place.declare("prompt.two")).returncode == 0, seconds=120)
         until(lambda: "prompt.two" in live(kafka, "prompt."), seconds=60)
+    assert not health.exists()
 
 
 def test_a_server_announces_a_refused_topic_once(place: Place, tmp_path: Path) -> None:

@@ -10,19 +10,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
 import yaml
+from py4j.protocol import Py4JNetworkError
 
 from tests.commands import REPOSITORY
 from tests.waiting import until
-from topicledger.errors import UsageError
+from topicledger.cli.options import Options
+from topicledger.errors import TableError, UsageError
 from topicledger.serving import protocol
 from topicledger.serving.client import ask
-from topicledger.serving.command import seconds, serve
+from topicledger.serving.command import provisioned_if_due, seconds, serve
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Pace, Server
 
@@ -90,6 +93,113 @@ def test_a_command_has_the_streams_and_the_folder_of_whoever_asked(config: Path,
         assert asking.stderr.read() == "progress"
     assert Path.cwd() == here
     assert not server.interrupted
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_client_that_stops_reading_blocks_neither_command_nor_end(config: Path, ends: bool) -> None:
+    """What it leaves unread is dropped after a while, and at once if the server ends; the exit code still comes."""
+    done: list[str] = []
+
+    def command(_: Sequence[str]) -> int:
+        # A pipe takes 64 kB.
+        for _ in range(1_000):
+            sys.stdout.write("x" * 999 + "\n")
+        sys.stdout.flush()
+        print("and an error", file=sys.stderr)
+        done.append("all")
+        return 4
+
+    server = Server(protocol.socket_of(config), command, is_ending=lambda: ends, patience=600.0 if ends else 0.5)
+    with server.listening(), client(config, "plan") as asking:
+        assert server.do_next(30.0)
+        assert done == ["all"]
+        assert asking.wait(30) == 4
+        assert asking.stdout is not None
+        assert asking.stderr is not None
+        assert len(asking.stdout.read()) < 1_000_000
+        assert asking.stderr.read() == "and an error\n"
+
+
+def test_slow_reader_gets_all_of_the_output(config: Path) -> None:
+    def command(_: Sequence[str]) -> int:
+        for number in range(20_000):
+            print(number, "é")
+        return 0
+
+    with serving(config, command) as server, client(config, "plan") as asking:
+        with ThreadPoolExecutor(1) as pool:
+            assert asking.stdout is not None
+            reading = pool.submit(lambda: (time.sleep(0.5), asking.stdout.read())[1])  # type: ignore[union-attr]
+            assert server.do_next(30.0)
+            assert reading.result(30) == "".join(f"{number} é\n" for number in range(20_000))
+        assert asking.wait(30) == 0
+
+
+def test_client_whose_folder_is_gone_gets_an_error(config: Path, tmp_path: Path) -> None:
+    here, gone = Path.cwd(), tmp_path / "gone"
+    gone.mkdir()
+    with serving(config, lambda _: 0) as server:
+        with client(config, "plan", folder=gone) as asking:
+            until(lambda: not server._queue.empty(), seconds=30)
+            gone.rmdir()
+            assert server.do_next(0.0)
+            assert asking.wait(30) == 2
+            assert asking.stderr is not None
+            assert f"the folder of this command can't be entered: {gone}" in asking.stderr.read()
+        with client(config, "plan") as asking:
+            assert server.do_next(30.0)
+            assert asking.wait(30) == 0
+    assert Path.cwd() == here
+
+
+def test_fault_of_a_command_does_not_end_the_server(config: Path) -> None:
+    def command(arguments: Sequence[str]) -> int:
+        if arguments[0] == "plan":
+            raise ZeroDivisionError
+        return 0
+
+    with serving(config, command) as server:
+        for name, code in (("plan", 1), ("audit", 0)):
+            with client(config, name) as asking:
+                assert server.do_next(30.0)
+                assert asking.wait(30) == code
+
+
+def test_one_of_many_starts_gets_the_socket(config: Path) -> None:
+    """All find a socket that a killed server left; each either serves, or says that another one does."""
+    code = (
+        "import sys; from pathlib import Path; from topicledger.serving import protocol\n"
+        "from topicledger.errors import UsageError; from topicledger.serving.server import Server\n"
+        "server = Server(protocol.socket_of(Path(sys.argv[1])), lambda _: 0)\n"
+        "sys.stdin.read(1)\n"
+        "try:\n"
+        "    with server.listening(): print('serves', flush=True); sys.stdin.read()\n"
+        "except UsageError as error: print(error, flush=True)"
+    )
+    path = protocol.socket_of(config)
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "lib")},
+        )
+        for _ in range(6)
+    ]
+    for each in started:
+        assert each.stdin is not None
+        each.stdin.write("go")
+        each.stdin.flush()
+    said = sorted(each.stdout.readline() for each in started if each.stdout is not None)
+    assert [line.startswith("a server with these settings runs already") for line in said] == [True] * 5 + [False]
+    assert said[-1] == "serves\n"
+    for each in started:
+        each.communicate()
+    assert not path.exists()
 
 
 def test_a_server_that_is_busy_sends_clients_away(config: Path) -> None:
@@ -266,6 +376,75 @@ def test_it_provisions_when_manifests_change_in_time_and_later_after_errors(monk
     assert pace.failures == 0
 
 
+def test_pause_after_thousands_of_failures_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
+    pace = Pace(every=60.0)
+    pace.begun(1)
+    for _ in range(5_000):
+        pace.ended(1)
+    assert not pace.is_due(2)
+    monkeypatch.setattr(time, "monotonic", lambda: 1060.0)
+    assert pace.is_due(2)
+
+
+class Tables:
+    """A ledger whose storage fails at times."""
+
+    root = "/ledger"
+
+    def __init__(self, *versions: int | Exception | None) -> None:
+        self.versions = list(versions)
+
+    def exists(self, _: object) -> bool:
+        if isinstance(self.versions[0], Exception):
+            raise self.versions.pop(0)
+        return self.versions[0] is not None
+
+    def latest_version(self, _: object) -> int:
+        found = self.versions.pop(0)
+        assert isinstance(found, int)
+        return found
+
+
+def test_server_outlives_tables_that_can_not_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """A failed poll begins no run and ends nothing; each reason is logged once; the next commit is provisioned."""
+    options = Options(
+        config=Path("my.toml"), run_id=None, cluster=(), format="table", result_file=None, log_format="text",
+        verbose=False, metrics_file=None,
+    )  # fmt: skip
+    tables = Tables(*[TableError("storage is away")] * 3, OSError("no route"), 7, 7, 8)
+    pace, did = Pace(every=60.0), list[Sequence[str]]()
+
+    def do(arguments: Sequence[str]) -> int:
+        did.append(arguments)
+        return 0
+
+    polls = [provisioned_if_due(pace, tables, options, do) for _ in range(7)]  # type: ignore[arg-type]
+    assert polls == [False] * 4 + [True, False, True]
+    assert [each[0] for each in did] == ["provision", "provision"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "manifests can't be read, asking again: storage is away",
+        "manifests can't be read, asking again: no route",
+    ]
+    with pytest.raises(Py4JNetworkError):
+        provisioned_if_due(pace, Tables(Py4JNetworkError("Answer from Java side is empty")), options, do)  # type: ignore[arg-type]
+
+
+def test_server_waits_for_the_first_load(caplog: pytest.LogCaptureFixture) -> None:
+    options = Options(
+        config=Path("my.toml"), run_id=None, cluster=(), format="table", result_file=None, log_format="text",
+        verbose=False, metrics_file=None,
+    )  # fmt: skip
+    pace, nothing = Pace(every=60.0), Tables(None)
+
+    def do(_: Sequence[str]) -> int:
+        raise AssertionError("nothing is declared")
+
+    assert not any(provisioned_if_due(pace, nothing, options, do) for _ in range(3))  # type: ignore[arg-type]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == "nothing is declared in /ledger yet: waiting for the first load"
+
+
 def test_a_file_says_what_the_server_does(tmp_path: Path) -> None:
     path = tmp_path / "health.json"
     health = Health(path)
@@ -281,6 +460,21 @@ def test_a_file_says_what_the_server_does(tmp_path: Path) -> None:
         raise RuntimeError
     assert json.loads(path.read_text())["last_exit_code"] is None
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_health_file_lives_as_long_as_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "health.json"
+    health = Health(path)
+    with health.kept():
+        assert json.loads(path.read_text())["doing"] == "serve"
+        health.ready()
+        assert json.loads(path.read_text())["doing"] is None
+    assert list(tmp_path.iterdir()) == []
+    away = Health(tmp_path / "none" / "health.json")
+    with away.kept():
+        away.ready()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("can't write the health file"), "once, and nothing ended"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc here")

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 
 import click
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
 from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
@@ -23,10 +25,11 @@ from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ExitCode, TopicLedgerError
 from topicledger.ledger import runs
+from topicledger.ledger.retries import first_sentence
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.notify import Announced
-from topicledger.schemas import MANIFESTS
+from topicledger.schemas import MANIFESTS, RESOURCES
 from topicledger.serving import protocol
 from topicledger.serving.health import Health, memory_bytes
 from topicledger.serving.server import Command, Pace, Server
@@ -90,22 +93,29 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
             code.append(_do(arguments, announced))
         return code[0]
 
-    server = Server(protocol.socket_of(options.config), do)
     pace = None if every is None else Pace(every=every)
     own = partial(do, announced=Announced())
     try:
         settings = open_settings(options)
-        with server.listening():
+        server = Server(protocol.socket_of(options.config), do, is_ending=ending.is_set)
+        with server.listening(), health.kept():
+            click.echo(f"starting Spark for {options.config}; commands start their own until it is ready", err=True)
             with server.alone():
-                ledger = open_ledger(options, settings, "serve")
+                # The tables may come later: with the first `load_manifests`.
+                ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
+            health.ready()
             click.echo(f"serving {options.config}: commands with these settings are done here", err=True)
             anew = False
             while not ending.is_set() and not anew:
                 did = server.do_next(_LOOK_SECONDS)
                 if not did and pace is not None:
                     with server.alone() as free:
-                        did = free and _provisioned_if_due(pace, ledger, options, own)
+                        try:
+                            did = free and provisioned_if_due(pace, ledger, options, own)
+                        except Py4JNetworkError:
+                            log.warning("Spark's Java process has ended: starting anew")
+                            anew = True
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
                     log.warning("%d MiB of memory, more than --max-memory %d: starting anew", used, max_memory)
@@ -128,8 +138,20 @@ def _do(arguments: Sequence[str], announced: Announced | None) -> int:
     return ExitCode.DONE
 
 
-def _provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
-    version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
+def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
+    """Provision if it is due; returns whether it was. Raises Py4JNetworkError if Spark's Java process has ended."""
+    try:
+        version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
+        declared = version is not None or any(ledger.exists(table) for table in RESOURCES)
+    except Py4JNetworkError:
+        # Java is gone, and the session with it.
+        raise
+    except (TopicLedgerError, PySparkException, Py4JError, OSError) as error:
+        pace.unreadable(f"{MANIFESTS.name} can't be read, asking again: {first_sentence(error)}")
+        return False
+    if not declared:
+        pace.unreadable(f"nothing is declared in {ledger.root} yet: waiting for the first load")
+        return False
     if not pace.is_due(version):
         return False
     pace.begun(version)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,10 @@ from pathlib import Path
 from topicledger import __version__
 from topicledger.model import FORMAT_VERSION
 
+log = logging.getLogger(__name__)
+
+STARTING = "serve"
+"""What a server does until it can do commands."""
 _PROC = Path("/proc")
 _EVERY_SECONDS = 5.0
 """How often the file is written while the server waits."""
@@ -26,6 +31,7 @@ class Health:
     path: Path | None
     _facts: dict[str, object] = field(default_factory=dict)
     _written: float = 0.0
+    _failing: bool = False
 
     def __post_init__(self) -> None:
         self._facts = {
@@ -54,13 +60,37 @@ class Health:
         if time.monotonic() - self._written >= _EVERY_SECONDS:
             self._write()
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A context in which the file is there, from a server's start to its end; it does not outlive the server."""
+        self._write(doing=STARTING, since=_now())
+        try:
+            yield
+        finally:
+            if self.path is not None:
+                with suppress(OSError):
+                    self.path.unlink(missing_ok=True)
+
+    def ready(self) -> None:
+        """The server has started, and waits for commands."""
+        self._write(doing=None, since=_now())
+
     def _write(self, **facts: object) -> None:
         self._facts |= facts
         self._written = time.monotonic()
-        if self.path is not None:
-            temporary = self.path.with_name(self.path.name + ".part")
+        if self.path is None:
+            return
+        temporary = self.path.with_name(self.path.name + ".part")
+        try:
             temporary.write_text(json.dumps({**self._facts, "at": _now()}) + "\n", encoding="utf-8")
             temporary.replace(self.path)
+        except OSError as error:
+            # A full disk is no reason to stop; whoever watches sees that the file is old.
+            if not self._failing:
+                log.warning("can't write the health file %s: %s", self.path, error.strerror)
+            self._failing = True
+        else:
+            self._failing = False
 
 
 def _now() -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import logging
 import os
 import queue
+import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from topicledger.errors import UsageError
-from topicledger.serving import protocol
+from topicledger.errors import ExitCode, UsageError
+from topicledger.serving import protocol, streams
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ Command = Callable[[Sequence[str]], int]
 _BACKLOG = 16
 _PATIENCE = 5.0
 """Seconds for a client to send its request."""
+_MOST_DOUBLINGS = 30
+"""Of the pause after failures: more would only overflow."""
 
 
 @dataclass
@@ -42,9 +44,19 @@ class _Asked:
 class Server:
     """Does commands in this process's main thread: Python gives signals to no other one."""
 
-    def __init__(self, path: Path, command: Command) -> None:
+    def __init__(
+        self,
+        path: Path,
+        command: Command,
+        *,
+        is_ending: Callable[[], bool] = lambda: False,
+        patience: float = streams.PATIENCE,
+    ) -> None:
+        """`is_ending`: whether the server was asked to end; `patience`: see `streams.lent`."""
         self._path = path
         self._command = command
+        self._is_ending = is_ending
+        self._patience = patience
         self._free = threading.Semaphore(1)
         self._ending = threading.Lock()
         """No interrupt is on its way to a command that is over."""
@@ -54,18 +66,14 @@ class Server:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """A context in which clients find the server. Raises UsageError where another one has the place."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        """A context in which clients find the server. Raises UsageError if another server has the place."""
+        with _place(self._path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             _bind(listener, self._path)
-            inode = self._path.stat().st_ino
             threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
             try:
                 yield
             finally:
-                # A later server may have taken the place.
-                with suppress(OSError):
-                    if self._path.stat().st_ino == inode:
-                        self._path.unlink()
+                self._path.unlink(missing_ok=True)
 
     def do_next(self, seconds: float) -> bool:
         """Do the next command that a client asks for within `seconds`; returns whether there was one."""
@@ -73,10 +81,9 @@ class Server:
             asked = self._queue.get(timeout=seconds)
         except queue.Empty:
             return False
-        code = 1
+        code: int = ExitCode.ERROR
         try:
-            with _streams_and_folder(asked):
-                code = self._command(asked.arguments)
+            code = self._carried_out(asked)
             with self._ending:
                 asked.over.set()
         except KeyboardInterrupt:
@@ -89,6 +96,19 @@ class Server:
                 asked.connection.shutdown(socket.SHUT_RDWR)
             self._free.release()
         return True
+
+    def _carried_out(self, asked: _Asked) -> int:
+        try:
+            with streams.lent(asked.folder, asked.streams, self._is_ending, self._patience):
+                return self._command(asked.arguments)
+        except streams.ClientGone as error:
+            _say(asked, f"error: the folder of this command can't be entered: {error}")
+            return ExitCode.USAGE
+        except Exception:
+            # One command's fault must not end the server for all others.
+            log.exception("a command ended with a fault of its own")
+            _say(asked, "error: the command ended with a fault of its own; the server's log has more")
+            return ExitCode.ERROR
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -157,51 +177,51 @@ def _asked(message: Mapping[str, object], streams: Sequence[int], connection: so
     return _Asked(arguments=arguments, folder=folder, streams=streams, connection=connection)
 
 
-def _bind(listener: socket.socket, path: Path) -> None:
+def _say(asked: _Asked, line: str) -> None:
+    """Write a line to a client's stderr, if it takes it at once."""
+    poll = select.poll()
+    poll.register(asked.streams[2], select.POLLOUT)
+    with suppress(OSError):
+        if poll.poll(0):
+            os.write(asked.streams[2], f"{line}\n".encode()[: select.PIPE_BUF])
+
+
+@contextmanager
+def _place(path: Path) -> Iterator[None]:
+    """A context in which no other server has the socket at `path`. Raises UsageError if one does.
+
+    The lock decides: a socket that answers to nobody may be left over, or its server may be about to listen. The kernel
+    gives the lock back when its holder ends, however it ends. Its file stays: removing it would let two servers lock
+    two files.
+    """
     folder = path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not protocol.is_ours_alone(folder):
         raise UsageError(f"{folder} is not this user's alone: make it so (chmod 700), or set TOPICLEDGER_SOCKET_DIR")
     try:
-        listener.bind(str(path))
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            # A path that is too long has a text, but no number.
-            hint = "set TOPICLEDGER_SOCKET_DIR to a folder with a shorter path" if error.errno is None else ""
-            raise UsageError("; ".join(filter(None, [f"can't listen on {path}: {error}", hint]))) from error
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
-            try:
-                other.connect(str(path))
-            except OSError:
-                # Left behind by a server that was killed.
-                path.unlink()
-                listener.bind(str(path))
-            else:
-                raise UsageError(f"a server with these settings runs already: it has {path}") from None
-    listener.listen(_BACKLOG)
-
-
-@contextmanager
-def _streams_and_folder(asked: _Asked) -> Iterator[None]:
-    """A context in which this process has the client's streams and is in its folder."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    own = [os.dup(number) for number in protocol.STREAMS]
-    folder = Path.cwd()
+        raise UsageError(f"can't lock {path.with_suffix('.lock')}: {error.strerror}") from error
     try:
-        for number, stream in zip(protocol.STREAMS, asked.streams, strict=True):
-            os.dup2(stream, number)
-        os.chdir(asked.folder)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"a server with these settings runs already: it has {path}") from None
         yield
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            # A client may have closed its end.
-            with suppress(OSError):
-                stream.flush()
-        for number, stream in zip(protocol.STREAMS, own, strict=True):
-            os.dup2(stream, number)
-            os.close(stream)
-        os.chdir(folder)
+        os.close(lock)
+
+
+def _bind(listener: socket.socket, path: Path) -> None:
+    """Listen at `path`, whose place is held: a socket that is there was left behind."""
+    path.unlink(missing_ok=True)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        # A path that is too long has a text, but no number.
+        hint = "set TOPICLEDGER_SOCKET_DIR to a folder with a shorter path" if error.errno is None else ""
+        raise UsageError("; ".join(filter(None, [f"can't listen on {path}: {error}", hint]))) from error
+    listener.listen(_BACKLOG)
 
 
 @dataclass
@@ -211,23 +231,34 @@ class Pace:
     every: float
     """Seconds."""
     failures: int = 0
-    """One after the other."""
+    """Those in a row."""
     last: float | None = None
     version: int | None = None
+    _said: str | None = None
+    """Why nothing is known of `manifests`, as it was logged last."""
 
     def is_due(self, version: int | None) -> bool:
-        """Whether to begin a run now that `manifests` are at `version` (None: not known)."""
+        """Whether to begin a run now that `manifests` are at `version` (None: there is no such table)."""
+        if self._said is not None:
+            log.info("the declared tables can be read again")
+            self._said = None
         if self.last is None:
             return True
         waited = time.monotonic() - self.last
         if self.failures:
-            return waited >= min(self.every, 2.0**self.failures)
+            return waited >= min(self.every, 2.0 ** min(self.failures, _MOST_DOUBLINGS))
         return waited >= self.every or (version is not None and version != self.version)
+
+    def unreadable(self, why: str) -> None:
+        """No run begins while nothing is known of `manifests`; each reason is logged once."""
+        if why != self._said:
+            log.warning("%s", why)
+        self._said = why
 
     def begun(self, version: int | None) -> None:
         """A run begins."""
         self.last, self.version = time.monotonic(), version
 
     def ended(self, code: int) -> None:
-        """It ended so: what is refused stays refused, an error may pass."""
-        self.failures = self.failures + 1 if code == 1 else 0
+        """Count a run that ended with `code`: a refusal stays refused, an error may pass."""
+        self.failures = self.failures + 1 if code == ExitCode.ERROR else 0
