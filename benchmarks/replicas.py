@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 from tests.other_planners import generate, rebuild
 
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Result, Size
+from topicledger.arrow import arrow_schema
 from topicledger.ledger.session import get_session
 from topicledger.manifests.rows import judge
 from topicledger.observe.topics import ClusterStatus, Observation
@@ -133,7 +133,7 @@ def _observed(
 
     def frame(schema: StructType, rows: Sequence[Mapping[str, object]]) -> DataFrame:
         nullable = StructType([StructField(each.name, each.dataType) for each in schema])
-        table = pa.Table.from_pylist(list(rows), schema=to_arrow_schema(nullable, timezone="UTC"))
+        table = pa.Table.from_pylist(list(rows), schema=arrow_schema(nullable))
         return spark.createDataFrame(table, nullable).localCheckpoint()
 
     seen = Observation(

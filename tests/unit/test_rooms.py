@@ -10,8 +10,8 @@ import topicledger
 
 PACKAGE = Path(topicledger.__file__).parent
 ROOMS = (
-    "errors", "text", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies", "actions",
-    "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli", "serving",
+    "errors", "text", "arrow", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies",
+    "actions", "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli", "serving",
 )  # fmt: skip
 ASIDE = "testing"
 """An embedded broker for tests, a user's too: no room needs it."""

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
+
+from topicledger.arrow import over_arrow
 
 
 def check(pattern: str) -> None:
@@ -33,9 +34,7 @@ def matches(column: str, pattern: str) -> Column:
     def match(names: pa.Array) -> pa.Array:
         return pc.match_substring_regex(names, pattern=pattern)
 
-    # The stubs ask for a third argument, which has a default.
-    matched: Column = arrow_udf(match, "boolean")(column)  # type: ignore[call-overload]
-    return matched
+    return over_arrow(match, "boolean", column)
 
 
 def any_matches(column: str, patterns: Sequence[str]) -> Column:

@@ -15,9 +15,9 @@ from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField
 
+from topicledger.arrow import arrow_schema
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import retried
 from topicledger.ledger.sql import column_definition, definition, other_types, sql_text
@@ -289,7 +289,7 @@ class Definitions:
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
         """Rows of `table` from Python, without a Python worker; what isn't given is null."""
-        arrow = to_arrow_schema(table.schema, timezone="UTC")
+        arrow = arrow_schema(table.schema)
         return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
 
     def _is_append_only(self, table: Table) -> bool:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
+from topicledger.arrow import arrow_schema, arrow_type
 from topicledger.model import ConfigEntry, PhaseResult, ResourceType
 from topicledger.schemas import AUDIT, CONFIGS
 
@@ -39,7 +39,7 @@ _SAME_NAME = (
 
 def audit_table(run_id: str, manifest_version: int | None, ended: Sequence[PhaseResult]) -> pa.Table:
     """Rows of `audit` for phases that ended."""
-    schema = to_arrow_schema(AUDIT.schema, timezone="UTC")
+    schema = arrow_schema(AUDIT.schema)
     columns: dict[str, pa.Array] = {
         name: pa.array([getattr(each, name) for each in ended], type=schema.field(name).type) for name in _SAME_NAME
     }
@@ -68,7 +68,7 @@ def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
                 number = known[id(entry)] = numbers.setdefault(entry, len(numbers))
             indices.append(number)
         offsets.append(len(indices))
-    list_type = to_arrow_type(CONFIGS, timezone="UTC")
+    list_type = arrow_type(CONFIGS)
     entries = list(numbers)
     distinct = pa.StructArray.from_arrays(
         [

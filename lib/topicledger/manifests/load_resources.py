@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
+from topicledger.arrow import arrow_schema
 from topicledger.ledger.tables import Ledger, differ
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.owners import is_one_of
@@ -44,7 +44,7 @@ def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> Da
         own = {name: getattr(row, name) for name in ("cluster", "state", "owner")}
         return {**own, **row.values, "labels": labels}
 
-    arrow = pa.Table.from_pylist([values(row) for row in rows], schema=to_arrow_schema(table.schema, timezone="UTC"))
+    arrow = pa.Table.from_pylist([values(row) for row in rows], schema=arrow_schema(table.schema))
     return spark.createDataFrame(arrow, table.schema).dropDuplicates([*table.key])
 
 

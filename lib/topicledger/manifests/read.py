@@ -11,9 +11,9 @@ from typing import Literal, TextIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
@@ -119,7 +119,7 @@ def _parse(
 def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     place = [StructField("file", StringType()), StructField("line", IntegerType())]
     schema = StructType([*(StructField(f.name, f.dataType) for f in MANIFESTS.schema), *place])
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
 
     def value(row: ManifestRow, name: str) -> object:
         content = getattr(row, name)

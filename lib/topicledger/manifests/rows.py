@@ -13,8 +13,8 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
 
+from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners
 from topicledger.model import Outcome, Phase, Refusal
@@ -236,9 +236,7 @@ def yours(owners: Owners) -> Sequence[Rule]:
         rows = zip(clusters.to_pylist(), topics.to_pylist(), declared_by.to_pylist(), strict=True)
         return pa.array(not_yours(owners, list(rows)), pa.string())
 
-    # The stubs ask for a third argument, which has a default.
-    reason: Column = arrow_udf(reasons, "string")("cluster", "topic", "owner")  # type: ignore[call-overload]
-    return (Rule(error=Refusal.NOT_YOURS, reason=reason),)
+    return (Rule(error=Refusal.NOT_YOURS, reason=over_arrow(reasons, "string", "cluster", "topic", "owner")),)
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:

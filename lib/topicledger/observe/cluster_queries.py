@@ -12,9 +12,9 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from topicledger.arrow import arrow_schema
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 
 BATCH_ROWS = 5_000
@@ -48,7 +48,7 @@ Ask: TypeAlias = Callable[[ClusterAccess, Sequence[str]], Iterator[pa.RecordBatc
 
 def record_batch(schema: StructType, columns: Mapping[str, Sequence[object]], count: int) -> pa.RecordBatch:
     """`count` rows of `schema`; columns that aren't given are null."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     return pa.RecordBatch.from_arrays(
         [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in arrow], schema=arrow
     )
@@ -174,4 +174,4 @@ def ask_here(
 
 def on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
     """Rows of `schema` that the driver has got."""
-    return spark.createDataFrame(pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")), schema)
+    return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(schema)), schema)

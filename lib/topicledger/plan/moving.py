@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
+from topicledger.arrow import arrow_schema
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
@@ -117,7 +117,7 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
     def answers(key: tuple[pa.Scalar], table: pa.Table) -> pa.Table:
         name = key[0].as_py()
         found = list(answer(name, lives[name], table.to_pylist(), asked))
-        return pa.Table.from_pylist(found, schema=to_arrow_schema(_ANSWER, timezone="UTC"))
+        return pa.Table.from_pylist(found, schema=arrow_schema(_ANSWER))
 
     return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).localCheckpoint()
 
