@@ -51,8 +51,11 @@ PATTERNS = (
     Pattern(words=r"\bothers'(?! \w)", instead="name the thing"),
     Pattern(words=r"\b(?:judge|judges|judged|judging)\b", instead="validate or evaluate"),
     Pattern(words=r"\bcame? to\b(?= (?:nothing|it)\b)|\bwhat (?:\w+ ){1,3}came to\b", instead="the result of"),
-    Pattern(words=r"\bwhere(?:ver)? (?:there (?:is|are)|it|they|this|that|one|nothing|nobody|kafka|a|the) (?=[a-z])",
-            instead="if, when"),
+    Pattern(
+        words=r"\b(?:[Nn]one|null|empty|true|false|Error|refused?|[Rr]aises \w+|warns|stopped|,) ?where\b|"
+        r"\bwhere (?:there (?:is|are|was|were)|nobody|nothing|Kafka|Spark|not\b)",
+        instead="if, when",
+    ),
 )  # fmt: skip
 
 
@@ -66,7 +69,6 @@ class Text:
 
 def of_python(source: str, *, is_test: bool) -> Iterator[Text]:
     """Comments, and strings that are sentences; names of tests if it is one."""
-    lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield Text(line=token.start[0], words=token.string.lstrip("#").strip())
@@ -88,7 +90,6 @@ def of_python(source: str, *, is_test: bool) -> Iterator[Text]:
                 yield Text(line=node.lineno, words=f"{AS_TOO_LONG}{sentence}")
             else:
                 yield Text(line=node.lineno, words=sentence[:1].upper() + sentence[1:])
-    del lines
 
 
 AS_TOO_LONG = "\0"
@@ -118,13 +119,14 @@ def findings(path: Path) -> Iterator[str]:
         if text.words.startswith(AS_TOO_LONG):
             yield f"{path}:{text.line}: a name of over {MOST_OF_A_NAME} characters and no docstring"
             continue
-        for offset, sentence in enumerate(text.words.split("\n")):
-            line = text.line + offset
+        # Names of code are no words.
+        for offset, written in enumerate(text.words.split("\n")):
+            line, sentence = text.line + offset, re.sub(r"`[^`]*`", "`x`", written.strip())
             if line <= len(lines) and AS_IS in lines[line - 1]:
                 continue
             for pattern in PATTERNS:
-                for found in re.finditer(pattern.words, sentence.strip()):
-                    around = sentence.strip()[max(0, found.start() - 20) : found.end() + 30]
+                for found in re.finditer(pattern.words, sentence):
+                    around = sentence[max(0, found.start() - 20) : found.end() + 30]
                     yield f"{path}:{line}: {around!r}: {pattern.instead}"
 
 
