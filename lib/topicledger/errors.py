@@ -1,4 +1,4 @@
-"""The errors a user can meet: each says what happened, where, and what to do; each knows its exit code."""
+"""The errors a user can meet: each says what happened, at which place, and what to do, and has its exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STRONGEST_FIRST = (ExitCode.ERROR, ExitCode.GUARD_STOPPED, ExitCode.TOPICS_FAIL
 
 
 def exit_code(holds: Mapping[ExitCode, bool]) -> ExitCode:
-    """Of the exit codes that hold the strongest: an error, a guard, failed topics, pending changes; else done."""
+    """Return the strongest exit code that holds: an error, a guard, failed topics, pending changes; else done."""
     return next((code for code in _STRONGEST_FIRST if holds.get(code, False)), ExitCode.DONE)
 
 
@@ -30,9 +30,9 @@ class TopicLedgerError(Exception):
 
     exit_code = ExitCode.ERROR
     run_id: str | None = None
-    """The run that it ended, where there was one."""
+    """The run that it ended, if there was one."""
     details: Mapping[str, object] = {}
-    """What the result document says of it beside its text."""
+    """More fields for the result document, beside the error's text."""
 
 
 class UsageError(TopicLedgerError):

@@ -17,7 +17,7 @@ SHOWN_FAILURES = 20
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" where there are none."""
+    """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" if there are none."""
     names = sorted(set(known))
     by_folded = {each.casefold(): each for each in names}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)

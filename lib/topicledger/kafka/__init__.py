@@ -79,7 +79,7 @@ _METADATA_WITH_IDS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a cluster says of itself (M1)."""
+    """A cluster's description of itself (M1)."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
@@ -108,7 +108,7 @@ class ClusterAdmin(Connection):
     """What CreateTopics is sent as, which says what decodes the response: `CreateTopicsRequest` is kafka-python's."""
 
     def connect_to_controller(self) -> str:
-        """Find the controller and connect to it, where that isn't done yet; returns the cluster id that it answers.
+        """Find the controller and connect to it, unless that is done; returns the cluster id that it reports.
 
         Changes nothing. A change that is sent next goes out at once: nothing has to be found or connected first (C13).
         """
@@ -125,7 +125,7 @@ class ClusterAdmin(Connection):
         return cluster_id
 
     def _change(self, request: Any) -> Any:
-        """What the controller answers to a request that changes something."""
+        """Return the controller's answer to a request that changes something."""
         if self._admin._controller_id is None:
             self.connect_to_controller()
         response = self._run(self._manager.send, request, self._admin._controller_id)
@@ -239,8 +239,8 @@ class ClusterAdmin(Connection):
         return Response(results=changes.grown(response), throttle_time_ms=response.throttle_time_ms)
 
     def topics_reassigned_now(self) -> frozenset[str] | None:
-        """Topics whose replicas are being moved; None where this principal may not know (Describe on the cluster), or
-        the brokers are too old to say (before 2.4)."""
+        """Return the topics whose replicas are being moved; None if this principal lacks Describe on the cluster, or if
+        the brokers are older than 2.4."""
         listed = self.list_reassignments()
         return None if listed is None else frozenset(topic for topic, _ in listed)
 
@@ -280,7 +280,7 @@ class ClusterAdmin(Connection):
         return reassignments.elected(response, partitions), response.throttle_time_ms
 
     def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
-        """Of the named configs of a broker, those that aren't Kafka's own defaults, as that broker says (R6)."""
+        """Return those of a broker's named configs that aren't Kafka's defaults, as that broker reports them (R6)."""
         request = DescribeConfigsRequest(
             resources=[(ConfigResourceType.BROKER, str(broker_id), sorted(names))], include_synonyms=False
         )

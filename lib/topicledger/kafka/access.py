@@ -33,7 +33,7 @@ SECURITY_DISABLED = 54
 _ANY = 1
 _USER = 7
 _VERSION_WITH_USERS = 3
-"""Of all three requests: older brokers have no resources of type USER."""
+"""The version of all three requests: older brokers have no resources of type USER."""
 NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
 
 _OPERATIONS = {
@@ -94,7 +94,7 @@ def _acls(resources: Sequence[Any]) -> Iterator[Acl]:
 
 
 def may_alter(connection: Connection) -> bool | None:
-    """Whether this principal may change ACLs (Alter on the cluster); None where brokers don't say (before 2.8)."""
+    """Whether this principal may change ACLs (Alter on the cluster); None if brokers don't report it (before 2.8)."""
     if not connection.supports(DescribeClusterRequest):
         return None
     response = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
@@ -108,7 +108,7 @@ SUPER_USERS = "super.users"
 
 
 def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str] | None:
-    """Which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has; None where this principal may not describe its configs.
+    """Which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has; None if this principal may not describe its configs.
 
     Brokers take both for secrets: they show that one is set, and never to what.
     """
@@ -167,7 +167,7 @@ def delete_acls_request(targets: Sequence[Target]) -> Any:
 
 
 def deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
-    """By resource, what a DeleteAcls response says, in the request's order; `before` is empty where there was none."""
+    """Return a DeleteAcls response's answers by resource, in the request's order; `before` is empty if none matched."""
     found = {}
     for target, each in zip(targets, response.filter_results, strict=True):
         failed = next((match for match in each.matching_acls if match.error_code != NONE), None)

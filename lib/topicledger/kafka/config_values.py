@@ -32,7 +32,7 @@ _PYTHON_WHOLE, _PYTHON_NUMBER = (re.compile(pattern.replace(r"\z", r"\Z")) for p
 
 
 def same_value(name: str | None, one: str | None, other: str | None) -> bool | None:
-    """Whether two values of the config `name` mean the same; None where either is None."""
+    """Whether two values of the config `name` mean the same; None if either is None."""
     if one is None or other is None:
         return None
     if name in LISTS:
@@ -41,7 +41,7 @@ def same_value(name: str | None, one: str | None, other: str | None) -> bool | N
 
 
 def same_value_column(name: Column, one: Column, other: Column) -> Column:
-    """`same_value` for columns (string): boolean, null where either value is null."""
+    """`same_value` for columns (string): boolean, null if either value is null."""
     as_lists = parts_column(one) == parts_column(other)
     return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
 

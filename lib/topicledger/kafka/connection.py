@@ -91,7 +91,7 @@ _REFUSED_PAUSE_SECONDS = 0.5
 _REFUSED_SECONDS = 2.0
 """Seconds that a connection may take before it counts as not refused."""
 _BROKERS_GONE = 3
-"""How often a request that any broker may answer goes to another one, because the broker asked is gone."""
+"""How often a request that any broker may answer is sent to another broker, because the first one is gone."""
 _ANSWER_SECONDS = 5.0
 """Seconds that an answer may take beside the broker's work on it."""
 
@@ -118,7 +118,7 @@ class Disconnected(RequestLost):
 
 
 class NotListed(ClusterError):
-    """What a cluster has can't be listed: it is not known, which is not the same as none."""
+    """A cluster's resources can't be listed: they are unknown, which is not the same as none."""
 
 
 def error_name(error_code: int) -> str:
@@ -177,14 +177,15 @@ class Connection:
         try:
             self._admin.__init__(**options)
         except Exception as error:
-            # Whatever it is: one cluster's client fails alone.
+            # Any error of one cluster's client concerns this cluster only.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager
 
     @property
     def principal(self) -> str | None:
-        """Who brokers take this client for: as the settings say, else `User:` and its name; None where nobody knows,
-        since a certificate, a ticket or a token says it."""
+        """The principal that brokers see: the one in the settings, else `User:` and the user name.
+
+        None if it is unknown, because a certificate, a ticket or a token decides it."""
         options = self._admin.config
         protocol = str(options["security_protocol"])
         if self._principal is not None:
@@ -219,9 +220,9 @@ class Connection:
         return words
 
     def _fail_where_refused(self, servers: Sequence[str]) -> None:
-        """Raises ClusterError where each address refused the connection twice: then nobody listens there.
+        """Raise ClusterError if each address refused the connection twice: then nobody listens there.
 
-        kafka-python would try again until `connect_timeout`. Whatever else an address does is left to it.
+        kafka-python would try again until `connect_timeout`. All other behaviour of an address is left to it.
         """
         for attempt in range(_REFUSED_TIMES):
             if attempt:
@@ -253,16 +254,16 @@ class Connection:
             raise (Disconnected if gone else RequestLost)(redact(words, self._secrets)) from None
 
     def _any_broker(self, request: Any) -> Any:
-        """Any broker's answer to a request that only reads. If it is gone, another one is asked."""
+        """Return any broker's answer to a request that only reads. If that broker is gone, the next is asked."""
         for _ in range(_BROKERS_GONE):
             with suppress(Disconnected):
                 return self._run(self._manager.send, request)
         return self._run(self._manager.send, request)
 
     def ask(self, request: Any, broker_id: int | None = None) -> Any:
-        """What one broker answers, any broker where none is named; raises RequestLost when no answer came.
+        """Return one broker's answer, or any broker's if none is named; raises RequestLost when no answer came.
 
-        For requests that only read. Where the answer asks to wait (throttle), it waits before it returns.
+        For requests that only read. If the answer asks to wait (throttle), it waits before it returns.
         """
         if broker_id is not None and self._manager.cluster.broker_metadata(broker_id) is None:
             # A broker that came after we connected; kafka-python looks around by itself every five minutes.

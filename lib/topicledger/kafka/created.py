@@ -35,7 +35,7 @@ _COUNTS = struct.Struct(">ih").unpack_from
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What a response says of one topic, with Kafka's names."""
+    """One topic of a response, with Kafka's names."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -87,7 +87,7 @@ class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, m
 
     @property
     def header(self) -> Any:
-        """What kafka-python keeps of a request until its response comes."""
+        """The header that kafka-python keeps for a request until its response comes."""
         header = super().header
         if header is None or header.request_api_version < CONFIGS_VERSION:
             return header
@@ -119,7 +119,7 @@ class _Response:
 
 
 def decode(data: bytes, version: int) -> CreatedTopics:
-    """A response without its header, of versions 5 to 7. Raises ValueError where the bytes aren't one."""
+    """A response without its header, of versions 5 to 7. Raises ValueError if the bytes aren't one."""
     try:
         return _decode(data, version)
     except (IndexError, struct.error) as error:

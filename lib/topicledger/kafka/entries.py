@@ -10,7 +10,7 @@ from topicledger.model import ConfigEntry
 
 
 def config_entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
-    """One object for each distinct entry: most topics share the same thirty. Of a sensitive one no value is kept."""
+    """One object for each distinct entry: most topics share the same thirty. A sensitive entry's value isn't kept."""
     return _entry(name, None if sensitive else value, read_only, source, sensitive)
 
 

@@ -36,7 +36,7 @@ _TOPICS_BATCH = 10_000
 _LIST = "the list of groups"
 
 Later = dict[str, str]
-"""What isn't known yet -> why."""
+"""Reason by what isn't known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Listed:
 
 
 def denied(connection: Connection, error_code: int, what: str, acl: str) -> ClusterError:
-    """What can't be read, and the ACL that is missing."""
+    """The error that names what can't be read, and the missing ACL."""
     return ClusterError(
         f"cluster {connection.name}: {what} ({error_name(error_code)}): "
         f"the principal in clusters.{connection.name}.client needs the ACL {acl}"
@@ -125,7 +125,7 @@ def _listed(group: Any, broker_id: int) -> Listed:
 
 
 def _coordinators(connection: Connection) -> tuple[dict[int, int], list[int]]:
-    """Leader by partition of __consumer_offsets, none where the cluster shows no such topic; and every live broker."""
+    """Return leaders by partition of __consumer_offsets (none if the cluster shows no such topic), and live brokers."""
     response = connection.metadata([_OFFSETS_TOPIC])
     leaders: dict[int, int] = {}
     for topic in response.topics:
@@ -140,7 +140,7 @@ def _probe(connection: Connection, broker_id: int, groups: Sequence[str], later:
     if not groups:
         return
     for each in connection.ask(DescribeGroupsRequest(groups=list(groups)), broker_id).groups:
-        # There is no such group: to hear just that is to hear from a coordinator at work.
+        # There is no such group: only a working coordinator answers that.
         if each.error_code != GROUP_ID_NOT_FOUND:
             settled(connection, f"{_LIST} of broker {broker_id}", each.error_code, later)
 

@@ -1,4 +1,4 @@
-"""What brokers have in their log directories (DescribeLogDirs, KIP-113, KIP-827): bytes by replica, and room."""
+"""Log directories of brokers (DescribeLogDirs, KIP-113, KIP-827): bytes by replica, and room."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerLogs:
-    """What one broker says of its log directories."""
+    """One broker's log directories."""
 
     broker_id: int
     sizes: Mapping[tuple[str, int], int]
     """Bytes by (topic, partition) of its replicas; one that moves between its directories counts once."""
     total_bytes: int | None
-    """Of the volumes that the directories are in, added up; None before Kafka 3.3. Two directories of one volume count
-    twice: brokers don't say which share one."""
+    """Bytes of the directories' volumes, added up; None before Kafka 3.3. Two directories of one volume count twice:
+    brokers don't report which share one."""
     usable_bytes: int | None
-    """Of the same volumes, less cordoned directories; None before Kafka 3.3."""
+    """Free bytes of the same volumes, less cordoned directories; None before Kafka 3.3."""
 
 
 def describe(
@@ -35,7 +35,7 @@ def describe(
 ) -> Any:
     """A broker's answer to DescribeLogDirs of every topic, or of partitions of those named.
 
-    Raises ClusterError where it doesn't say, or one of its directories is offline; `what` can't be read then. `gone`
+    Raises ClusterError if it doesn't say, or one of its directories is offline; `what` can't be read then. `gone`
     says of brokers without the request (before Kafka 1.0) what isn't known.
     """
     if not connection.supports(DescribeLogDirsRequest):
@@ -54,7 +54,7 @@ def describe(
 
 
 def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
-    """What a broker has in its log directories. Raises ClusterError where it doesn't say."""
+    """Describe a broker's log directories. Raises ClusterError if it doesn't answer."""
     answer = describe(connection, broker_id, "sizes of replicas can't be read", gone="how large replicas are")
     sizes = dict(_sizes(answer))
     totals = [getattr(each, "total_bytes", -1) for each in answer.results]
@@ -72,7 +72,7 @@ def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
 
 
 def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int], int]:
-    """Bytes by (topic, partition), those of the largest replica each; empty where brokers don't say.
+    """Bytes by (topic, partition), those of the largest replica each; empty if brokers don't report them.
 
     A replica that is being copied is smaller than those it is copied from.
     """

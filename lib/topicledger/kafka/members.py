@@ -1,4 +1,4 @@
-"""What a described group's members use, by topic: from Kafka's answers, without asking anybody."""
+"""Use of topics by a group's members, computed from Kafka's answers; asks no broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Members:
 
 
 def classic(group: Any) -> Members:
-    """Of a DescribeGroupsResponse: what members use is known while the group is stable only."""
+    """Read a DescribeGroupsResponse: its members' topics are known only while the group is stable."""
     count = len(group.members)
     if group.protocol_type not in ("consumer", ""):
         # Kafka Connect's workers and the like: a group for something else than reading topics.
@@ -45,7 +45,7 @@ def classic(group: Any) -> Members:
 
 
 def consumer(group: Any) -> Members:
-    """Of a ConsumerGroupDescribeResponse (KIP-848)."""
+    """Read a ConsumerGroupDescribeResponse (KIP-848)."""
     assigned: Counter[str] = Counter()
     subscribed: Counter[str] = Counter()
     for member in group.members:
@@ -56,7 +56,7 @@ def consumer(group: Any) -> Members:
 
 
 def share(group: Any) -> Members:
-    """Of a ShareGroupDescribeResponse (KIP-932)."""
+    """Read a ShareGroupDescribeResponse (KIP-932)."""
     assigned: Counter[str] = Counter()
     subscribed: Counter[str] = Counter()
     for member in group.members:
@@ -66,7 +66,7 @@ def share(group: Any) -> Members:
 
 
 def streams(group: Any) -> Members:
-    """Of a StreamsGroupDescribeResponse (KIP-1071): the topics a member's tasks read and write, internal ones too."""
+    """Read a StreamsGroupDescribeResponse (KIP-1071): topics that members' tasks read and write, internal ones too."""
     count = len(group.members)
     if not count:
         return Members()

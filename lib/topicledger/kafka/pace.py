@@ -20,13 +20,13 @@ _HIGHEST_HOPE = 1e6
 
 
 class Pace:
-    """What is believed of our quota on one cluster, and so how much may be sent when.
+    """An estimate of our quota on one cluster: how much may be sent, and when.
 
     A cluster keeps a bucket of tokens for a principal. It fills at the quota's rate, up to a burst. A topic costs one
-    token per partition; it is accepted while the bucket isn't below 0, and may leave it below. What comes after that is
+    token per partition; it is accepted while the bucket isn't below 0, and may leave it below. Later topics are
     answered with 89, isn't charged, and the answer says in how many seconds the bucket is back at 0. Two such answers
-    show the rate: what was accepted between them, divided by how much later the second one's moment of 0 is. Where
-    others use the same quota, that is the share they leave us.
+    show the rate: what was accepted between them, divided by how much later the second one's moment of 0 is. If
+    other clients use the same quota, that is the share they leave us.
 
     While all is accepted the rate is believed to be higher than measured, more and more so, until an answer with 89
     measures it again: so a quota that was raised is noticed. Until a first 89 there is no quota.
@@ -51,7 +51,7 @@ class Pace:
         """Others spent all that the last request waited for."""
 
     def plan(self, now: float, costs: Sequence[int]) -> tuple[float, int]:
-        """How many seconds to wait, and how many of the topics that cost so many tokens to send then, at least one.
+        """Return the seconds to wait, and how many of the topics with these costs to send then, at least one.
 
         `costs` are in the order in which the topics will be sent.
         """
@@ -76,7 +76,7 @@ class Pace:
     def answered(self, sent: float, now: float, accepted: int, over: float | None) -> None:
         """Learn from a request sent at `sent` and answered `now`: `accepted` tokens were spent.
 
-        `over`: seconds until the bucket is at 0, where topics were answered with 89; None where none was.
+        `over`: seconds until the bucket is at 0, if topics were answered with 89; else None.
         """
         if over is not None:
             # The broker takes off what its answer took, down to 0: then it was at 0 some time before the answer.
@@ -106,9 +106,9 @@ class Pace:
         self._hope, self._step = 1.0, _FIRST_STEP
 
     def lost(self) -> None:
-        """What a request spent is unknown: the rate is measured from the next answer with 89 on."""
+        """Note a request whose cost is unknown: the rate is measured from the next answer with 89."""
         self._measured_from = None
 
     def seconds_for(self, tokens: float) -> float | None:
-        """About how long so many tokens take; None while the rate isn't known."""
+        """Return about how many seconds this many tokens take; None while the rate is unknown."""
         return None if self.rate is None else tokens / self.rate

@@ -22,7 +22,7 @@ from topicledger.model.quotas import KAFKA_TYPES, Entity, kafka_name, written
 
 NO_ALTER = "this principal may not change client quotas: grant it AlterConfigs on the cluster"
 TOO_LARGE = "Excessively large number of changes in one request"
-"""What we say where the broker only names the error: it has no policies for quotas, but a most of records (Q1)."""
+"""Our message if the broker only names the error: it has no quota policies, but a limit of records (Q1)."""
 
 
 def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]:

@@ -45,7 +45,7 @@ class PartitionState:
     replicas: Replicas
     isr: frozenset[int]
     leader: int
-    """-1 where there is none."""
+    """-1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def list_request(timeout_ms: int) -> Any:
 
 
 def listed(connection: Connection, response: Any) -> dict[Partition, Replicas] | None:
-    """By partition that is moved, its target; None where this principal may not know. Raises RequestLost."""
+    """Return the target by partition that is moved; None if this principal may not list them. Raises RequestLost."""
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return None
     if response.error_code != NONE:

@@ -23,7 +23,7 @@ _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0
 
 def creatable(target: Target) -> Any:
     topic = CreateTopicsRequest.CreatableTopic
-    # Of a topic with a placement the plan has both; assignments imply the counts (C1).
+    # The plan of a topic with a placement has both; assignments imply the counts (C1).
     counted = not target.assignments
     return topic(
         name=target.topic,

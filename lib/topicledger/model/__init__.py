@@ -45,7 +45,7 @@ __all__ = [
 
 
 class Action(StrEnum):
-    """The kinds of actions that policies judge, in the order in which they do; `actions.KINDS` has every kind."""
+    """The kinds of actions that policies evaluate, in that order; `actions.KINDS` has every kind."""
 
     DELETE = "delete"
     CREATE = "create"
@@ -69,7 +69,7 @@ class ReplicaAction(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """What an action is about."""
+    """The type of an action's resource."""
 
     TOPIC = "topic"
     ACL = "acl"
@@ -85,12 +85,12 @@ _RESOURCE_TYPES: Mapping[str, ResourceType] = {
 
 
 def resource_type_of(action: str) -> ResourceType:
-    """What kind of thing an action is about."""
+    """Return the type of an action's resource."""
     return _RESOURCE_TYPES.get(action, ResourceType.TOPIC)
 
 
 class Decision(StrEnum):
-    """What decide finds for a (cluster, topic); the first four are actions, and `left_out` one that `--only` leaves."""
+    """The decision for a (cluster, topic); the first four are actions; `--only` excludes one that is `left_out`."""
 
     CREATE = "create"
     DELETE = "delete"
@@ -139,7 +139,7 @@ class RunState(StrEnum):
 
 
 FORMAT_VERSION = 1
-"""Of every result document."""
+"""The format of every result document."""
 OURS = -1
 """`error_code` where the refusal is ours, not the broker's."""
 
@@ -165,7 +165,7 @@ class Target:
     """One planned action on one resource, as the plan says it."""
 
     resource: str
-    """What it is about, of its `resource_type`: the topic, or the text of an ACL or a quota."""
+    """The resource, of its `resource_type`: the topic, or the text of an ACL or a quota."""
     action: str
     """The name of its kind."""
     topic_id: str | None = None
@@ -174,39 +174,41 @@ class Target:
     assignments: Mapping[int, tuple[int, ...]] | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
     violations: tuple[Violation, ...] = ()
-    """Of policies that only warn."""
+    """Violations of policies that only warn."""
     batch: int = 0
     before: Mapping[str, str] = field(default_factory=dict)
-    """What the plan saw. Of a delete: its `shape`, configs only where the broker gives topics no ids (D7). Of a change:
-    `num_partitions`, or those of the configs it touches that are set on the topic."""
+    """The state that the plan saw.
+
+    For a delete: its `shape`, with configs only if the broker has no topic ids (D7). For a change: `num_partitions`, or
+    the touched configs that are set on the topic."""
     after: Mapping[str, str] = field(default_factory=dict)
-    """Of a change, what is to be in place of `before`; a config that is missing is reset to the broker's default."""
+    """The values a change sets in place of `before`; a missing config is reset to the broker's default."""
     maybe_sent: bool = False
     """Whether an earlier start of the run may have sent it (C18)."""
 
     @property
     def resource_type(self) -> ResourceType:
-        """What kind of thing the action is about."""
+        """The type of the action's resource."""
         return resource_type_of(self.action)
 
     @property
     def topic(self) -> str:
-        """What an action on a topic is about."""
+        """The topic of an action on a topic."""
         return self.resource
 
     @property
     def grows_from(self) -> int:
-        """Of added partitions: how many there were."""
+        """The partition count before an action that adds partitions."""
         return int(self.before["num_partitions"])
 
     @property
     def grows_to(self) -> int:
-        """Of added partitions: how many there are to be."""
+        """The partition count after an action that adds partitions."""
         return int(self.after["num_partitions"])
 
     @property
     def touched(self) -> frozenset[str]:
-        """Of a change: the names of what it sets or resets."""
+        """Names that a change sets or resets."""
         return frozenset(self.before) | frozenset(self.after)
 
     @property
@@ -228,7 +230,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """What a broker answered for one topic of a request."""
+    """A broker's answer for one topic of a request."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -238,9 +240,9 @@ class TopicResult:
     configs: tuple[ConfigEntry, ...] | None = None
     topic_config_error_code: int | None = None
     before: Mapping[str, str] | None = None
-    """Of a change: what it replaces, as read right before."""
+    """The values a change replaces, as read right before."""
     after: Mapping[str, str] | None = None
-    """Of a change: what was sent; in verify, as read then."""
+    """The values a change sent; in verify, as read then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +255,7 @@ class PhaseResult:
     phase: Phase
     outcome: Outcome
     result: TopicResult
-    """What the broker answered, or `OURS` as its error code."""
+    """The broker's answer, or `OURS` as its error code."""
     error: str | None = None
     """Kafka's name of the error code, or ours."""
     error_message: str | None = None
@@ -320,4 +322,4 @@ Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
 Key: TypeAlias = tuple[str, str, str]
 """Cluster, resource, action: an action of a run."""
 Results: TypeAlias = Mapping[Key, TopicResult]
-"""What the answer to each said: the topic's id and its number of partitions."""
+"""The answer by action: the topic's id and its number of partitions."""

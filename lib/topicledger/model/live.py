@@ -1,4 +1,4 @@
-"""What clusters have, and are asked about: topics, their configs, their use, brokers."""
+"""Observed topics, their configs and use, and brokers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class TopicInfo:
     internal: bool = False
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     other_leaders: Mapping[int, int] = field(default_factory=dict)
-    """Partitions that another broker than the preferred one leads -> its id, -1 where there is no leader (C3, M2)."""
+    """Leader by partition that its preferred replica doesn't lead; -1 if there is no leader (C3, M2)."""
     authorized_operations: tuple[str, ...] | None = None
-    """Kafka's operation names, None where the broker doesn't return them."""
+    """Kafka's operation names, None if the broker doesn't return them."""
 
     @property
     def leaderless(self) -> int:
@@ -56,7 +56,7 @@ class TopicConfigs:
     topic: str
     error_code: int = 0
     configs: tuple[ConfigEntry, ...] | None = None
-    """None where there is an error."""
+    """None if there is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class GroupUse:
     topic: str
     group: str
     members: int
-    """Live members that partitions of the topic are assigned to; where there are none, those subscribed to it."""
+    """Live members that partitions of the topic are assigned to; if there are none, those subscribed to it."""
     committed: bool
     """Whether it has offsets on the topic that have not expired."""
 
@@ -77,9 +77,9 @@ class LastRecord:
 
     topic: str
     end_offset: int | None = None
-    """The partitions' end offsets, added up: 0 where no record was ever written. None where it isn't known."""
+    """The partitions' end offsets, added up: 0 if no record was ever written, None if it is unknown."""
     last_record_at: datetime | None = None
-    """The largest timestamp among the records that are kept (KIP-734), UTC; None where none is kept.
+    """The largest timestamp among the records that are kept (KIP-734), UTC; None if none is kept.
     With message.timestamp.type=CreateTime it is what producers said it was."""
     error: str | None = None
     """Why it isn't known; then the others are None."""

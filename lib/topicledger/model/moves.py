@@ -1,4 +1,4 @@
-"""What the plan says of moves, and what is set on a cluster while they are under way."""
+"""Planned moves of replicas, and the throttles that are set on a cluster meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rebalance:
 
     broker: int
     fills: bool
-    """Whether it comes and gets its share; else it is to have no replicas any more."""
+    """True if the broker is filled with its share; false if it must lose all its replicas."""
 
     def __str__(self) -> str:
         return f"{'fill' if self.fills else 'drain'} {self.broker}"
@@ -29,7 +29,7 @@ def parse_rebalance(text: str) -> Rebalance:
 
 
 BROKER, TOPIC = "broker", "topic"
-"""What a throttle is set on."""
+"""Types of resources that throttles are set on."""
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 """Configs of a broker: bytes a second that throttled replicas are read from it, and written to it."""
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -60,7 +60,7 @@ class Throttle:
     """The broker's id, or the topic."""
     config: str
     before: str | None
-    """None where it wasn't set."""
+    """None if it wasn't set."""
     value: str
 
 
@@ -79,7 +79,7 @@ class ThrottleRecords(Protocol):
 
 @dataclass(kw_only=True)
 class Move:
-    """One partition's way from where it is to where it is to be."""
+    """One partition's move from its current to its planned replicas."""
 
     topic: str
     partition: int
@@ -107,12 +107,12 @@ class Move:
 
 @dataclass(kw_only=True)
 class UnderWay:
-    """What is under way by broker, within limits."""
+    """Moves under way by broker, within limits."""
 
     max_partitions: int
-    """Of a broker."""
+    """Per broker."""
     max_bytes: int
-    """Of a broker; a larger partition goes alone."""
+    """Per broker; a larger partition is moved alone."""
     partitions: dict[int, int] = field(default_factory=dict)
     size: dict[int, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Where a topic's replicas are to be: `placement` of a manifest."""
+"""The brokers a topic's replicas must be on: `placement` of a manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PlacementKind(StrEnum):
     BROKERS = "brokers"
     """On these brokers only: `brokers:1,2,3`."""
     SPREAD = "spread"
-    """Evenly over all brokers, in distinct racks where there are enough."""
+    """Evenly over all brokers, in distinct racks if there are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Placement:
 
     kind: PlacementKind = PlacementKind.ANY
     rack: str | None = None
-    """Of `rack`: its name."""
+    """The rack's name, for `rack`."""
     brokers: frozenset[int] = field(default_factory=frozenset)
-    """Of `brokers`: their ids."""
+    """The brokers' ids, for `brokers`."""
 
     def __str__(self) -> str:
         if self.kind is PlacementKind.RACK:
@@ -54,7 +54,7 @@ def without(placement: Placement, broker: int) -> Placement:
 
 
 ANYWHERE = Placement()
-"""What a manifest without a placement asks for."""
+"""The placement of a manifest that declares none."""
 
 
 LEGAL = (

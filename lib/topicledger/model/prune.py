@@ -13,7 +13,7 @@ MAX_DAYS = 36_500
 
 @dataclass(frozen=True, kw_only=True)
 class Prune:
-    """Topics that no manifest names are to be deleted where nobody used them for a while."""
+    """A request to delete topics that no manifest names and nobody used for a while."""
 
     patterns: Sequence[str]
     """RE2: one of them has a match in the topic's name."""

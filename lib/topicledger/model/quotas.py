@@ -30,7 +30,7 @@ _CALLED_DEFAULT = re.compile(r"\\*<default>")
 
 
 class Entity(NamedTuple):
-    """Who has quotas: a user, a client id, both, or an ip; each a name, `<default>`, or None."""
+    """An entity with quotas: a user, a client id, both, or an ip; each a name, `<default>`, or None."""
 
     user: str | None = None
     client_id: str | None = None

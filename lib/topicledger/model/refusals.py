@@ -56,7 +56,7 @@ class Refusal(StrEnum):
 
 
 class Note(StrEnum):
-    """What we add to an outcome, in the column `error`, where nothing is refused."""
+    """A remark in the column `error` of an outcome that isn't a refusal."""
 
     RECOVERED = "RECOVERED"
     """An earlier request of the run did it, and its answer was lost (C18)."""

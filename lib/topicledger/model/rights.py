@@ -1,7 +1,7 @@
 """Effective rights: what Kafka's StandardAuthorizer answers, from a cluster's ACLs.
 
 A DENY wins over every ALLOW. A literal name, a prefix and the literal `*` all count. ALL is every operation; some
-operations imply another one, where they are allowed only. A super user may do everything.
+operations imply DESCRIBE or DESCRIBE_CONFIGS, in ALLOW ACLs only. A super user may do everything.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _IMPLIED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("READ", "WRITE", "DELETE", "ALTER"), frozenset({"DESCRIBE"})),
     "ALTER_CONFIGS": frozenset({"DESCRIBE_CONFIGS"}),
 }
-"""What an ALLOW of an operation allows, too."""
+"""Operations that an ALLOW of an operation implies."""
 
 
 class Why(StrEnum):
-    """What decides a question."""
+    """The reason for a verdict."""
 
     SUPER_USER = "super user"
     DENY = "denied by an ACL"
@@ -31,12 +31,12 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Brokers:
-    """What brokers' own settings decide beside the ACLs."""
+    """Settings of brokers that decide beside the ACLs."""
 
     super_users: frozenset[str] = frozenset()
     """`super.users`."""
     allow_everyone: bool | None = False
-    """`allow.everyone.if.no.acl.found`; None where nobody knows."""
+    """`allow.everyone.if.no.acl.found`; None if it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The ACLs of live clusters, and who this client is to them."""
+"""The ACLs of live clusters, and the principal they see in this client."""
 
 from __future__ import annotations
 

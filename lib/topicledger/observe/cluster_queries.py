@@ -40,7 +40,7 @@ class ClusterAccess:
 
 
 UNRESOLVED = StructField("unresolved", BooleanType())
-"""Of a row of `ask_about`: this host can't resolve the cluster's secrets; another may."""
+"""The error of a row of `ask_about` if this host can't resolve the cluster's secrets; another host may."""
 
 Ask: TypeAlias = Callable[[ClusterAccess, Sequence[str]], Iterator[pa.RecordBatch]]
 """Asks one cluster about named topics, on whatever host. It raises nothing: what went wrong is a row."""
@@ -155,7 +155,7 @@ def by_cluster(rows: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, list[str]
 
 
 def asked_by_driver(kafka: KafkaSettings, clusters: int) -> bool:
-    """Whether the driver lists so many clusters itself."""
+    """Whether the driver lists this many clusters itself."""
     return kafka.observe == "driver" or (kafka.observe == "auto" and clusters <= FEW_CLUSTERS)
 
 

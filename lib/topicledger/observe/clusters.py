@@ -1,7 +1,7 @@
 """Which Kafka cluster a name of the settings is: the identity that every command goes by.
 
-A name is the cluster whose id the settings state; else the one that the table `clusters` has for it; else, where it
-answers for the first time, the one that answers. Another cluster behind a name, and two names of one cluster, are
+A name means the cluster whose id the settings state; else the one in the table `clusters`; else, at its first answer,
+the one that answers. Another cluster behind a name, and two names of one cluster, are
 refused before anything is decided.
 """
 
@@ -79,7 +79,7 @@ def _in_utc(row: Recorded) -> Recorded:
 
 
 def refusals(settings: Settings, known: Mapping[str, Recorded], live: Mapping[str, str | None]) -> dict[str, Refused]:
-    """Of the clusters in `live` (name -> the id that answers), those on which nothing may be decided, and why.
+    """Return the clusters of `live` (name -> the id that answers) on which nothing may be decided, with the reason.
 
     Each name of the settings has one id at most: the stated one, else the recorded one, else the one that answers.
     CLUSTER_ID_MISMATCH where another answers; SAME_CLUSTER where another name of the settings, asked or not, has it.
@@ -101,7 +101,7 @@ def refusals(settings: Settings, known: Mapping[str, Recorded], live: Mapping[st
 
 
 def _meant(cluster: ClusterSettings, known: Mapping[str, Recorded]) -> str | None:
-    """The id that a name stands for, None where nobody knows yet."""
+    """Return the cluster id that a name stands for; None if it is still unknown."""
     if cluster.cluster_id is not None:
         return cluster.cluster_id
     return known[cluster.name].cluster_id if cluster.name in known else None
@@ -136,7 +136,7 @@ def identify(
     """As `refusals`, by what `clusters` says now.
 
     For a run, ids that are new are recorded before it returns: a name's first one, and one that the settings state.
-    Nothing is recorded for a name that is refused. Of two runs at once the first one's record counts.
+    Nothing is recorded for a name that is refused. If two runs record at once, the first record counts.
     """
     if run is not None:
         ledger.ensure(CLUSTERS)
@@ -189,7 +189,7 @@ def new_row(
 
 
 def disowned(ledger: Ledger, settings: Settings, planned: Mapping[str, str]) -> dict[str, str]:
-    """Of `planned` (name -> the cluster id that its actions were planned for) those that mean another by now, and why.
+    """Return the names of `planned` (name -> the planned cluster id) that mean another cluster now, with the reason.
 
     Since the plan, another cluster may have been accepted, or stated in the settings, for the name.
     """

@@ -40,7 +40,7 @@ _SCHEMA = StructType(
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigObservation:
-    """What was described, materialised: reading it asks no cluster again."""
+    """Described configs, materialised: reading them asks no cluster again."""
 
     configs: DataFrame
     """Columns of `observed_configs` less run_id: a row per topic that may be described, of clusters that answered."""

@@ -1,4 +1,4 @@
-"""What clusters have beside topics, listed wholly or not at all, by the driver or on the executors, as topics are."""
+"""Resources beside topics, listed wholly or not at all, by the driver or on the executors, as topics are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topicledger.observe.topics import SECRET_UNRESOLVED
 from topicledger.schemas import Table
 
 _OF_STATUS = tuple(StructField(name, StringType()) for name in ("own_principal", "error", "error_message"))
-"""A cluster has one row with these and without `observed_at`: who this client is to it, or why nothing is known."""
+"""A cluster has one row with these and no `observed_at`: its principal for this client, or why nothing is known."""
 _ERRORS = {Refusal.NOT_PERMITTED.value: Refusal.NOT_PERMITTED}
 
 Columns = Mapping[str, Sequence[object]]
@@ -34,16 +34,16 @@ class ListedStatus:
     """How listing went for a cluster."""
 
     own_principal: str | None = None
-    """Who brokers take this client for; None where nobody knows."""
+    """The principal that brokers see in this client; None if it is unknown."""
     error: Refusal | None = None
-    """NOT_PERMITTED or CLUSTER_UNREACHABLE where nothing is known."""
+    """NOT_PERMITTED or CLUSTER_UNREACHABLE if nothing is known."""
     message: str | None = None
     """Why, for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """What was listed, materialised: reading it asks no cluster again."""
+    """Listed resources, materialised: reading them asks no cluster again."""
 
     rows: DataFrame
     """Columns of the observed table less run_id, of clusters that are known."""
@@ -66,8 +66,9 @@ def list_each(
     table: Table,
     describe: Callable[[ClusterAdmin], tuple[Columns, int]],
 ) -> Listed:
-    """What `describe` lists of each of `clusters`: columns of `table`, and how many rows. `ids`: Kafka's id of each, by
-    name. What it can't list it raises NotListed for."""
+    """List resources of each cluster by `describe`, which returns columns of `table` and the number of rows.
+
+    `ids`: Kafka's id of each cluster, by name. `describe` raises NotListed if they can't be listed."""
     own = ("run_id", "cluster_id")
     schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
     ask = partial(_ask, schema, describe)

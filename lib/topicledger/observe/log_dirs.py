@@ -1,5 +1,4 @@
-"""What the brokers of live clusters have in their log directories, asked as topics are listed: by the driver or on the
-executors."""
+"""Log directories of the brokers of live clusters, described by the driver or on the executors, as topics are."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _SCHEMA = StructType(
 
 @dataclass(frozen=True, kw_only=True)
 class LogDirs:
-    """What brokers said, materialised: reading it asks no cluster again."""
+    """Brokers' answers, materialised: reading them asks no cluster again."""
 
     sizes: DataFrame
     """cluster, broker_id, topic, partition, bytes: a row per replica on a live broker."""

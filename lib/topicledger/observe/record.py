@@ -1,4 +1,4 @@
-"""What a run observes is in `observed` and `brokers` before anything relies on it."""
+"""Records a run's observation in `observed` and `brokers` before anything relies on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from topicledger.schemas import BROKERS, OBSERVED, Table
 
 @contextmanager
 def observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
-    """What clusters list, and `named` by name; both are in `observed` and `brokers` when the context is left."""
+    """A context with what clusters list, and `named` by name; it ends when both are in `observed` and `brokers`."""
     # The tables are there.
     run.commits.settle()
     seen = describe_unlisted(run.ledger, run.settings, listing, named, run=run)

@@ -169,7 +169,7 @@ class ClusterStatus:
     """How observing a cluster went."""
 
     cluster_id: str | None = None
-    """Kafka's own id of the cluster; None where it wasn't reached."""
+    """Kafka's own id of the cluster; None if it wasn't reached."""
     error: str | None = None
     """Why it wasn't reached, for the user."""
     gives_topic_ids: bool = True
@@ -179,13 +179,13 @@ class ClusterStatus:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be done on it, for the user; None where it was reached and is the one meant."""
+        """Why nothing may be done on it, for the user; None if it was reached and is the one meant."""
         return self.error if self.refused is None else self.refused.message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What was seen, materialised: reading it asks no cluster again."""
+    """Observed topics and brokers, materialised: reading them asks no cluster again."""
 
     topics: DataFrame
     """Columns of `observed` less run_id, and `other_leaders` (partition -> leader where it isn't the preferred replica,
@@ -203,7 +203,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What clusters list, and how asking each went."""
+    """Listed topics, and the status of each cluster."""
 
     accesses: Mapping[str, ClusterAccess]
     seen: DataFrame
@@ -296,7 +296,7 @@ def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _own_rows(rows: Iterable[dict[str, object]]) -> dict[str, dict[str, object]]:
-    """By cluster, its own row: the one with an error where there is any."""
+    """By cluster, its own row: the one with an error if there is any."""
     return {str(row["cluster"]): row for row in sorted(rows, key=lambda row: row["error"] is not None)}
 
 
