@@ -41,8 +41,8 @@ class GuardSettings:
     approvals: int = 0
     """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
     approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """The same, where it is more, of plans with `deletes` (topics), `losses` (max_losses), `moves`
-    (of replicas), `rights` (also quotas)."""
+    """Higher numbers of approvals for plans with `deletes` (topics), `losses` (max_losses), `moves` (of replicas),
+    `rights` (also quotas); the larger number applies."""
 
 
 def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:

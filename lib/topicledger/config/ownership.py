@@ -1,4 +1,4 @@
-"""Who may declare which topics: [owners] of the settings, or a file like GitHub's CODEOWNERS.
+"""Which owners may declare which topics: [owners] of the settings, or a file like GitHub's CODEOWNERS.
 
 Apart from `settings`, which has the values, since reading and asking them needs more than values.
 """
@@ -88,11 +88,11 @@ def _regex(pattern: str) -> str:
 
 
 def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
-    """Of each row, why its owner may not declare its topic, with who owns it; None where it may.
+    """Return for each row why its owner may not declare its topic, with the topic's owners; None if it may.
 
-    Who owns a topic: every owner one of whose patterns matches; with a file those of the last line that matches. A
-    topic with owners is declared by these only. An owner that the settings name declares nothing else. Owners are
-    compared without the blanks around them and without regard to case.
+    A topic's owners are all owners with a matching pattern; in a file, those of the last matching line. Only its owners
+    may declare it. Owners that the settings name may declare only topics that match their patterns. Owners are
+    compared without surrounding blanks, and regardless of case.
     """
     owned = _owned(owners, [(cluster, topic) for cluster, topic, _ in rows])
     named = {_key(name) for name in owners.names} | {_key(name) for line in owners.lines for name in line.owners}
@@ -100,12 +100,12 @@ def not_yours(owners: Owners, rows: Sequence[Topic]) -> list[str | None]:
 
 
 def owners_of(owners: Owners, topics: Sequence[tuple[str | None, str | None]]) -> list[tuple[str, ...]]:
-    """Who owns each topic (cluster, topic); empty where nobody does."""
+    """Return the owners of each topic (cluster, topic); empty if it has none."""
     return [names for names, _ in _owned(owners, topics)]
 
 
 def _owned(owners: Owners, rows: Sequence[tuple[str | None, str | None]]) -> list[tuple[tuple[str, ...], str]]:
-    """Of each topic its owners, and the place that says so."""
+    """Return each topic's owners, and the place in the settings or the file."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -19,7 +19,7 @@ from topicledger.arrow import over_arrow
 
 
 def check(pattern: str) -> None:
-    """Raises ValueError where RE2 can't compile a pattern."""
+    """Raise ValueError if RE2 can't compile a pattern."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern=pattern)
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
@@ -28,7 +28,7 @@ def check(pattern: str) -> None:
 
 
 def matches(column: str, pattern: str) -> Column:
-    """boolean: whether the string column has a match; null where it is null."""
+    """boolean: whether the string column has a match; null if it is null."""
     check(pattern)
 
     def match(names: pa.Array) -> pa.Array:
@@ -38,5 +38,5 @@ def matches(column: str, pattern: str) -> Column:
 
 
 def any_matches(column: str, patterns: Sequence[str]) -> Column:
-    """boolean: whether the string column has a match of any of these; false where there are none."""
+    """boolean: whether the string column has a match of any of these; false if there are none."""
     return reduce(lambda found, pattern: found | matches(column, pattern), patterns, F.lit(False))

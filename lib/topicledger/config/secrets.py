@@ -111,7 +111,7 @@ def foreign_code(error: BaseException) -> str | None:
 
 
 def words_of(error: BaseException) -> str:
-    """What may be shown of an error: its own text, or only its type where code of others took part in it."""
+    """Return the part of an error that may be shown: its text, or only its type if foreign code took part in it."""
     kind, module = type(error).__name__, foreign_code(error)
     if module is not None:
         return f"{kind} raised by {module}, whose text is not shown since it may hold a secret"
@@ -136,7 +136,7 @@ def _where(cluster: ClusterSettings, key: str) -> str:
 def resolve(where: str, value: str) -> str:
     """The value behind a reference; a string that is none is returned as it is.
 
-    Raises SecretError, which says `where` it is in the settings, where it can't be read.
+    Raises SecretError, which names the place `where` in the settings, if it can't be read.
     """
     if value.startswith("env:"):
         name = value.removeprefix("env:")

@@ -30,7 +30,7 @@ ReplicaChanges: TypeAlias = Literal["off", "on"]
 WhoObserves: TypeAlias = Literal["auto", "driver", "executors"]
 
 MAX_BATCH_RECORDS = 10_000
-"""What a broker takes in one request before it refuses it whole (C15)."""
+"""The records that a broker accepts in one request before it refuses the whole request (C15)."""
 
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 _PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
@@ -67,8 +67,8 @@ class ClusterSettings:
     """The only Kafka cluster id that this name may stand for. By default the recorded one: the id that the name had
     when it was first used, or that was accepted since."""
     principal: str | None = None
-    """Who brokers take this client for, such as `User:CN=topicledger`. By default `User:` and its SASL user. Where it
-    signs in with a certificate, a ticket or a token, no right is removed until it is stated."""
+    """The principal that brokers see, such as `User:CN=topicledger`. By default `User:` and the SASL user. If it
+    signs in with a certificate, a ticket or a token, no ACL is removed until this is set."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
     is read when a client is made; passwords must be."""
@@ -111,9 +111,9 @@ class KafkaSettings:
     """Size of one request in metadata records, 1 + partitions + configs for each topic; at most 10000, since a broker
     refuses a larger request whole (C15)."""
     observe: WhoObserves = "auto"
-    """Who lists and describes topics. `driver`: the driver itself, for executors that don't reach the brokers.
-    `executors`: they do. `auto`: the driver lists the topics of up to four clusters, executors those of more, and
-    executors describe configs."""
+    """The processes that list and describe topics. `driver`: the driver, for executors that can't reach the brokers.
+    `executors`: the executors. `auto`: the driver lists the topics of up to four clusters, executors those of more,
+    and executors describe configs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class AclSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerSettings:
-    """What an owner may declare. A topic that a pattern of an owner's matches is declared by its owners only."""
+    """Topics that an owner may declare. Only its owners may declare a topic that matches one of their patterns."""
 
     topics: tuple[str, ...]
     """Patterns (RE2; anywhere unless anchored) of topics' names."""
@@ -188,17 +188,17 @@ class OwnerLine(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """Who may declare which topics; by default everybody all of them."""
+    """Which owners may declare which topics; by default everybody may declare all of them."""
 
     names: Mapping[str, OwnerSettings] = field(default_factory=dict)
     """[owners.NAME]"""
     lines: tuple[OwnerLine, ...] = ()
-    """Of the file that [owners] names, in order: the last one that matches counts."""
+    """Lines of the file that [owners] names, in order: the last matching line wins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """What an audit calls drift, and how much each kind matters."""
+    """The kinds of drift that an audit reports, and their severities."""
 
     require_owner: bool = False
     """A manifest without an owner is drift (`owner_missing`)."""
@@ -222,12 +222,12 @@ class PolicySpec:
     mode: Mode = "refuse"
     """`refuse` refuses the action, `warn` only reports the violation."""
     needs: Needs | None = None
-    """`full`: judge only where every topic of the cluster is visible. `visible`: judge by the visible topics. By
-    default the policy's own choice; only for policies about topics together."""
+    """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. The
+    default is the policy's own choice; only for policies about topics together."""
     scope: Scope = "changes"
-    """What of a topic whose configs are altered a policy about configs judges: what is altered, or `all` of them."""
+    """The configs of an altered topic that a policy about configs evaluates: the altered ones, or `all` of them."""
     clusters: tuple[str, ...] = ()
-    """Judge topics on these clusters only. By default on all."""
+    """Evaluate topics on these clusters only. By default on all."""
     owners: tuple[str, ...] = ()
     """Judge topics of these owners only. By default of all."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class Settings:
     """[proof]"""
 
     def cluster(self, name: str) -> ClusterSettings:
-        """The cluster of that name; UsageError with the nearest known name where there is none."""
+        """The cluster of that name; UsageError with the nearest known name if there is none."""
         return self.select([name])[0]
 
     def select(self, names: Iterable[str] = ()) -> tuple[ClusterSettings, ...]:
@@ -329,7 +329,7 @@ class Settings:
                 *((("quota", self.policies.quota),) if self.policies.quota else ()),
             )
         }
-        # What a run without changes doesn't need is left out: its digest is that of versions before there were any.
+        # Settings that a run without changes doesn't need are left out: its digest stays that of earlier versions.
         guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
         if changes:
@@ -357,7 +357,7 @@ class Settings:
         )
 
     def _ownership(self) -> dict[str, object]:
-        """What bears on decisions of who owns what; empty where nobody says."""
+        """Return the part of [owners] that decisions depend on; empty if there is none."""
         if self.owners == Owners():
             return {}
         names = {name: asdict(each) for name, each in self.owners.names.items()}
@@ -377,7 +377,7 @@ class Settings:
 
 
 def _as_digested(changes: ChangeSettings) -> dict[str, object]:
-    """What bears on decisions, as versions before there were replicas had it where they are off."""
+    """Return the part that decisions depend on; without replicas it is the same as in earlier versions."""
     found = asdict(changes)
     if changes.replicas == "off":
         del found["replicas"]

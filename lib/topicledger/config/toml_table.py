@@ -10,7 +10,7 @@ from topicledger.text import nearest, show
 
 _MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
 REFERENCES = ("env:", "file:")
-"""What a value that is read elsewhere begins with: a variable's name or a file's path follows."""
+"""Prefixes of references to values elsewhere; a variable's name or a file's path follows."""
 
 HOLDS_A_SECRET = "holds a secret: give it as env:NAME or file:PATH"
 
@@ -39,7 +39,7 @@ class TomlTable:
                 self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
 
     def table(self, name: str, written: str | None = None) -> TomlTable:
-        """A table, empty where the key is missing or wrong; `written`: how the file has it, by default [NAME]."""
+        """Return a table, empty if the key is missing or wrong; `written`: how the file has it, by default [NAME]."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.problem(name, f"must be a table, {written or f'[{self.key(name)}]'}, not {kind_of(value)}")
@@ -47,7 +47,7 @@ class TomlTable:
         return TomlTable(self.key(name), value, self.problems)
 
     def text(self, name: str) -> str | None:
-        """A string with something in it, None where the key is missing or wrong."""
+        """Return a string that isn't empty; None if the key is missing or wrong."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -60,7 +60,7 @@ class TomlTable:
         return value
 
     def reference(self, name: str, required: bool = False) -> str | None:
-        """`env:NAME` or `file:PATH` of a secret; None where the key is missing or wrong. Never repeats it."""
+        """`env:NAME` or `file:PATH` of a secret; None if the key is missing or wrong. Never repeats it."""
         value = self.text(name)
         if value is None:
             if required and name not in self.values:
@@ -73,7 +73,7 @@ class TomlTable:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings, at least one; empty where the key is missing or wrong."""
+        """Return a list of one string or more; empty if the key is missing or wrong."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -83,7 +83,7 @@ class TomlTable:
         return tuple(value)
 
     def text_values(self, name: str) -> Mapping[str, str]:
-        """A table of strings, at least one; empty where the key is missing or wrong."""
+        """Return a table of one string or more; empty if the key is missing or wrong."""
         value = self.values.get(name)
         if value is None:
             return {}
@@ -131,7 +131,7 @@ class TomlTable:
 
 
 def only_a_prefix(reference: str) -> str | None:
-    """What is wrong with a reference that names nothing; None where it names something."""
+    """Return the problem of a reference without a name; None if it has one."""
     return f"is only `{reference}`: the name of the variable or file is missing" if reference in REFERENCES else None
 
 

@@ -34,7 +34,7 @@ class Option:
 
     name: str
     type: Any
-    """Its annotation; None where it has none or it can't be resolved: then nothing is checked."""
+    """Its annotation; None if there is none or it can't be resolved: then nothing is checked."""
     default: Any = inspect.Parameter.empty
 
     @property

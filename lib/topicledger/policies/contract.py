@@ -1,4 +1,4 @@
-"""What a policy is: a rule that is asked about every action of its kind in a run (P1 to P4)."""
+"""The contract of policies: a rule evaluates every action of its kind in a run (P1 to P4)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ COLUMNS = (
     "alters",
     "placement",
 )
-"""What decide returns and policies and guards see.
+"""The columns that decide returns and that policies and guards see.
 
 `phase` to `violations` are null while nothing ended the row; `waits` is true for a create, or a topic that grows, which
 needs room that a delete has yet to make; `before` is the `shape` of what a delete finds, or what a change replaces by
-`after`; `live_configs` (as `configs` of `observed_configs`) are null where no change asks for them, and `alters`
-(struct<before,after>) is what is to be altered of them, until that is an action of its own. What validateOnly resolved
-is not known before the phase validate.
+`after`; `live_configs` (as `configs` of `observed_configs`) are null if no change asks for them, and `alters`
+(struct<before,after>) are the values that must be altered, until they are an action of their own. The values that
+validateOnly resolves are unknown before the phase validate.
 """
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters")
@@ -66,8 +66,8 @@ nothing; before and after (map<string,string>): of a change, what it replaces an
 num_partitions, replication_factor, assignments, configs, owner, labels. As it lives: live, internal,
 live_num_partitions, live_replication_factor. As the broker resolved it by validateOnly: resolved_num_partitions,
 resolved_replication_factor, resolved_configs; null before that, and where it didn't return them (C10, C11); `validated`
-tells the two apart. asked: this policy judges the row: an action of its kind that nothing ended before, within its
-clusters, owners and labels. open: this create or delete is going to be sent, as far as was judged so far; an open
+tells the two apart. asked: this policy evaluates the row: an action of its kind that nothing ended before, within its
+clusters, owners and labels. open: no policy evaluated so far refuses this create or delete; an open
 delete is how a topic is marked for deletion (M1).
 """
 
@@ -77,8 +77,8 @@ RIGHTS = (
 """The columns that a set rule about rights sees: one row per ACL of a cluster, whatever is declared or lives.
 
 acl: struct of `schemas.ACL_KEY`, by Kafka's names; resource: its text; live: whether the cluster has it; decision:
-acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null where it isn't. asked and open: as
-in `TOPICS`.
+acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
+`TOPICS`.
 """
 
 QUOTAS = (
@@ -88,9 +88,9 @@ QUOTAS = (
 """The columns that a set rule about quotas sees: one row per entity of a cluster, whatever is declared or lives.
 
 user, client_id, ip: a name, `<default>`, or null; resource: its text; live: whether the cluster has limits of it.
-limits (map<string,string>, as `before` and `after` in `plans`): all that it is to have, the live ones where no row
-declares it; live_limits: what it has; before and after: the limits that the change replaces, and by what; decision:
-alter_quota, or what needs nothing; state, owner, labels: as declared, null where it isn't. asked and open: as in
+limits (map<string,string>, as `before` and `after` in `plans`): all limits that it must have, the live ones if no row
+declares it; live_limits: the limits it has; before and after: the replaced limits and their new values; decision:
+alter_quota, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
 `TOPICS`.
 """
 
@@ -101,14 +101,14 @@ Judged: TypeAlias = Action | AccessAction | ReplicaAction
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a list of policies judges: topics, rights, or quotas."""
+    """The subject of a list of policies: topics, ACLs, or quotas."""
 
     actions: tuple[str, ...]
     """Decisions that are actions."""
     key: str
     """The column that names one of them on its cluster."""
     columns: tuple[str, ...]
-    """What a rule about several together sees."""
+    """The columns that a rule about several together sees."""
 
 
 OF_TOPICS = Subject(actions=(*Action, ReplicaAction.REASSIGN), key="topic", columns=TOPICS)
@@ -116,10 +116,10 @@ OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key
 OF_QUOTAS = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=QUOTAS)
 
 CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
-"""What changes a topic that exists: what [[policies.change]] is about."""
+"""Actions that change a topic that exists: the subject of [[policies.change]]."""
 
 MAKE_PARTITIONS = (Action.CREATE, Action.ADD_PARTITIONS)
-"""What takes of the room that deletes leave: judged together."""
+"""Actions that use the room that deletes leave: evaluated together."""
 
 ADDED = ("reason", "unjudgeable", "needs_freed", "inputs")
 """The columns that a set rule may add; `reason` it must."""
@@ -132,14 +132,14 @@ class RowRule:
     reason: Column
     """string: null when fine, else what is broken and what would be allowed."""
     unjudgeable: Column | None = None
-    """string: what would have to be known to judge. Of a create it only counts after validate, when it is final."""
+    """string: the missing knowledge. For a create it only counts after validate, when it is final."""
     inputs: Column | None = None
-    """string: the values that were judged, for `policies explain`."""
+    """string: the evaluated values, for `policies explain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a set rule may read beside the topics. Nothing is read before a rule asks for it."""
+    """Data that a set rule may read beside the topics. Nothing is read before a rule asks for it."""
 
     brokers: DataFrame
     """cluster, cluster_id, broker_id, rack, host, port, controller, observed_at: the brokers that are up."""
@@ -149,13 +149,13 @@ class Facts:
     """The one time of day that all rules go by, in UTC."""
     consumer_groups: Callable[[DataFrame], DataFrame]
     """Asks the clusters who consumes these topics (cluster, topic). Returns cluster, topic, group, members, committed;
-    error is set, and the rest null, where a cluster didn't answer."""
+    error is set, and the rest null, if a cluster didn't answer."""
     last_records: Callable[[DataFrame], DataFrame]
     """Asks the clusters for the last record of these topics (cluster, topic). Returns cluster, topic, end_offset,
-    last_record_at, one row a topic; error is set, and the rest null, where a cluster didn't answer."""
+    last_record_at, one row a topic; error is set, and the rest null, if a cluster didn't answer."""
     unseen_topics: Callable[[DataFrame], DataFrame]
     """Asks these clusters (cluster) how many topics exist that this principal doesn't see (M3). Returns cluster and
-    unseen, one row a cluster; error says what to grant, and unseen is null, where that isn't known."""
+    unseen, one row a cluster; error says what to grant, and unseen is null, if that is unknown."""
     manifests: Callable[[], DataFrame]
     """Reads the table `manifests`: its rows as they were written, wrong ones among them."""
 
@@ -172,7 +172,7 @@ create waits until that delete was acknowledged. Only open rows may use anything
 class FullSight:
     """A set rule that lets too much through where topics are hidden from the principal: return `FullSight(rule)`.
 
-    On a cluster whose every topic isn't known to be seen, what it judges is UNJUDGEABLE, unless the settings of the
+    On a cluster with topics that may be hidden, the actions it evaluates are UNJUDGEABLE, unless the settings of the
     policy say `needs = "visible"`. They can ask the same of any other set rule, by `needs = "full"`.
     """
 
@@ -183,7 +183,7 @@ class FullSight:
 
 
 Rule: TypeAlias = Column | RowRule | SetRule
-"""What a factory returns; a Column is the `reason` of a `RowRule`."""
+"""The result of a factory; a Column is the `reason` of a `RowRule`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,15 +193,15 @@ class Policy:
     name: str
     """As in `violations.policy`: a built-in's name, or the user's `package.module:factory` or entry point."""
     action: Judged
-    """What it judges."""
+    """The kind of action it evaluates."""
     rule: Rule
-    """How it judges."""
+    """How it evaluates actions."""
     mode: Mode = "refuse"
     """`refuse` ends the action, `warn` only notes the violation."""
     needs: Needs | None = None
-    """What it must see of a cluster; None leaves it to the rule."""
+    """The part of a cluster that must be visible; None leaves it to the rule."""
     error: Refusal = Refusal.POLICY_VIOLATION
-    """The audit's `error` where it is the first rule broken."""
+    """The audit's `error` if it is the first rule broken."""
     clusters: tuple[str, ...] = ()
     """Only topics of these; empty takes all."""
     owners: tuple[str, ...] = ()
@@ -209,15 +209,15 @@ class Policy:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Only topics that have all of these."""
     concerns: Column | None = None
-    """boolean: which of them it judges, where not all."""
+    """boolean: which of them it evaluates; None for all."""
     users_own: bool = False
     """Not ours: what it returns is checked before anything relies on it."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What it was made from, for `policies explain`."""
+    """The settings it was made from, for `policies explain`."""
 
     @property
     def needs_full_sight(self) -> bool:
-        """Whether it judges only where every topic of the cluster is seen."""
+        """Whether it evaluates only if every topic of the cluster is visible."""
         return self.needs == "full" or (self.needs is None and isinstance(self.rule, FullSight))
 
     def asked(self) -> Column:
@@ -235,19 +235,19 @@ class Policy:
 
 
 def partitions() -> Column:
-    """Partitions that a topic gets (int): as declared, else as the broker resolved them; null where nobody knows."""
+    """Partitions that a topic gets (int): as declared, else as the broker resolved them; null if unknown."""
     return F.coalesce(_if_any(F.size("assignments")), F.col("num_partitions"), F.col("resolved_num_partitions"))
 
 
 def replicas() -> Column:
-    """Replication factor (int). Of a create: as declared, else as the broker resolved it; else null. Of a topic that is
-    changed: the live one."""
+    """Replication factor (int). For a create: as declared, else as the broker resolved it; else null. For a changed
+    topic: the live one."""
     lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor"))
     return F.coalesce(lives, created_replicas())
 
 
 def is_one_of_actions(actions: Sequence[Action]) -> Column:
-    """Whether the decision is one of these actions; null where there is none."""
+    """Whether the decision is one of these actions; null if there is none."""
     return F.col("decision").isin(*(each.value for each in actions))
 
 
@@ -259,7 +259,7 @@ def created_replicas() -> Column:
 
 def config(name: str) -> Column:
     """A config (string): as declared, else as the broker resolved it, or as a topic whose configs are altered has it
-    afterwards; null where neither is known."""
+    afterwards; null if neither is known."""
     return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
 
 
@@ -269,12 +269,12 @@ def owned() -> Column:
 
 
 def without_owner(what: str) -> Column:
-    """The reason where a topic has no owner to count `what` by; null where it has one."""
+    """The reason if a topic has no owner to count `what` by; null if it has one."""
     return F.when(~owned(), F.lit(f"has no owner, and {what} are limited by owner; declare the team or service"))
 
 
 def not_known(what: str, value: Column) -> Column:
-    """The message of a value that is left to the broker, which doesn't return it; null where it is known."""
+    """The message of a value that is left to the broker, which doesn't return it; null if it is known."""
     return F.when(
         value.isNull(),
         F.lit(f"{what} is left to the broker, which does not return it: declare it, or grant DescribeConfigs"),
@@ -282,7 +282,7 @@ def not_known(what: str, value: Column) -> Column:
 
 
 def text(*parts: Column | str | int | float) -> Column:
-    """A message from strings and columns; a null within reads as such."""
+    """A message from strings and columns; nulls are rendered as "null"."""
     return F.concat(
         *(F.coalesce(p.cast("string"), F.lit("null")) if isinstance(p, Column) else F.lit(str(p)) for p in parts)
     )

@@ -15,7 +15,7 @@ from topicledger.model.prune import MAX_DAYS
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
 
 END_OFFSET = "end_offset"
-"""Of `plans.before` of a delete: the topic's end offsets, added up, when it was planned."""
+"""The key in `plans.before` of a delete for the sum of the topic's end offsets when it was planned."""
 
 
 def internal_topic() -> RowRule:
