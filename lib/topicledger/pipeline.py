@@ -137,13 +137,13 @@ def validate(run: Run, context: Context, planned: Planned) -> Validated:
         actions=in_batches(sendable(run)) if run.resumed else step.ok(planned.actions),
         seen=planned.seen,
         observed_since=planned.observed_since,
-        problems=step.problems,
+        problems=step.why_open,
     )
     if run.state is not RunState.PLANNING:
         return ready
     if ready.actions and run.settings.policies.create:
         ready = _judged_on_resolved(run, context, ready)
-    if planned.problems or step.problems:
+    if planned.problems or ready.problems:
         run.put_state(RunState.PLANNING, **planned.columns)
     elif planned.actions or ready.actions:
         # With nothing to send it is finished at once; where it is applied at once, the next commit says `applying`.

@@ -56,7 +56,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
         return Response(results={target.topic: TopicResult() for target in targets}, throttle_time_ms=0)
 
     def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        for target, answer in context.send(targets, send, changes=True):
+        for target, answer in context.send_each(targets, send, changes=True):
             yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
 
     def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:

@@ -26,6 +26,7 @@ from topicledger.kafka.sending import (
     OutcomeUnknown,
     QuotaWait,
     RetryPolicy,
+    StaysOpen,
 )
 from topicledger.model import (
     Action,
@@ -179,9 +180,10 @@ def test_an_answer_that_tells_no_outcome_is_asked_for_again_for_those_topics_alo
 
 @pytest.mark.parametrize("code", [kafka.NOT_CONTROLLER, kafka.REQUEST_TIMED_OUT])
 def test_an_outcome_that_never_comes_is_unknown_and_not_failed(admin: MagicMock, executor: Executor, code: int) -> None:
-    """C12, C13"""
+    """C12, C13: the controller says neither what a delete did nor whether the name is free."""
     admin.delete_topics.side_effect = lambda targets: answers({target.topic: code for target in targets})
-    with pytest.raises(OutcomeUnknown, match="main: 1 topics have no known outcome after 3 attempts, a among them"):
+    admin.create_topics.side_effect = lambda targets, **_: answers({target.topic: code for target in targets})
+    with pytest.raises(StaysOpen, match=r"main: a: no known outcome \(\w+ \(\d attempts\)\); start the run again"):
         list(executor.apply([delete("a")]))
     assert admin.delete_topics.call_count == ATTEMPTS
 
@@ -194,10 +196,11 @@ def test_a_lost_request_is_sent_again(admin: MagicMock, executor: Executor) -> N
 
 def test_what_is_known_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12"""
-    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT, "c": 40}), *[LOST] * ATTEMPTS]
+    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT, "c": 40}), *[LOST] * 9]
     told = until_unknown(executor.apply([create("a"), create("b"), create("c")]))
     assert brief(told) == [("a", "ok", 0, None), ("c", "failed", 40, "INVALID_CONFIG")]
-    assert sent(admin.create_topics) == [["a", "b", "c"], *[["b"]] * ATTEMPTS]
+    sends = [call for call in admin.create_topics.call_args_list if not call.kwargs["validate_only"]]
+    assert [[each.topic for each in call.args[0]] for call in sends] == [["a", "b", "c"], *[["b"]] * ATTEMPTS]
 
 
 def test_attempts_are_counted_from_the_last_answer_that_told_something(admin: MagicMock, executor: Executor) -> None:
@@ -216,8 +219,8 @@ def test_waits_between_attempts_grow_and_are_bounded(admin: MagicMock) -> None:
     waits: list[float] = []
     retry_policy = RetryPolicy(attempts=8, first_backoff=1.0, longest_backoff=4.0)
     executor = executor_for(admin, waits.append, retry_policy=retry_policy)
-    admin.create_topics.side_effect = [LOST] * 8
-    until_unknown(executor.apply([create("a")]))
+    admin.create_topics.side_effect = LOST
+    until_unknown(executor.validate([create("a")]))
     assert len(waits) == 7
     assert all(most / 2 <= wait <= most for wait, most in zip(waits, [1, 2, 4, 4, 4, 4, 4], strict=True))
 
@@ -721,7 +724,8 @@ def test_a_delete_without_an_id_whose_answer_was_lost_is_not_repeated_while_the_
     """D7: the first request may have deleted it, and what is there now may be somebody's new topic."""
     admin.describe_topics.return_value = [nameless("a")]
     admin.delete_topics.side_effect = LOST
-    with pytest.raises(OutcomeUnknown, match="gives topics no ids: it isn't deleted again by name"):
+    admin.create_topics.return_value = EXISTS
+    with pytest.raises(StaysOpen, match="a: no known outcome"):
         list(executor.apply([without_id("a")]))
     assert len(sent(admin.delete_topics)) == 1
     admin.describe_topics.side_effect = [[nameless("a")], [], []]
@@ -807,14 +811,13 @@ def test_what_another_cluster_says_of_what_may_have_been_sent_is_not_believed(
 
 
 def test_an_unknown_server_error_is_asked_again_and_is_never_an_outcome(admin: MagicMock, executor: Executor) -> None:
-    """N1: what answers -1 may have been done. -1 in `audit` is a refusal of ours."""
+    """N1: what answers -1 may have been done."""
     admin.create_topics.side_effect = [answers({"a": -1}), EXISTS]
     admin.describe_topics.return_value = [live("a")]
     assert brief(list(executor.apply([create("a")]))) == [("a", "ok", 0, "RECOVERED")]
-    admin.delete_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
+    admin.delete_topics.side_effect = lambda _: answers({"a": -1})
+    admin.create_topics.side_effect = lambda *_, **__: answers({"a": -1})
     assert until_unknown(executor.apply([delete("a")])) == []
-    admin.create_topics.side_effect = [answers({"a": -1})] * ATTEMPTS
-    assert until_unknown(executor.validate([create("a")])) == []
 
 
 def test_nothing_is_sent_where_another_cluster_answers(admin: MagicMock, executor: Executor) -> None:

@@ -154,7 +154,7 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreateAcls."""
-    for target, answer in context.send(targets, context.admin.create_acls, changes=True):
+    for target, answer in context.send_each(targets, context.admin.create_acls, changes=True):
         yield _applied(context, target, answer)
 
 
@@ -169,7 +169,7 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
                 yield context.refused(target, Phase.APPLY, Refusal.REPLACEMENT_MISSING, missing[target.resource])
             else:
                 left.append(target)
-    for target, answer in context.send(left, context.admin.delete_acls, changes=True):
+    for target, answer in context.send_each(left, context.admin.delete_acls, changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # An empty list of matches: it was gone (A2).
             if answer.maybe_done or target.maybe_sent:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
-from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
@@ -74,7 +74,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
         else:
             yield refused
     validate_only = partial(context.admin.add_partitions, validate_only=True)
-    for target, answer in context.send(ready, validate_only, changes=False):
+    for target, answer in context.send_each(ready, validate_only, changes=False):
         yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
 
 
@@ -86,6 +86,8 @@ def _check(
     moved = context.reassigned_now()
     context.require_planned_cluster()
     for target in targets:
+        if context.is_open(target):
+            continue
         info = live.get(target.topic)
         refusal = not_planned(target, info)
         if refusal is None and info is not None:
@@ -132,7 +134,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Those that an earlier request grew: the controller says so of the same count (N2)."""
     validate_only = partial(context.admin.add_partitions, validate_only=True)
-    answers = list(context.send(targets, validate_only, changes=False))
+    answers = list(context.send_each(targets, validate_only, changes=False))
     # Another cluster's answers say nothing, also where they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(context, [pair for pair in answers if pair[1].result.error_code == kafka.INVALID_PARTITIONS])
@@ -142,7 +144,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """CreatePartitions; where the topic has the planned count already, ours may have been the request that did it."""
     add = CheckedRequest(context, partial(_check, context), partial(context.admin.add_partitions, validate_only=False))
     not_grown: list[tuple[Target, Answer]] = []
-    for target, answer in context.send(targets, add, changes=True):
+    for target, answer in context.send_each(targets, add, changes=True):
         if target.topic in add.refused:
             yield add.refused[target.topic]
         elif answer.result.error_code == kafka.INVALID_PARTITIONS and (target.maybe_sent or answer.maybe_done):
@@ -175,11 +177,10 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
     context.describe_when_listed(list(wanted))
     live = context.describe_when(list(wanted), lambda info: info.num_partitions >= wanted[info.topic])
     context.require_planned_cluster()
-    lagging = []
     for target, answer in grown:
         info = live.get(target.topic)
         if info is None or (info.permitted and info.num_partitions < target.grows_to):
-            lagging.append(target.topic)
+            context.leave_open(target, NOT_LISTED)
             continue
         problem = not_planned(target, info)
         if problem is None and info.num_partitions == target.grows_to:
@@ -190,8 +191,6 @@ def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) 
         else:
             note, message = problem or (None, None)
             yield context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=note, message=message)
-    if lagging:
-        raise context.not_listed(lagging)
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
-from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, not_permitted, recreated
@@ -96,7 +96,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
         yield from (context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, message) for target in targets)
         return
     validate_only = partial(context.admin.alter_configs, validate_only=True)
-    for target, answer in context.send(targets, validate_only, changes=False):
+    for target, answer in context.send_each(targets, validate_only, changes=False):
         yield context.result(target, Phase.VALIDATE, outcome_of(answer.result.error_code), answer)
 
 
@@ -129,7 +129,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """IncrementalAlterConfigs. What another client changed since the plan is refused."""
     reader = _Reader(context)
     alter = CheckedRequest(context, reader.check, partial(context.admin.alter_configs, validate_only=False))
-    for target, answer in context.send(targets, alter, changes=True):
+    for target, answer in context.send_each(targets, alter, changes=True):
         if target.topic in alter.refused:
             yield alter.refused[target.topic]
             continue
@@ -154,9 +154,14 @@ class _Reader:
         described = context.configs_when_listed(readable, names)
         context.require_planned_cluster()
         for target in targets:
+            if context.is_open(target):
+                continue
             refusal = not_planned(target, live.get(target.topic))
             if refusal is None:
-                configs = described.get(target.topic)
+                if target.topic not in described:
+                    context.leave_open(target, NOT_LISTED)
+                    continue
+                configs = described[target.topic]
                 refusal = _UNREADABLE if configs is None else self._compared(target, configs)
             yield target, None if refusal is None else context.refused(target, phase, *refusal)
 

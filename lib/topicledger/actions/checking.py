@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from topicledger import kafka
-from topicledger.actions.context import ClusterContext
+from topicledger.actions.context import NOT_LISTED, ClusterContext
 from topicledger.kafka import Response
 from topicledger.kafka.sending import is_too_large, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 
 Check: TypeAlias = Callable[[Sequence[Target], Phase], Iterator[tuple[Target, PhaseResult | None]]]
 """Yields each target, with its refusal where its topic is not as planned; changes nothing. What an earlier request may
-have changed has `maybe_sent`."""
+have changed has `maybe_sent`. A target that it leaves open isn't yielded."""
 
 _NOT_SENT = TopicResult(error_code=kafka.INVALID_REQUEST)
 
@@ -29,19 +29,22 @@ class CheckedRequest:
         self._maybe_done: set[str] = set()
         self.refused: dict[str, PhaseResult] = {}
         """By topic, what was not sent."""
+        self._unknown: set[str] = set()
+        """What can't be checked: it isn't sent, and its outcome isn't known."""
 
     def __call__(self, targets: Sequence[Target]) -> Response:
         ready: list[Target] = []
         asked = [
             replace(each, maybe_sent=each.maybe_sent or each.topic in self._maybe_done)
             for each in targets
-            if each.topic not in self.refused
+            if each.topic not in self.refused and each.topic not in self._unknown
         ]
         for target, refused in self._check(asked, Phase.APPLY) if asked else ():
             if refused is None:
                 ready.append(target)
             else:
                 self.refused[target.topic] = refused
+        self._unknown |= {each.topic for each in asked} - {each.topic for each in ready} - self.refused.keys()
         not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
         if not ready:
             return Response(results=not_sent, throttle_time_ms=0)
@@ -64,15 +67,21 @@ def describe_planned(
     context: ClusterContext, targets: Sequence[Target], validate_only: Callable[[Sequence[Target]], Response]
 ) -> dict[str, TopicInfo]:
     """By topic, those that exist, by name. A topic that an earlier request may have changed is only gone where the
-    controller says so, by `validate_only`: a listing lags (C21). Raises OutcomeUnknown where it stays unlisted."""
+    controller says so, by `validate_only`: a listing lags (C21). Where it stays unlisted, it is left open."""
     live = context.describe([target.topic for target in targets])
     unlisted = [target for target in targets if target.maybe_sent and target.topic not in live]
-    there = [
+    gone = {
         target.topic
-        for target, answer in context.send(unlisted, validate_only, changes=False)
-        if answer.result.error_code != kafka.UNKNOWN_TOPIC_OR_PARTITION
-    ]
-    return live | (context.describe_when_listed(there) if there else {})
+        for target, answer in context.send_each(unlisted, validate_only, changes=False)
+        if answer.result.error_code == kafka.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    there = [target for target in unlisted if target.topic not in gone]
+    if there:
+        live |= context.describe_when_listed([target.topic for target in there])
+    for target in there:
+        if target.topic not in live:
+            context.leave_open(target, NOT_LISTED)
+    return live
 
 
 def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:

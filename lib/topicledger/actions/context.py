@@ -18,7 +18,16 @@ from topicledger import kafka
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
-from topicledger.kafka.sending import Answer, ClusterLimits, OutcomeUnknown, QuotaWait, RetryPolicy, Sender
+from topicledger.kafka.sending import (
+    Answer,
+    ClusterLimits,
+    NoOutcome,
+    OutcomeUnknown,
+    QuotaWait,
+    RetryPolicy,
+    Sender,
+    StaysOpen,
+)
 from topicledger.model import (
     AUTHORIZATION_FAILED,
     OURS,
@@ -42,6 +51,8 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+NOT_LISTED = "the controller has the topic, and brokers don't list it"
+"""Why an outcome isn't known: see `leave_open`."""
 BROKER = "broker"
 """The `policy` of a violation that the broker's own CreateTopicPolicy found (C8)."""
 
@@ -84,6 +95,10 @@ class ClusterContext:
     """Of topics, those that this tool created and wasn't asked to delete since, by `audit`: the run that did."""
 
     def __post_init__(self) -> None:
+        self._silent: dict[str, NoOutcome] = {}
+        """Of the kind whose step is under way, by resource: what was sent and has no outcome."""
+        self._left_open: dict[tuple[str, str], str] = {}
+        """Of the step under way, by resource and action: why an outcome can't be known now."""
         self._sender = Sender(
             cluster=self.cluster,
             limits=self.limits,
@@ -120,8 +135,36 @@ class ClusterContext:
     def send(
         self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
     ) -> Iterator[tuple[Target, Answer]]:
-        """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request."""
-        return self._sender.send(targets, request, changes=changes)
+        """Each target with its answer, as soon as it has one; `changes` asks `may_send` right before each request.
+
+        Raises OutcomeUnknown in the end where a target has no outcome.
+        """
+        silent: dict[tuple[str, str], str] = {}
+        for target, answer in self._sender.send(targets, request, changes=changes):
+            if isinstance(answer, Answer):
+                yield target, answer
+            else:
+                silent[target.resource, target.action] = answer.why
+        if silent:
+            raise OutcomeUnknown(str(StaysOpen(self.cluster, silent)))
+
+    def send_each(
+        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
+    ) -> Iterator[tuple[Target, Answer]]:
+        """As `send`, for a kind's steps. What has no outcome is left out: `Executor` finds out what became of it."""
+        for target, answer in self._sender.send(targets, request, changes=changes):
+            if isinstance(answer, Answer):
+                yield target, answer
+            else:
+                self._silent[target.resource] = answer
+
+    def leave_open(self, target: Target, why: str) -> None:
+        """For a kind's steps: its outcome can't be known now; others go on, and the next start asks again."""
+        self._left_open[target.resource, target.action] = why
+
+    def is_open(self, target: Target) -> bool:
+        """Whether `leave_open` named it in this step."""
+        return (target.resource, target.action) in self._left_open
 
     def ask(self, ask: Callable[[], _T]) -> _T:
         """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
@@ -184,13 +227,17 @@ class ClusterContext:
         return self._sender.ask(self.admin.may_alter_acls)
 
     def describe_when_listed(self, topics: Sequence[str]) -> dict[str, TopicInfo]:
-        """Topics that the controller says exist, as soon as brokers list them (C21)."""
+        """Topics that the controller says exist, as soon as brokers list them (C21); without those that stay unlisted.
+
+        What becomes of these isn't known: see `leave_open` and `NOT_LISTED`.
+        """
         return self._when_listed(topics, lambda: self.describe(topics))
 
     def configs_when_listed(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
-    ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """Configs of listed topics, as soon as the broker asked lists them too; without those that may not be read.
+    ) -> dict[str, tuple[ConfigEntry, ...] | None]:
+        """Configs of listed topics, as soon as the broker asked lists them too; None for those that may not be read,
+        and without those that stay unlisted.
 
         `names`: by topic, which configs; by default all.
         """
@@ -201,8 +248,7 @@ class ClusterContext:
                 topic: each for topic, each in found.items() if each.error_code in (kafka.NONE, *AUTHORIZATION_FAILED)
             }
 
-        found = self._when_listed(topics, readable)
-        return {topic: each.configs for topic, each in found.items() if each.configs is not None}
+        return {topic: each.configs for topic, each in self._when_listed(topics, readable).items()}
 
     def describe_when(self, topics: Sequence[str], is_so: Callable[[TopicInfo], bool]) -> dict[str, TopicInfo]:
         """Topics by name, described until each that is listed and permitted `is_so`, or that takes too long."""
@@ -210,34 +256,24 @@ class ClusterContext:
         def not_so(live: Mapping[str, TopicInfo]) -> Sequence[str]:
             return [topic for topic, info in live.items() if info.permitted and not is_so(info)]
 
-        return self._describe_until(lambda: self.describe(topics), not_so)[0]
+        return self._describe_until(lambda: self.describe(topics), not_so)
 
     def _when_listed(self, topics: Sequence[str], describe: Callable[[], dict[str, _T]]) -> dict[str, _T]:
-        live, waiting = self._describe_until(describe, lambda live: [topic for topic in topics if topic not in live])
-        if waiting:
-            raise self.not_listed(waiting)
-        return live
+        return self._describe_until(describe, lambda live: [topic for topic in topics if topic not in live])
 
     def _describe_until(
         self, describe: Callable[[], dict[str, _T]], waiting: Callable[[Mapping[str, _T]], Sequence[str]]
-    ) -> tuple[dict[str, _T], Sequence[str]]:
-        """What was described last, and what of it was still waited for when it took too long (C21)."""
+    ) -> dict[str, _T]:
+        """What was described last, when nothing of it was waited for any more, or it took too long (C21)."""
         deadline = self.clock() + self.retry_policy.visibility
         backoff = self.retry_policy.first_backoff
         while True:
             live = describe()
             left = waiting(live)
             if not left or self.clock() >= deadline:
-                return live, left
+                return live
             self.wait(backoff)
             backoff = min(backoff * 2, self.retry_policy.longest_backoff)
-
-    def not_listed(self, topics: Sequence[str]) -> OutcomeUnknown:
-        """The error where brokers don't list topics, and the controller doesn't say that they are gone."""
-        return OutcomeUnknown(
-            f"cluster {self.cluster}: {len(topics)} topics are not listed, and the controller doesn't say that they "
-            f"are gone, {topics[0]} among them; start the run again with its id"
-        )
 
     def wait(self, seconds: float) -> None:
         """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
@@ -280,6 +316,12 @@ class ClusterContext:
             requested_at=answer.requested_at,
             completed_at=answer.completed_at,
         )
+
+    def without_outcome(self, target: Target, phase: Phase, silent: NoOutcome, conclusion: str) -> PhaseResult:
+        """The row of a target that no answer told an outcome of, where nothing of it was done."""
+        note = None if silent.told else Refusal.NO_ANSWER
+        message = f"{silent.why}: {conclusion}"
+        return self.result(target, phase, Outcome.FAILED, silent.last, note=note, message=message)
 
     def skipped(self, target: Target, phase: Phase, message: str) -> PhaseResult:
         """The row of a target that needs nothing any more."""

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import DECLARED, ActionKind
 from topicledger.actions.showing import ADDS, Shown, created
@@ -49,7 +49,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
             yield refusal
     validate_only = partial(context.admin.create_topics, validate_only=True)
     existing: list[tuple[Target, Answer]] = []
-    for target, answer in context.send(sendable, validate_only, changes=False):
+    for target, answer in context.send_each(sendable, validate_only, changes=False):
         if answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS:
             existing.append((target, answer))
         else:
@@ -118,7 +118,7 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Those that an earlier request created (C18). The controller is asked by validateOnly: a listing lags (C21)."""
     validate_only = partial(context.admin.create_topics, validate_only=True)
-    answers = list(context.send(targets, validate_only, changes=False))
+    answers = list(context.send_each(targets, validate_only, changes=False))
     # Another cluster's answers say nothing, also where they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(
@@ -130,7 +130,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
     """CreateTopics; what exists and an earlier request may have created is compared with the plan."""
     create = partial(context.admin.create_topics, validate_only=False)
     existing: list[tuple[Target, Answer]] = []
-    for target, answer in context.send(targets, create, changes=True):
+    for target, answer in context.send_each(targets, create, changes=True):
         exists = answer.result.error_code == kafka.TOPIC_ALREADY_EXISTS
         if exists and (target.maybe_sent or answer.maybe_done):
             existing.append((target, answer))
@@ -155,7 +155,11 @@ def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]
     context.require_planned_cluster()
     validated = context.validated(names)
     for target, answer in existing:
-        info, found = live[target.topic], configs.get(target.topic)
+        info = live.get(target.topic)
+        if info is None or (info.permitted and target.topic not in configs):
+            context.leave_open(target, NOT_LISTED)
+            continue
+        found = configs.get(target.topic)
         difference = (
             None if found is None else difference_from_validated(target, validated.get(target.topic), info, found)
         )

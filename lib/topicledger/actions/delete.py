@@ -10,12 +10,12 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.showing import REMOVES, Shown, deleted
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
-from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
+from topicledger.kafka.sending import Answer, may_be_done
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import (
     SET_ON_TOPIC,
@@ -115,7 +115,7 @@ def _delete(
     context: ClusterContext, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response]
 ) -> Iterator[PhaseResult]:
     gone: list[tuple[Target, Answer]] = []
-    for target, answer in context.send(targets, request, changes=True):
+    for target, answer in context.send_each(targets, request, changes=True):
         code = answer.result.error_code
         if code in (kafka.UNKNOWN_TOPIC_ID, kafka.UNKNOWN_TOPIC_OR_PARTITION):
             gone.append((target, answer))
@@ -154,10 +154,8 @@ class _DeleteByName:
                 else:
                     results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
             elif target.topic in self._sent:
-                raise OutcomeUnknown(
-                    f"cluster {context.cluster}: the answer about deleting topic {target.topic} was lost, and the "
-                    "cluster gives topics no ids: it isn't deleted again by name; start the run again with its id"
-                )
+                # Its answer was lost, and the topic of that name may be another one by now: it is only looked at again.
+                continue
             elif shape_differs(target, info, (found.configs or ()) if found is not None else ()) is None:
                 same.append(target)
             else:
@@ -186,10 +184,12 @@ def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -
         for target, answer in gone
         if target.topic_id is None and (answer.result.error_code == not_found or target.topic not in live)
     ]
-    late = {target.topic for target, _, taken in _names_taken(context, by_name) if taken is not False}
+    free = {target.topic for target, _, taken in _names_taken(context, by_name) if taken is False}
+    late = {target.topic for target in by_name} - free
     context.require_planned_cluster()
     for target, answer in gone:
         if target.topic in late:
+            context.leave_open(target, NOT_LISTED)
             continue
         info = live.get(target.topic)
         # By name only our own comparison gives this code.
@@ -204,8 +204,6 @@ def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -
             yield _recreated(context, target, answer, info)
         else:
             yield context.result(target, Phase.APPLY, Outcome.FAILED, answer)
-    if late:
-        raise context.not_listed(sorted(late))
 
 
 def _recreated(context: ClusterContext, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
@@ -228,7 +226,7 @@ def _names_taken(context: ClusterContext, targets: Sequence[Target]) -> list[tup
     probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
     validate = partial(context.admin.create_topics, validate_only=True)
     found = []
-    for target, answer in context.send(probes, validate, changes=False):
+    for target, answer in context.send_each(probes, validate, changes=False):
         code = answer.result.error_code
         # The broker's own policy is asked about names that are free, only.
         free = code in (kafka.NONE, kafka.POLICY_VIOLATION)

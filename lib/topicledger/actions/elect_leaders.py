@@ -18,6 +18,7 @@ from topicledger.kafka.reassignments import ELECTION_NOT_NEEDED, TopicState
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT
 from topicledger.model import (
+    Note,
     Outcome,
     Phase,
     PhaseResult,
@@ -67,8 +68,21 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """None: to elect again does no harm."""
-    return iter(())
+    """Those that the preferred replicas lead. To elect again does no harm."""
+    now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
+    context.require_planned_cluster()
+    for target in targets:
+        state = states.get(target.topic)
+        if state is not None and _refusal(target, state) is None and _are_led(target, state):
+            message = "an earlier request of this run elected them"
+            answer = Answer(TopicResult(), 1, now, datetime.now(UTC))
+            yield context.result(target, Phase.APPLY, Outcome.OK, answer, note=Note.RECOVERED, message=message)
+
+
+def _are_led(target: Target, state: TopicState) -> bool:
+    """Whether the preferred replicas lead the partitions that they are to lead."""
+    live = [state.partitions.get(each) for each in partitions_of(target)]
+    return all(each is not None and each.replicas[:1] == (each.leader,) for each in live)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -85,7 +99,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
                 results[topic] = TopicResult(error_code=code, error_message=words)
         return Response(results=results, throttle_time_ms=throttled)
 
-    for target, answer in context.send(targets, request, changes=True):
+    for target, answer in context.send_each(targets, request, changes=True):
         yield context.result(target, Phase.APPLY, outcome_of(answer.result.error_code), answer)
 
 

@@ -40,14 +40,14 @@ class ActionKind:
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step
     """Of a plan that is applied later than it was made, yields a row of phase apply for each target that isn't sent:
-    refused, or skipped where nothing is left to do."""
+    refused, or skipped where nothing is left to do. What it yields no row for is as the plan saw it."""
     recover: Step
     """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more; changes
-    nothing. All others were not carried out, as the controller says."""
+    nothing. All others were not carried out, as the controller says, but for those that `leave_open` named."""
     apply: Step
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
-    `ClusterContext.send`, which compares the cluster's id and checks the lease right before each; what is read instead
-    counts only after `require_planned_cluster`."""
+    `ClusterContext.send_each`, which compares the cluster's id and checks the lease right before each; what is read
+    instead counts only after `require_planned_cluster`."""
     cancel: Step | None = None
     """Of targets that this run may have sent and that are under way for long, ends what can be ended; yields a row of
     phase apply for each that doesn't go on. None where a request is all there is."""

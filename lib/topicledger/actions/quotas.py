@@ -74,7 +74,8 @@ def _foreign(target: Target, found: Mapping[str, str]) -> str | None:
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """AlterClientQuotas with validateOnly, which gives the real answers (Q1)."""
-    for target, answer in context.send(targets, partial(context.admin.alter_quotas, validate_only=True), changes=False):
+    validate_only = partial(context.admin.alter_quotas, validate_only=True)
+    for target, answer in context.send_each(targets, validate_only, changes=False):
         if answer.result.error_code == CLUSTER_AUTHORIZATION_FAILED:
             yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
         else:
@@ -113,7 +114,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """AlterClientQuotas. What another client changed since the plan is refused."""
     alter = CheckedRequest(context, partial(_check, context), partial(context.admin.alter_quotas, validate_only=False))
-    for target, answer in context.send(targets, alter, changes=True):
+    for target, answer in context.send_each(targets, alter, changes=True):
         if target.resource in alter.refused:
             yield alter.refused[target.resource]
             continue

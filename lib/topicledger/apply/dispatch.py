@@ -22,7 +22,7 @@ from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.moving import MoveLimits
-from topicledger.kafka.sending import ClusterLimits
+from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
@@ -114,7 +114,17 @@ class StepResult:
     results: Mapping[Key, PhaseResult]
     """By action, the last that ended for it; without configs, which are most of what it weighs."""
     problems: Mapping[str, str]
-    """By cluster, why something is still open on it: it can't be reached, or an outcome stays unknown."""
+    """By cluster, why the step ended early on it: it can't be reached, or it answers nothing."""
+    left_open: Mapping[Key, str] = field(default_factory=dict)
+    """By action, why its outcome can't be known now, while others of its cluster went on."""
+
+    @property
+    def why_open(self) -> Mapping[str, str]:
+        """By cluster, why something is still open on it."""
+        by_cluster: dict[str, dict[tuple[str, str], str]] = {}
+        for (cluster, resource, action), why in self.left_open.items():
+            by_cluster.setdefault(cluster, {})[resource, action] = why
+        return {**{name: str(StaysOpen(name, actions)) for name, actions in by_cluster.items()}, **self.problems}
 
     def ok(self, work: Work) -> Work:
         """Of `work`, what was ok."""
@@ -145,8 +155,8 @@ def each_cluster(
 ) -> StepResult:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
-    `held` allows the step to change clusters. A cluster that can't be reached, or whose outcomes stay unknown, is one
-    of the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
+    `held` allows the step to change clusters. A cluster that can't be reached, or that doesn't answer, is one of
+    the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
     from 0, before each step. Raises Stopped when asked to stop, after appending what is known.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
@@ -203,16 +213,19 @@ def each_cluster(
             raise
         finally:
             waves.flush()
-    problems = {}
+    problems, left_open = dict[str, str](), dict[Key, str]()
     for name, future in running.items():
         try:
             future.result()
+        except StaysOpen as error:
+            left_open |= {(name, resource, action): why for (resource, action), why in error.actions.items()}
+            log.warning("%s", error)
         except ClusterError as error:
             problems[name] = str(error)
             log.warning("%s", error)
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
-    return StepResult(results=found, problems=problems)
+    return StepResult(results=found, problems=problems, left_open=left_open)
 
 
 def _allowed() -> None:
@@ -243,6 +256,7 @@ def _one_cluster(
     before: Callable[[str, int], None],
     refused_as: str | None,
 ) -> Iterator[Sequence[PhaseResult]]:
+    """How each batch of a cluster ended. Raises StaysOpen in the end where that isn't known of some actions."""
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
             cluster=settings.name,
@@ -273,7 +287,7 @@ def _one_cluster(
             raise executor.wrong_cluster(live_id)
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
-        left = sum(map(len, batches))
+        left, left_open = sum(map(len, batches)), dict[tuple[str, str], str]()
         for number, batch in enumerate(batches):
             if context.stop.is_set():
                 return
@@ -296,7 +310,11 @@ def _one_cluster(
                         if time.monotonic() - yielded_at >= _YIELD_SECONDS:
                             yield ended
                             ended, yielded_at = [], time.monotonic()
+            except StaysOpen as error:
+                left_open |= error.actions
             except ClusterError:
                 yield ended
                 raise
             yield ended
+        if left_open:
+            raise StaysOpen(settings.name, left_open)

@@ -5,35 +5,93 @@ Nothing here knows Spark or Delta: targets come in, `PhaseResult`s go out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from topicledger.actions import by_kind
-from topicledger.actions.context import ClusterContext
-from topicledger.model import PhaseResult, Target, TopicResult
+from topicledger.actions.context import ClusterContext, WrongCluster
+from topicledger.actions.kind import ActionKind
+from topicledger.errors import ClusterError
+from topicledger.kafka.sending import NoOutcome, OutcomeUnknown, StaysOpen
+from topicledger.model import Phase, PhaseResult, Target, TopicResult
 
 
 class Executor(ClusterContext):
-    """One cluster's side of a run: sends planned targets, batch by batch, and yields how each ended."""
+    """One cluster's side of a run: sends planned targets, batch by batch, and yields how each ended.
+
+    Each step raises StaysOpen in the end where the outcomes of some targets can't be known now: those have no row, and
+    the next batch can go on.
+    """
 
     def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        """One batch before anything is sent."""
+        """One batch before anything is sent. A target that the cluster never says an outcome of is failed: nothing can
+        have been done."""
         for kind, of_kind in by_kind(targets):
-            yield from kind.validate(self, of_kind)
+            try:
+                yield from kind.validate(self, of_kind)
+            except ClusterError:
+                yield from self._failed_validate(of_kind)
+                raise
+            yield from self._failed_validate(of_kind)
+        self._require_none_open()
+
+    def _failed_validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
+        for target, silent in self._take_silent(targets):
+            if silent.by_itself:
+                yield self.without_outcome(target, Phase.VALIDATE, silent, "validateOnly changes nothing")
+            else:
+                self.leave_open(target, silent.why)
 
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Targets of a saved plan on fresh metadata: yields those that must not be sent any more."""
         for kind, of_kind in by_kind(targets):
             yield from kind.changed_since_plan(self, of_kind)
+            self._leave_silent_open(of_kind)
+        self._require_none_open()
 
     def recover(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """What became of targets that an earlier start may have sent (C18, D3); changes nothing."""
         for kind, of_kind in by_kind(targets):
             yield from kind.recover(self, of_kind)
+            self._leave_silent_open(of_kind)
+        self._require_none_open()
 
     def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
         for kind, of_kind in by_kind(targets):
             yield from kind.apply(self, of_kind)
+            silent = self._take_silent(of_kind)
+            if silent:
+                yield from self._found_out(kind, silent)
+        self._require_none_open()
+
+    def _found_out(self, kind: ActionKind, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
+        """What became of targets that no answer told an outcome of, by what the cluster shows; the others stay open."""
+        left = {target.resource: (target, why) for target, why in silent}
+        # Whatever a request did shows by then.
+        self.wait(self.retry_policy.visibility)
+        unknown = set(left)
+        try:
+            for ended in kind.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
+                del left[ended.resource]
+                yield ended
+            self._leave_silent_open([target for target, _ in silent])
+            asked = [replace(target, maybe_sent=False) for target, _ in left.values() if not self.is_open(target)]
+            # Those that are as the plan saw them: nothing of these was done.
+            unknown = set(left) - {target.resource for target in asked}
+            unknown |= {ended.resource for ended in kind.changed_since_plan(self, asked)}
+            self._leave_silent_open(asked)
+        except WrongCluster:
+            raise
+        except OutcomeUnknown:
+            if self.stop.is_set():
+                raise
+            unknown = set(left)
+        for resource, (target, why) in left.items():
+            if resource in unknown or self.is_open(target):
+                self.leave_open(target, why.why)
+            else:
+                yield self.without_outcome(target, Phase.APPLY, why, "the cluster shows that nothing of it was done")
 
     def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """End what is under way for targets that this run may have sent; yields those that don't go on."""
@@ -46,3 +104,22 @@ class Executor(ClusterContext):
         results = {(target.action, target.resource): result for target, result in applied}
         for kind, of_kind in by_kind([target for target, _ in applied]):
             yield from kind.verify(self, [(target, results[target.action, target.resource]) for target in of_kind])
+
+    def _take_silent(self, targets: Sequence[Target]) -> Sequence[tuple[Target, NoOutcome]]:
+        """Those of a kind's targets that were sent and have no outcome, and that the kind didn't leave open."""
+        silent, self._silent = self._silent, {}
+        return [
+            (target, silent[target.resource])
+            for target in targets
+            if target.resource in silent and (target.resource, target.action) not in self._left_open
+        ]
+
+    def _leave_silent_open(self, targets: Sequence[Target]) -> None:
+        for target, silent in self._take_silent(targets):
+            self.leave_open(target, silent.why)
+
+    def _require_none_open(self) -> None:
+        left: Mapping[tuple[str, str], str] = self._left_open
+        self._left_open = {}
+        if left:
+            raise StaysOpen(self.cluster, left)

@@ -69,7 +69,9 @@ class Validated:
     waiting: DataFrame | None = None
     """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it."""
+    """By cluster, why something is still open on it: nothing more is sent there."""
+    left_open: Mapping[Key, str] = field(default_factory=dict)
+    """By action, why its outcome isn't known now: it is sent no more by this start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,30 +151,33 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     if not afresh and latest == run.latest_version_then and not others_declared:
         return ready
     problems: dict[str, str] = {}
+    left_open: dict[Key, str] = {}
+
+    def still_sendable() -> DataFrame:
+        return sendable(run, [*problems], left_open)
+
     if run.may_have_sent:
         # What earlier starts may have sent is found out first.
         maybe_sent = only(ready.actions, lambda _, target: target.maybe_sent)
         recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
         problems |= recovered.problems
+        left_open |= recovered.left_open
         too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
-        _refuse(run, sendable(run, less=[*problems]).transform(too_old), held)
+        _refuse(run, still_sendable().transform(too_old), held)
     for transform in others_declared:
-        _refuse(run, sendable(run, less=[*problems]).transform(transform), held)
+        _refuse(run, still_sendable().transform(transform), held)
     if run.of_files or latest != run.latest_version_then:
-        _refuse(run, _of_topics(sendable(run, less=[*problems])).transform(_no_longer_asked_for(run, latest)), held)
+        _refuse(run, _of_topics(still_sendable()).transform(_no_longer_asked_for(run, latest)), held)
     seen, waiting = ready.seen, ready.waiting
     if afresh:
-        check = in_batches(sendable(run, less=[*problems]))
+        check = in_batches(still_sendable())
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
-
-        def still_sendable() -> DataFrame:
-            return sendable(run, less=[*problems])
-
+        left_open |= checked.left_open
         for transform, unjudged in resources.refused_now(run, context.policies, still_sendable):
             _refuse(run, still_sendable().transform(transform), held)
             problems |= unjudged
-        left = _of_topics(sendable(run, less=[*problems]))
+        left = _of_topics(still_sendable())
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
         if clusters:
@@ -184,11 +189,12 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
             judged = reevaluate(run, context.policies, seen, version, Phase.APPLY, *Action, waited=waiting, held=held)
             waiting = judged.waiting
     return Validated(
-        actions=in_batches(sendable(run, less=[*problems])),
+        actions=in_batches(still_sendable()),
         seen=seen,
         observed_since=ready.observed_since,
         waiting=waiting,
         problems=problems,
+        left_open=left_open,
     )
 
 
@@ -256,11 +262,11 @@ def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: Sent
         )
         # Deletes whose outcome isn't known yet: their room isn't either.
         fit = waits - _keys(judged.waiting)
-        left = in_batches(sendable(run, less=[*ready.problems]))
+        left = in_batches(sendable(run, [*ready.problems], ready.left_open))
         send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
-    problems = dict(ready.problems)
+    problems = dict(StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open)
     for step in done:
-        problems |= step.problems
+        problems |= step.why_open
     return _applied(run, ready.actions, {key: each for step in done for key, each in step.results.items()}, problems)
 
 
@@ -294,4 +300,4 @@ def verify(run: Run, context: Context, done: Applied) -> Mapping[str, str]:
             if left:
                 executor.wait(0.5)
 
-    return each_cluster(run, context, Phase.VERIFY, done.actions, verify_batch).problems
+    return each_cluster(run, context, Phase.VERIFY, done.actions, verify_batch).why_open

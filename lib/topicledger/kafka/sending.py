@@ -6,8 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -17,21 +16,40 @@ from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
 from topicledger.kafka.moving import MoveLimits
+from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
 from topicledger.model import Action, ReplicaAction, ResourceType, Target, TopicResult
 from topicledger.model.access import Acl
+
+__all__ = [
+    "THROTTLE_MARGIN_SECONDS",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "Answer",
+    "ClusterLimits",
+    "NoOutcome",
+    "OutcomeUnknown",
+    "QuotaWait",
+    "RetryPolicy",
+    "Sender",
+    "StaysOpen",
+    "is_too_large",
+    "may_be_done",
+]
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-THROTTLING_QUOTA_EXCEEDED = 89
 THROTTLE_MARGIN_SECONDS = 0.05
 """kafka-python refuses to send to a throttled broker until its own timer has run."""
 _MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
 """Answers after which a request may have been carried out all the same (C12, N1)."""
 _NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
 """Answers after which a topic is sent again (C12, C13, C17)."""
+_SILENT_CLUSTER = 3
+"""Targets in a row, each alone in its request, after which it is the cluster that doesn't answer."""
+_ATTEMPTS_AFTER_SILENCE = 2
+"""How often the next target is sent before it counts as silent, too."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
 """How a broker's message begins when it refuses a request whole for its size (C15)."""
 _FREE = frozenset({Action.ALTER_CONFIGS, ReplicaAction.REASSIGN, ReplicaAction.ELECT_LEADERS})
@@ -58,17 +76,15 @@ class OutcomeUnknown(ClusterError):
     """What a request did isn't known now; the run stays open and can be started again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the answer to a request says of one topic."""
+class StaysOpen(OutcomeUnknown):
+    """The outcomes of some actions of a batch aren't known now; the cluster's other batches go on."""
 
-    result: TopicResult
-    attempt: int
-    """Attempt number, from 1."""
-    requested_at: datetime
-    completed_at: datetime
-    maybe_done: bool = False
-    """Whether an earlier request for the topic may have been carried out: its answer was lost, or had no outcome."""
+    def __init__(self, cluster: str, actions: Mapping[tuple[str, str], str]) -> None:
+        """`actions`: by resource and action, why it isn't known."""
+        (first, _), why = next(iter(actions.items()))
+        more = f" and {len(actions) - 1} more" if len(actions) > 1 else ""
+        super().__init__(f"cluster {cluster}: {first}{more}: no known outcome ({why}); start the run again with its id")
+        self.actions = actions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,22 +99,6 @@ class QuotaWait:
     """Topics of this cluster and phase that have no answer yet."""
     eta: float | None
     """About how many seconds they take; None while it isn't known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outcomes:
-    """What one request came to."""
-
-    results: Mapping[str, TopicResult] = field(default_factory=dict)
-    """By resource, those whose outcome is known."""
-    maybe_done: Collection[str] = ()
-    """Resources without a known outcome whose request may have been carried out."""
-    over_quota: bool = False
-    """Some were answered with 89."""
-    too_large: bool = False
-    """It was refused whole, for its size."""
-    why: str = ""
-    """Why the others have no outcome."""
 
 
 @dataclass(kw_only=True)
@@ -154,6 +154,8 @@ class Sender:
     later: int = 0
     """Topics of this cluster and phase that come after those that are being sent."""
     _quiet_until: float = float("-inf")
+    _silent: int = 0
+    """Targets in a row that no request had an outcome of, alone, and none in between had any."""
 
     def wait(self, seconds: float) -> None:
         """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
@@ -179,57 +181,73 @@ class Sender:
 
     def send(
         self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
-    ) -> Iterator[tuple[Target, Answer]]:
+    ) -> Iterator[tuple[Target, Answer | NoOutcome]]:
         """Send targets until each has an answer, yielded as it comes; nothing that has one is sent again.
 
         A request is as large as the cluster takes (C15), and its quota lets through (C17). What timed out, was lost or
-        didn't reach the controller is sent again, after a pause that grows (C12, C13). Raises OutcomeUnknown when too
-        many answers in a row had no outcome, and what `may_send` raises where the request `changes` something; what has
-        no answer then stays open.
+        didn't reach the controller is sent again, after a pause that grows (C12, C13). Where a request has no outcome
+        again and again, smaller ones show which target it is. That one is yielded as NoOutcome, and the others go on.
+
+        Raises OutcomeUnknown where a cluster answers nothing about several targets in a row, and what `may_send` raises
+        where the request `changes` something; what has no answer then stays open.
         """
         if not targets:
             return
-        left = list(targets)
-        attempts: Counter[str] = Counter()
-        maybe_done: set[str] = set()
-        fruitless, backoff = 0, self.retry_policy.first_backoff
+        sent = Sent(left=list(targets))
+        # After a target without an outcome, the next one shows whether the cluster answers at all.
+        fruitless = self._again_after_silence() if self._silent else 0
+        backoff = self.retry_policy.first_backoff
+        part = Part(attempts=self.retry_policy.attempts)
         try:
-            while left:
-                batch = self._next(left)
+            while sent.left:
+                batch = self._next(sent.left)[: part.most]
                 if changes:
                     self.prepare()
                     # Nothing that takes time may come between this and the request.
                     self.may_send()
-                attempts.update(target.resource for target in batch)
+                sent.attempts.update(target.resource for target in batch)
                 requested_at = datetime.now(UTC)
-                with logs.about(attempt=attempts[batch[0].resource]):
+                with logs.about(attempt=sent.attempts[batch[0].resource]):
                     outcomes = self._request(request, batch)
                     _log_request(batch, outcomes)
-                completed_at = datetime.now(UTC)
                 if outcomes.too_large:
-                    attempts.subtract(target.resource for target in batch)
+                    sent.attempts.subtract(target.resource for target in batch)
                     continue
-                unknown = [target for target in batch if target.resource not in outcomes.results]
-                left[: len(batch)] = unknown
-                for target in batch:
-                    if (result := outcomes.results.get(target.resource)) is not None:
-                        attempt, uncertain = attempts[target.resource], target.resource in maybe_done
-                        yield target, Answer(result, attempt, requested_at, completed_at, uncertain)
-                maybe_done.update(outcomes.maybe_done)
+                answers, unknown = sent.answered(batch, outcomes, requested_at)
+                yield from answers
                 if outcomes.results or outcomes.over_quota:
-                    fruitless, backoff = 0, self.retry_policy.first_backoff
+                    fruitless, backoff, self._silent = 0, self.retry_policy.first_backoff, 0
+                    part.answered(len(batch))
+                    # The cluster answers: what it didn't answer before is silent by itself.
+                    yield from sent.silent_by_itself()
                 else:
                     fruitless += 1
-                if fruitless >= self.retry_policy.attempts:
-                    raise OutcomeUnknown(
-                        f"cluster {self.cluster}: {len(unknown)} topics have no known outcome after {fruitless} "
-                        f"attempts, {unknown[0].resource} among them ({outcomes.why}); start the run again with its id"
-                    )
-                if unknown and not outcomes.over_quota:
+                    if not sent.is_own(batch):
+                        part.unanswered(len(batch), fruitless)
+                    if fruitless >= self.retry_policy.attempts and (len(batch) == 1 or sent.is_own(batch)):
+                        yield from sent.give_up(batch, outcomes, requested_at, alive=part.alive and part.suspect > 0)
+                        part.suspect = 0
+                        fruitless = self._again_after_silence()
+                        self._silent += 1
+                        if self._silent >= _SILENT_CLUSTER and (sent.left or sent.silent):
+                            raise self._silence(sent, outcomes.why)
+                if unknown and sent.left and not outcomes.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
                     backoff = min(backoff * 2, self.retry_policy.longest_backoff)
+            yield from sent.silent
         finally:
             self.waiting(None)
+
+    def _again_after_silence(self) -> int:
+        """How many attempts without an outcome the next target starts with."""
+        return max(0, self.retry_policy.attempts - _ATTEMPTS_AFTER_SILENCE)
+
+    def _silence(self, sent: Sent, why: str) -> OutcomeUnknown:
+        open_now = [target for target, _ in sent.silent] + sent.left
+        return OutcomeUnknown(
+            f"cluster {self.cluster}: {len(open_now)} topics have no known outcome after {sum(sent.attempts.values())} "
+            f"attempts, {open_now[0].resource} among them ({why}); start the run again with its id"
+        )
 
     def _next(self, left: Sequence[Target]) -> Sequence[Target]:
         """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
@@ -260,20 +278,20 @@ class Sender:
         eta = self.limits.pace.seconds_for(tokens * topics / len(left))
         self.waiting(QuotaWait(seconds=seconds, rate=self.limits.pace.rate, left=topics, eta=eta))
 
-    def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> _Outcomes:
+    def _request(self, request: Callable[[Sequence[Target]], Response], batch: Sequence[Target]) -> Outcomes:
         """Send one request, and update the cluster's limits from its answer."""
         sent, pace = self.clock(), self.limits.pace
         try:
             response = request(batch)
         except RequestLost as error:
             pace.lost()
-            return _Outcomes(why=str(error), maybe_done=[target.resource for target in batch])
+            return Outcomes(why=str(error), maybe_done=[target.resource for target in batch], lost=True)
         now, throttled = self.clock(), response.throttle_time_ms / 1000
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
         if len(batch) > 1 and all(is_too_large(result) for result in response.results.values()):
             self._halve(sum(target.records for target in batch))
-            return _Outcomes(too_large=True)
+            return Outcomes(too_large=True)
         codes = {result.error_code for result in response.results.values()}
         over_quota = THROTTLING_QUOTA_EXCEEDED in codes
         if any(self.limits.cost(target) for target in batch):
@@ -284,10 +302,11 @@ class Sender:
         again = {topic: each for topic, each in response.results.items() if _has_no_outcome_yet(each)}
         names = sorted({error_name(each.error_code) for each in again.values()})
         unanswered = [target.resource for target in batch if target.resource not in response.results]
-        return _Outcomes(
+        return Outcomes(
             results={topic: each for topic, each in response.results.items() if topic not in again},
             maybe_done=[*unanswered, *(topic for topic, each in again.items() if may_be_done(each))],
             over_quota=over_quota,
+            again=again,
             why=", ".join(names) or "not in the answer",
         )
 
@@ -309,7 +328,7 @@ class Sender:
         )
 
 
-def _log_request(batch: Sequence[Target], outcomes: _Outcomes) -> None:
+def _log_request(batch: Sequence[Target], outcomes: Outcomes) -> None:
     if len(outcomes.results) == len(batch):
         log.info("a request for %d topics is answered", len(batch))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -59,9 +59,13 @@ def standing(run: Run, *where: Standing) -> DataFrame:
     return rows.drop("_validated", "_over").where(F.col("standing").isin(*(each.value for each in where)))
 
 
-def sendable(run: Run, less: Sequence[str] = ()) -> DataFrame:
-    """Actions that wait to be sent, but for those on the clusters `less`."""
-    return standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
+def sendable(run: Run, less: Sequence[str] = (), left_open: Collection[Key] = ()) -> DataFrame:
+    """Actions that wait to be sent, but for those on the clusters `less`, and those that are `left_open`."""
+    rows = standing(run, Standing.VALIDATED).where(~F.col("cluster").isin(*less))
+    if not left_open:
+        return rows
+    others = run.spark.createDataFrame([*left_open], "cluster string, resource string, action string")
+    return rows.join(F.broadcast(others), on=["cluster", "resource", "action"], how="left_anti")
 
 
 def applied(run: Run) -> tuple[Work, Results]:

@@ -41,6 +41,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.FEWER_PARTITIONS: "Declare as many partitions as there are: Kafka can't take partitions away.",
     Refusal.REASSIGNMENT_IN_PROGRESS: "Wait until the topic's replicas have moved, then run again.",
     Refusal.CANCELLED: "See the message for where replicas were left; plan again to move them after all.",
+    Refusal.NO_ANSWER: "See the broker's log for this topic: the cluster answers about the others. Then run again.",
     Refusal.TOO_FEW_BROKERS: "Declare fewer replicas, or add brokers that its placement allows.",
     Refusal.TOO_FEW_RACKS: "Declare fewer replicas or another placement, or add brokers in other racks.",
     Refusal.BROKERS_UNAVAILABLE: "Bring back the brokers that it names, or declare others.",
@@ -72,6 +73,7 @@ OF_ERRORS: Mapping[str, str] = {
     "TOPIC_AUTHORIZATION_FAILED": "Allow the principal to create or delete the topic, then run again.",
     "CLUSTER_AUTHORIZATION_FAILED": "Allow the principal to create topics on the cluster, then run again.",
     "TOPIC_DELETION_DISABLED": "The cluster deletes no topics: set delete.topic.enable on its brokers first.",
+    "UNKNOWN_SERVER_ERROR": "See the broker's log: it failed on this topic again and again. Then run again.",
     "REQUEST_TIMED_OUT": "Start the run again with the same run id.",
 }
 """By name of the error: Kafka's or ours."""

@@ -1,0 +1,387 @@
+"""Topics that a cluster never says an outcome of, alone or with every topic of their request; the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+from unittest.mock import MagicMock, create_autospec
+
+import pytest
+
+from topicledger import kafka
+from topicledger.apply import dispatch
+from topicledger.apply.dispatch import Context, Stop, each_cluster
+from topicledger.apply.executor import Executor
+from topicledger.apply.progress import Progress
+from topicledger.kafka import ClusterAdmin, RequestLost, Response
+from topicledger.kafka.reassignments import PartitionState, TopicState
+from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy, StaysOpen
+from topicledger.ledger.commits import Commits
+from topicledger.model import (
+    AccessAction,
+    Action,
+    ConfigEntry,
+    Outcome,
+    Phase,
+    PhaseResult,
+    ReplicaAction,
+    Target,
+    TopicConfigs,
+    TopicInfo,
+    TopicResult,
+)
+from topicledger.model.access import Acl
+
+WORDS = "The server experienced an unexpected error."
+ATTEMPTS = 4
+OK, FREE = TopicResult(), TopicResult()
+EXISTS = TopicResult(error_code=kafka.TOPIC_ALREADY_EXISTS)
+
+Answering = Callable[..., Response]
+
+
+@pytest.fixture
+def admin() -> MagicMock:
+    """A cluster that lists nothing and answers nothing yet."""
+    stand_in: MagicMock = create_autospec(ClusterAdmin, instance=True)
+    stand_in.connect_to_controller.return_value = "kafka-main"
+    stand_in.describe_topics.return_value = []
+    stand_in.topics_reassigned_now.return_value = frozenset()
+    stand_in.principal = "User:another"
+    return stand_in
+
+
+@pytest.fixture
+def executor(admin: MagicMock, no_sleep: Callable[[float], None]) -> Executor:
+    return Executor(
+        cluster="main",
+        cluster_id="kafka-main",
+        admin=admin,
+        limits=ClusterLimits(max_batch_records=8_000),
+        retry_policy=RetryPolicy(attempts=ATTEMPTS, visibility=0.0),
+        sleep=no_sleep,
+    )
+
+
+def create(topic: str) -> Target:
+    return Target(resource=topic, action=Action.CREATE, num_partitions=1, replication_factor=1)
+
+
+def topics(count: int) -> list[Target]:
+    return [create(f"topic.{number:04}") for number in range(count)]
+
+
+def unknown_error(topic: str) -> TopicResult:
+    return TopicResult(error_code=kafka.UNKNOWN_SERVER_ERROR, error_message=WORDS)
+
+
+def alone(poisoned: Collection[str]) -> Answering:
+    """Answers -1 about the poisoned topics only."""
+
+    def answer(targets: Sequence[Target], **_: Any) -> Response:
+        results = {each.resource: unknown_error("") if each.resource in poisoned else OK for each in targets}
+        return Response(results=results, throttle_time_ms=0)
+
+    return answer
+
+
+def with_its_request(poisoned: Collection[str]) -> Answering:
+    """Answers -1 about every topic of a request with a poisoned one."""
+
+    def answer(targets: Sequence[Target], **_: Any) -> Response:
+        all_of_it = any(each.resource in poisoned for each in targets)
+        results = {each.resource: unknown_error("") if all_of_it else OK for each in targets}
+        return Response(results=results, throttle_time_ms=0)
+
+    return answer
+
+
+def closing_the_connection(poisoned: Collection[str]) -> Answering:
+    """Gives no answer to a request with a poisoned topic."""
+
+    def answer(targets: Sequence[Target], **_: Any) -> Response:
+        if any(each.resource in poisoned for each in targets):
+            raise RequestLost("cluster main at h:1 gave no answer: socket disconnected")
+        return Response(results={each.resource: OK for each in targets}, throttle_time_ms=0)
+
+    return answer
+
+
+KINDS = {each.__name__: each for each in (alone, with_its_request, closing_the_connection)}
+
+
+def by_validate_only(real: Answering, asked: Answering) -> Answering:
+    return lambda targets, *, validate_only: (asked if validate_only else real)(targets)
+
+
+def told(result: TopicResult) -> Answering:
+    return lambda targets, **_: Response(results={each.resource: result for each in targets}, throttle_time_ms=0)
+
+
+def until_open(ended: Iterator[PhaseResult]) -> tuple[list[PhaseResult], dict[tuple[str, str], str]]:
+    """What is told before the rest turns out not to be known, and that rest."""
+    found: list[PhaseResult] = []
+    with pytest.raises(StaysOpen) as error:
+        found.extend(ended)
+    return found, dict(error.value.actions)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("poisoned", [(0,), (1_999,), (700, 701), (3, 900, 1_500)], ids=str)
+def test_a_topic_without_an_outcome_fails_alone_in_validate(
+    admin: MagicMock, executor: Executor, kind: str, poisoned: Sequence[int]
+) -> None:
+    """Nothing can have been done; each of the others has its own answer."""
+    names = {f"topic.{number:04}" for number in poisoned}
+    admin.create_topics.side_effect = KINDS[kind](names)
+    ended = {each.resource: each for each in executor.validate(topics(2_000))}
+    assert len(ended) == 2_000
+    assert {name for name, each in ended.items() if each.outcome is not Outcome.OK} == names
+    error, words = ("NO_ANSWER", "socket") if kind == "closing_the_connection" else ("UNKNOWN_SERVER_ERROR", WORDS)
+    for name in names:
+        assert (ended[name].outcome, ended[name].error, ended[name].error_code) == (Outcome.FAILED, error, -1)
+        assert words in str(ended[name].error_message)
+        assert "attempts): validateOnly changes nothing" in str(ended[name].error_message)
+    assert admin.create_topics.call_count <= 25 * len(names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_poisoned_create_fails_and_the_others_are_created_once(
+    admin: MagicMock, executor: Executor, kind: str
+) -> None:
+    """The controller says that its name is free: nothing was done."""
+    real = KINDS[kind]({"topic.0070"})
+    created: list[str] = []
+
+    def creating(targets: Sequence[Target]) -> Response:
+        response = real(targets)
+        created.extend(name for name, each in response.results.items() if each.error_code == 0)
+        return response
+
+    admin.create_topics.side_effect = by_validate_only(creating, told(FREE))
+    ended = list(executor.apply(topics(100)))
+    assert sorted(created) == [each.resource for each in topics(100) if each.resource != "topic.0070"]
+    (failed,) = [each for each in ended if each.outcome is not Outcome.OK]
+    assert (failed.resource, failed.outcome, failed.phase) == ("topic.0070", Outcome.FAILED, Phase.APPLY)
+    assert "the cluster shows that nothing of it was done" in str(failed.error_message)
+    assert len(ended) == 100
+
+
+def test_a_create_without_an_outcome_that_was_done_is_recovered(admin: MagicMock, executor: Executor) -> None:
+    """N1, C18"""
+    admin.create_topics.side_effect = by_validate_only(alone({"topic.0001"}), told(EXISTS))
+    admin.describe_topics.return_value = [TopicInfo(topic="topic.0001", topic_id="id", assignments={0: (1,)})]
+    admin.topic_configs.side_effect = lambda names: [TopicConfigs(topic=name, configs=()) for name in names]
+    ended = {each.resource: each for each in executor.apply(topics(3))}
+    assert {name: (each.outcome, each.error) for name, each in ended.items()} == {
+        "topic.0000": (Outcome.OK, None),
+        "topic.0001": (Outcome.OK, "RECOVERED"),
+        "topic.0002": (Outcome.OK, None),
+    }
+
+
+def test_an_outcome_that_the_cluster_does_not_show_leaves_one_action_open(admin: MagicMock, executor: Executor) -> None:
+    admin.create_topics.side_effect = alone({"topic.0001"})
+    ended, left_open = until_open(executor.apply(topics(3)))
+    assert [each.resource for each in ended] == ["topic.0000", "topic.0002"]
+    assert [*left_open] == [("topic.0001", "create")]
+
+
+def test_a_topic_that_stays_unlisted_leaves_the_others_of_its_batch_recovered(
+    admin: MagicMock, executor: Executor
+) -> None:
+    """C21: one topic that brokers don't list kept all others from their rows."""
+    admin.create_topics.side_effect = [RequestLost("lost"), told(EXISTS)(topics(2))]
+    admin.describe_topics.return_value = [TopicInfo(topic="topic.0001", topic_id="id", assignments={0: (1,)})]
+    admin.topic_configs.side_effect = lambda names: [TopicConfigs(topic=name, configs=()) for name in names]
+    ended, left_open = until_open(executor.apply(topics(2)))
+    assert [(each.resource, each.error) for each in ended] == [("topic.0001", "RECOVERED")]
+    assert [*left_open] == [("topic.0000", "create")]
+
+
+@pytest.mark.parametrize("silence", [RequestLost("lost"), kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER], ids=str)
+def test_a_cluster_that_answers_nothing_is_not_asked_topic_by_topic(
+    admin: MagicMock, executor: Executor, silence: RequestLost | int
+) -> None:
+    """No row says that a topic failed: it is the cluster that doesn't answer."""
+    answer = told(TopicResult(error_code=silence)) if isinstance(silence, int) else silence
+    admin.create_topics.side_effect = answer
+    ended: list[PhaseResult] = []
+    with pytest.raises(OutcomeUnknown, match="2000 topics have no known outcome") as error:
+        ended.extend(executor.validate(topics(2_000)))
+    assert not isinstance(error.value, StaysOpen)
+    assert ended == []
+    assert admin.create_topics.call_count <= ATTEMPTS + 4
+
+
+def test_a_cluster_that_stops_answering_leaves_the_rest_open(admin: MagicMock, executor: Executor) -> None:
+    """What it answered before doesn't make the next topics the ones at fault."""
+    executor.limits.max_batch_records = 20
+    answered = iter([True, True])
+
+    def answer(targets: Sequence[Target], **_: Any) -> Response:
+        if not next(answered, False):
+            raise RequestLost("lost")
+        return told(OK)(targets)
+
+    admin.create_topics.side_effect = answer
+    ended: list[PhaseResult] = []
+    with pytest.raises(OutcomeUnknown):
+        ended.extend(executor.validate(topics(100)))
+    assert {each.outcome for each in ended} == {Outcome.OK}
+    assert len(ended) == 20
+
+
+def acl(number: int) -> Acl:
+    return Acl("User:a", "ALLOW", "READ", "TOPIC", "LITERAL", f"topic.{number}", "*")
+
+
+def acls(action: AccessAction) -> list[Target]:
+    field = "after" if action is AccessAction.ACL_ADD else "before"
+    return [Target(resource=str(acl(n)), action=action, **{field: acl(n)._asdict()}) for n in range(2)]
+
+
+def changed(action: str, **fields: Any) -> list[Target]:
+    return [Target(resource=name, action=action, topic_id="id", **fields) for name in ("bad", "good")]
+
+
+@pytest.mark.parametrize("phase", [Phase.VALIDATE, Phase.APPLY])
+def test_added_partitions_without_an_outcome_fail_alone(admin: MagicMock, executor: Executor, phase: Phase) -> None:
+    """N1: validateOnly says that they can still be added."""
+    targets = changed(Action.ADD_PARTITIONS, before={"num_partitions": "1"}, after={"num_partitions": "2"})
+    admin.describe_topics.side_effect = lambda names: [
+        TopicInfo(topic=name, topic_id="id", assignments={0: (1,)}) for name in names
+    ]
+    silent = alone({"bad"})
+    admin.add_partitions.side_effect = by_validate_only(silent, silent if phase is Phase.VALIDATE else told(OK))
+    require_one_failed(executor, targets, phase)
+
+
+@pytest.mark.parametrize("phase", [Phase.VALIDATE, Phase.APPLY])
+def test_altered_configs_without_an_outcome_fail_alone(admin: MagicMock, executor: Executor, phase: Phase) -> None:
+    """The topic has the values that the plan saw."""
+    targets = changed(Action.ALTER_CONFIGS, before={"retention.ms": "1"}, after={"retention.ms": "2"})
+    admin.describe_topics.side_effect = lambda names: [
+        TopicInfo(topic=name, topic_id="id", assignments={0: (1,)}) for name in names
+    ]
+    entry = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
+    admin.topic_configs.side_effect = lambda names, _: [TopicConfigs(topic=name, configs=(entry,)) for name in names]
+    admin.alter_configs.side_effect = alone({"bad"})
+    executor.clock = iter(range(0, 100_000, 10)).__next__
+    require_one_failed(executor, targets, phase)
+
+
+def test_an_election_without_an_outcome_fails_alone(admin: MagicMock, executor: Executor) -> None:
+    """Another replica leads."""
+    targets = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0"})
+    admin.elect_leaders.side_effect = lambda wanted: (
+        {each: unknown_error("") if each[0] == "bad" else OK for each in wanted},
+        0,
+    )
+    state = TopicState(topic_id="id", partitions={0: PartitionState((1, 2), frozenset({1, 2}), 2)})
+    admin.topic_states.side_effect = lambda names: dict.fromkeys(names, state)
+    require_one_failed(executor, targets, Phase.APPLY)
+
+
+def test_an_election_without_an_outcome_that_was_done_is_recovered(admin: MagicMock, executor: Executor) -> None:
+    (bad, _) = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0"})
+    admin.elect_leaders.side_effect = RequestLost("lost")
+    state = TopicState(topic_id="id", partitions={0: PartitionState((1, 2), frozenset({1, 2}), 1)})
+    admin.topic_states.side_effect = lambda names: dict.fromkeys(names, state)
+    assert [(each.outcome, each.error) for each in executor.apply([bad])] == [(Outcome.OK, "RECOVERED")]
+
+
+@pytest.mark.parametrize("action", [AccessAction.ACL_ADD, AccessAction.ACL_DELETE])
+def test_an_acl_change_without_an_outcome_fails_alone(
+    admin: MagicMock, executor: Executor, action: AccessAction
+) -> None:
+    """A2: the list of ACLs shows what there is."""
+    bad, good = acls(action)
+    there = [] if action is AccessAction.ACL_ADD else [acl(0)]
+    admin.describe_acls.side_effect = lambda _: there
+
+    def answer(targets: Sequence[Target]) -> Response:
+        done = TopicResult(before={"principal": "User:a"})
+        results = {each.resource: unknown_error("") if each == bad else done for each in targets}
+        return Response(results=results, throttle_time_ms=0)
+
+    admin.create_acls.side_effect = admin.delete_acls.side_effect = answer
+    ended = {each.resource: each.outcome for each in executor.apply([bad, good])}
+    assert ended == {bad.resource: Outcome.FAILED, good.resource: Outcome.OK}
+
+
+def require_one_failed(executor: Executor, targets: Sequence[Target], phase: Phase) -> None:
+    step = executor.validate if phase is Phase.VALIDATE else executor.apply
+    ended = {each.resource: each for each in step(targets)}
+    assert {name: each.outcome for name, each in ended.items()} == {"bad": Outcome.FAILED, "good": Outcome.OK}
+    assert (ended["bad"].phase, ended["bad"].error) == (phase, "UNKNOWN_SERVER_ERROR")
+    assert WORDS in str(ended["bad"].error_message)
+
+
+def test_batches_after_an_open_action_are_sent_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, admin: MagicMock, executor: Executor
+) -> None:
+    ended: list[PhaseResult] = []
+    admin.__enter__.return_value = admin
+    executor.live_cluster_id = lambda: "kafka-main"  # type: ignore[method-assign]
+    monkeypatch.setattr(dispatch, "ClusterAdmin", lambda *_: admin)
+    monkeypatch.setattr(dispatch, "Executor", lambda **_: executor)
+    admin.create_topics.side_effect = alone({"topic.0001"})
+    run: Any = MagicMock(clusters=[MagicMock()], commits=Commits(), run_id="run")
+    run.clusters[0].name = "main"
+    run.append_outcomes = lambda some, held: ended.extend(some)
+    work = {"main": ("kafka-main", [topics(3), [create("later")]])}
+    context = Context(progress=Progress(shown=False), stop=Stop())
+    step = each_cluster(run, context, Phase.VERIFY, work, _apply)
+    assert [each.resource for each in ended] == ["topic.0000", "topic.0002", "later"]
+    assert step.problems == {}
+    assert [*step.left_open] == [("main", "topic.0001", "create")]
+    assert "cluster main: topic.0001: no known outcome" in step.why_open["main"]
+
+
+def _apply(executor: Executor, batch: Sequence[Target]) -> Iterator[PhaseResult]:
+    return executor.apply(batch)
+
+
+@pytest.mark.parametrize("phase", [Phase.VALIDATE, Phase.APPLY])
+def test_altered_quotas_without_an_outcome_fail_alone(admin: MagicMock, executor: Executor, phase: Phase) -> None:
+    """The entity has the limits that the plan saw."""
+    bad, good = "client-id=bad", "client-id=good"
+    targets = [
+        Target(resource=each, action=AccessAction.ALTER_QUOTA, after={"producer_byte_rate": "1"})
+        for each in (bad, good)
+    ]
+    admin.describe_quotas.return_value = {}
+    admin.alter_quotas.side_effect = alone({bad})
+    step = executor.validate if phase is Phase.VALIDATE else executor.apply
+    ended = {each.resource: each.outcome for each in step(targets)}
+    assert ended == {bad: Outcome.FAILED, good: Outcome.OK}
+
+
+DELETES = {
+    "there": (told(EXISTS), ["bad", "good"], "failed UNKNOWN_SERVER_ERROR"),
+    "gone": (told(FREE), ["bad"], "ok RECOVERED"),
+    "no right to create": (told(TopicResult(error_code=29)), ["bad"], "failed UNKNOWN_SERVER_ERROR"),
+    "not listed": (told(EXISTS), [], None),
+}
+"""What the controller says of the name, what brokers list, and what becomes of the delete; None: it stays open."""
+
+
+@pytest.mark.parametrize("case", DELETES)
+def test_a_delete_without_an_outcome_is_told_by_what_the_cluster_shows(
+    admin: MagicMock, executor: Executor, case: str
+) -> None:
+    """C21, D3"""
+    names, listed, expected = DELETES[case]
+    admin.delete_topics.side_effect = alone({"bad"})
+    admin.create_topics.side_effect = names
+    admin.describe_topics.return_value = [
+        TopicInfo(topic=name, topic_id="id", assignments={0: (1,)}) for name in listed
+    ]
+    targets = changed(Action.DELETE)
+    if expected is None:
+        ended, left_open = until_open(executor.apply(targets))
+        assert ([each.resource for each in ended], [*left_open]) == (["good"], [("bad", "delete")])
+    else:
+        found = {each.resource: f"{each.outcome} {each.error}" for each in executor.apply(targets)}
+        assert found == {"good": "ok None", "bad": expected}
