@@ -319,7 +319,7 @@ def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """C18: RECOVERED if the broker acted, created now if no request ever arrived. All of a cluster's requests are lost, so
+    """C18: RECOVERED if the broker acted, created now if no request ever arrived. All requests are lost, so
     that it isn't asked topic by topic."""
     names = names_of(f"never.create.{direction}.{fault.name}", request)
     targets = creates(names, num_partitions=2)
