@@ -80,7 +80,9 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
     context.require_planned_cluster()
     for target in targets:
         own = _takes_own_right(context, target)
-        if listed.unknown is not None:
+        if not context.admin.knows_acls_like(_acl(target)):
+            yield context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, _TOO_OLD)
+        elif listed.unknown is not None:
             yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, listed.unknown)
         elif may_alter is False:
             yield context.refused(target, Phase.VALIDATE, Refusal.NOT_PERMITTED, NO_ALTER)
@@ -90,6 +92,12 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
             yield context.skipped(target, Phase.VALIDATE, _done_already(target))
         else:
             yield context.result(target, Phase.VALIDATE, Outcome.OK, listed.answer())
+
+
+_TOO_OLD = (
+    "its brokers are too old for it: prefixed patterns need Kafka 2.0, resources of type USER 3.3; upgrade them, or "
+    "take it out of `acls`"
+)
 
 
 def _done_already(target: Target) -> str:

@@ -17,6 +17,7 @@ from typing import TypeVar
 from topicledger import kafka
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
+from topicledger.kafka.connection import UNSUPPORTED_VERSION
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import (
     Answer,
@@ -297,6 +298,8 @@ class ClusterContext:
     ) -> PhaseResult:
         """A row of `audit`: how a target ended in a phase. `note` is the error's name where it is ours."""
         result = answer.result
+        if result.error_code == UNSUPPORTED_VERSION:
+            outcome, note = Outcome.REFUSED, Refusal.BROKER_TOO_OLD
         name = error_name(result.error_code) if result.error_code != kafka.NONE else None
         # What policies warned of stands in the first row that ends for the topic.
         violations = target.violations if phase is Phase.VALIDATE else ()

@@ -37,6 +37,10 @@ def partitions_of(target: Target) -> Sequence[int]:
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """The topic is the planned one; a preferred replica that isn't in sync is for the election itself to say."""
+    if not context.admin.elects_leaders:
+        message = "this broker is older than Kafka 2.4 and can't elect leaders by request: none is elected"
+        yield from (context.refused(target, Phase.VALIDATE, Refusal.BROKER_TOO_OLD, message) for target in targets)
+        return
     now, states = datetime.now(UTC), context.topic_states([target.topic for target in targets])
     context.require_planned_cluster()
     for target in targets:

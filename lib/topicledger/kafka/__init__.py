@@ -18,6 +18,7 @@ from kafka.protocol.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
+    ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
@@ -249,6 +250,11 @@ class ClusterAdmin(Connection):
         """Whether replicas can be moved by request (KIP-455, Kafka 2.4)."""
         return self.supports(ListPartitionReassignmentsRequest)
 
+    @property
+    def elects_leaders(self) -> bool:
+        """Whether leaders can be elected by request (KIP-460, Kafka 2.4; in 2.2 only under another name)."""
+        return self.supports(ElectLeadersRequest, reassignments.ELECT_PREFERRED)
+
     def list_reassignments(self) -> dict[reassignments.Partition, reassignments.Replicas] | None:
         """Partitions whose replicas are being moved, with their targets; None as `topics_reassigned_now`."""
         if not self.reassigns:
@@ -316,6 +322,10 @@ class ClusterAdmin(Connection):
     def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
         """Which settings of its authorizer a broker has: see `access.authorizer_settings`."""
         return access.authorizer_settings(self, broker_id)
+
+    def knows_acls_like(self, acl: Acl) -> bool:
+        """Whether the brokers know its pattern (prefixes: Kafka 2.0) and its type of resource (USER: 3.3)."""
+        return access.are_known(self, acl)
 
     def create_acls(self, targets: Sequence[Target]) -> Response:
         """One CreateAcls request; adding what there is does no harm (A2)."""

@@ -32,6 +32,8 @@ from topicledger.model.access import DENY, Acl
 SECURITY_DISABLED = 54
 _ANY = 1
 _USER = 7
+_VERSION_WITH_PATTERNS = 1
+"""Of all three requests: older brokers take every name for a literal one."""
 _VERSION_WITH_USERS = 3
 """The version of all three requests: older brokers have no resources of type USER."""
 NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
@@ -185,7 +187,18 @@ def _words(answer: Any) -> str | None:
 
 
 def _min_version(acls: Sequence[Acl]) -> int:
-    return _VERSION_WITH_USERS if any(each.resource_type == "USER" for each in acls) else 0
+    return max(map(_version, acls), default=0)
+
+
+def _version(acl: Acl) -> int:
+    if acl.resource_type == "USER":
+        return _VERSION_WITH_USERS
+    return 0 if acl.pattern_type == "LITERAL" else _VERSION_WITH_PATTERNS
+
+
+def are_known(connection: Connection, acl: Acl) -> bool:
+    """Whether the brokers know ACLs like this one, by the versions of their requests."""
+    return all(connection.supports(each, _version(acl)) for each in (CreateAclsRequest, DeleteAclsRequest))
 
 
 def _name(numbers: Mapping[str, int], number: int) -> str:

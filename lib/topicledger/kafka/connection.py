@@ -117,6 +117,10 @@ class Disconnected(RequestLost):
     """A request got no answer because the connection was closed, or none could be made: the broker may be gone."""
 
 
+class ApiMissing(ClusterError):
+    """The brokers don't know a request, or not the version that it needs: it was not sent."""
+
+
 class NotListed(ClusterError):
     """A cluster's resources can't be listed: they are unknown, which is not the same as none."""
 
@@ -244,6 +248,11 @@ class Connection:
         try:
             return self._manager.run(send, *arguments)
         except Exception as error:
+            if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
+                raise ApiMissing(
+                    f"the brokers of cluster {self.name} are too old: {words_of(error)} Nothing was sent; upgrade "
+                    "them, or leave this out"
+                ) from None
             self._admin._controller_id = None
             if isinstance(error, kafka_errors.UnknownBrokerIdError):
                 # A broker that came after we connected; kafka-python looks around by itself every five minutes.
@@ -289,10 +298,9 @@ class Connection:
         """The newest version of a request that both sides know."""
         return int(self._manager.broker_version_data.api_version(request))
 
-    def supports(self, request: type) -> bool:
-        """Whether the broker knows a request at all."""
+    def supports(self, request: type, version: int = 0) -> bool:
+        """Whether the broker knows a request at all, in `version` or a newer one."""
         try:
-            self.version(request)
+            return self.version(request) >= version
         except kafka_errors.IncompatibleBrokerVersion:
             return False
-        return True

@@ -27,6 +27,8 @@ from topicledger.kafka.connection import (
 from topicledger.model import TopicResult
 
 ELECTION_NOT_NEEDED = 84
+ELECT_PREFERRED = 1
+"""The first version of ElectLeaders that has an election type; version 0 is of Kafka 2.2."""
 NO_ALTER = "this principal may not move replicas or leaders: grant it Alter on the cluster"
 _ZERO_ID = uuid.UUID(int=0)
 _METADATA_BATCH = 10_000

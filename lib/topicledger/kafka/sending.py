@@ -15,6 +15,7 @@ from topicledger import kafka
 from topicledger.config import logs
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response, error_name
+from topicledger.kafka.connection import UNSUPPORTED_VERSION, ApiMissing
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
@@ -283,6 +284,10 @@ class Sender:
         sent, pace = self.clock(), self.limits.pace
         try:
             response = request(batch)
+        except ApiMissing as error:
+            # Every later attempt would be the same: that is an answer.
+            refused = TopicResult(error_code=UNSUPPORTED_VERSION, error_message=str(error))
+            return Outcomes(results={target.resource: refused for target in batch})
         except RequestLost as error:
             pace.lost()
             return Outcomes(why=str(error), maybe_done=[target.resource for target in batch], lost=True)

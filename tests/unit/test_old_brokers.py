@@ -1,0 +1,113 @@
+"""Brokers that lack a request: that is an answer, and nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.broker_version_data import BrokerVersionData
+
+from topicledger.apply.executor import Executor
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import ClusterLimits
+from topicledger.model import AccessAction, Action, Outcome, PhaseResult, ReplicaAction, Target
+from topicledger.model.access import Acl
+
+
+class Manager:
+    """kafka-python's manager, of a broker of a version; it sends what that broker knows to nobody."""
+
+    def __init__(self, *version: int) -> None:
+        self.broker_version = version
+        self.broker_version_data = BrokerVersionData(version)
+        self.asked: list[str] = []
+
+    def send(self, request: Any, _: int | None = None) -> None:
+        self.asked.append(type(request).__name__)
+        self.broker_version_data.api_version(request)
+        raise AssertionError(f"{request} was sent")
+
+    def run(self, send: Callable[..., object], *arguments: object) -> object:
+        return send(*arguments)
+
+
+class OldAdmin(ClusterAdmin):
+    """A connection to such a broker."""
+
+    def __init__(self, *version: int) -> None:
+        self.name = "main"
+        self._secrets: Any = ()
+        self._bootstrap_servers = "h:1"
+        self._operation_timeout_ms = 1_000
+        self._admin: Any = SimpleNamespace(_controller_id=1, config={"security_protocol": "PLAINTEXT"})
+        self._principal = "User:me"
+        self._manager: Any = Manager(*version)
+
+    def connect_to_controller(self) -> str:
+        return "kafka-main"
+
+    def describe_acls(self, principals: Any = None) -> list[Acl]:
+        return []
+
+    def may_alter_acls(self) -> bool | None:
+        return True
+
+
+def executor(admin: OldAdmin, no_sleep: Callable[[float], None]) -> Executor:
+    return Executor(
+        cluster="main",
+        cluster_id="kafka-main",
+        admin=admin,
+        limits=ClusterLimits(max_batch_records=100),
+        sleep=no_sleep,
+    )
+
+
+def acl(pattern_type: str, resource_type: str = "TOPIC") -> dict[str, str]:
+    return Acl("User:a", "ALLOW", "READ", resource_type, pattern_type, "app", "*")._asdict()
+
+
+def brief(ended: PhaseResult) -> tuple[Outcome, str | None, int]:
+    return ended.outcome, ended.error, ended.attempt
+
+
+ELECTION = Target(resource="a", action=ReplicaAction.ELECT_LEADERS, after={"partitions": "0"})
+PREFIXED = Target(resource="p", action=AccessAction.ACL_ADD, after=acl("PREFIXED"))
+LITERAL = Target(resource="l", action=AccessAction.ACL_ADD, after=acl("LITERAL"))
+ON_USER = Target(resource="u", action=AccessAction.ACL_ADD, after=acl("LITERAL", "USER"))
+REMOVED = Target(resource="r", action=AccessAction.ACL_DELETE, before=acl("PREFIXED"))
+
+
+@pytest.mark.parametrize("target", [ELECTION, PREFIXED, ON_USER, REMOVED], ids=lambda each: each.resource)
+def test_what_old_brokers_lack_is_refused_in_validate(target: Target, no_sleep: Callable[[float], None]) -> None:
+    """A broker before 2.0 would take a prefix for a name."""
+    admin = OldAdmin(1, 1)
+    (ended,) = executor(admin, no_sleep).validate([target])
+    assert brief(ended) == (Outcome.REFUSED, "BROKER_TOO_OLD", 1)
+    assert admin._manager.asked == []
+
+
+def test_literal_acls_need_no_newer_broker(no_sleep: Callable[[float], None]) -> None:
+    (ended,) = executor(OldAdmin(1, 1), no_sleep).validate([LITERAL])
+    assert ended.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ELECTION,
+        PREFIXED,
+        REMOVED,
+        Target(resource="g", action=Action.CREATE, num_partitions=1, replication_factor=1),
+    ],
+    ids=lambda each: each.action,
+)
+def test_a_missing_request_is_an_answer_to_every_kind(target: Target, no_sleep: Callable[[float], None]) -> None:
+    """It was sent eight times and left open. Brokers of 0.9 know none of these."""
+    admin = OldAdmin(0, 9)
+    (ended,) = executor(admin, no_sleep).apply([target])
+    assert brief(ended) == (Outcome.REFUSED, "BROKER_TOO_OLD", 1)
+    assert "the brokers of cluster main are too old" in str(ended.error_message)
+    assert len(admin._manager.asked) == 1
