@@ -7,11 +7,13 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +24,8 @@ from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
 from topicledger.config.severities import Severity
 from topicledger.drift.summary import Drift, DriftSummary
-from topicledger.notify import Announced
+from topicledger.ledger.run import Run
+from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import Announcement, of_audit, of_run
 from topicledger.notify.sending import post_all
 from topicledger.plan.lines import PlannedAction
@@ -286,3 +289,23 @@ def test_an_address_that_never_answers_holds_nothing_up(
         "notify[1]: no answer within 0.5 s; the run goes on",
         "notify[2]: no answer within 0.5 s; the run goes on",
     ]
+
+
+def test_an_announcement_that_goes_wrong_fails_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever it goes wrong: as it is made, as the run is marked, as the threads start."""
+    run = cast(Run, SimpleNamespace(run_id="nightly", ledger="no ledger"))
+
+    def never_made() -> Sequence[Announcement]:
+        raise ValueError("https://hooks.example.com/s3cret")
+
+    for make in (never_made, lambda: of_run(REFUSED, "alice", AT)):
+        announce(run, [NotifySettings(url="env:HOOK")], make)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "run nightly ended, but couldn't be announced (ValueError)",
+        "run nightly ended, but couldn't be announced (AttributeError)",
+    ]
+
+
+def test_without_an_address_no_announcement_is_made() -> None:
+    announce(cast(Run, None), [], lambda: pytest.fail("nobody asked for it"))

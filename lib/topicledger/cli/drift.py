@@ -47,10 +47,11 @@ def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, reques
     with interruptible():
         settings = open_settings(options)
         ledger = open_ledger(options, settings, request.command)
-        with started(request, options, settings, ledger) as run, with_resume_hint(run):
+        with started(request, options, settings, ledger) as run:
             progress = options.metrics.progress = Progress()
-            summary = audit_drift(run, progress, fail_on=worst)
-            announce(run, settings.notify, of_audit(summary, run.row["requested_by"], datetime.now(UTC)))
+            with with_resume_hint(run):
+                summary = audit_drift(run, progress, fail_on=worst)
+            announce(run, settings.notify, lambda: of_audit(summary, run.row["requested_by"], datetime.now(UTC)))
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)

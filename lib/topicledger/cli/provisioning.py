@@ -286,9 +286,9 @@ def _provisioned(
         )
     with with_resume_hint(run):
         summary = pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
-        found = of_run(summary, run.row["requested_by"], datetime.now(UTC))
-        announce(run, run.settings.notify, found, click.get_current_context().find_object(Announced))
-        return summary
+    announced = click.get_current_context().find_object(Announced)
+    announce(run, run.settings.notify, lambda: of_run(summary, run.row["requested_by"], datetime.now(UTC)), announced)
+    return summary
 
 
 @contextmanager

@@ -8,7 +8,7 @@ run that is started again doesn't announce the same twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -49,14 +49,28 @@ class Announced:
 
 
 def announce(
-    run: Run, settings: Sequence[NotifySettings], found: Sequence[Announcement], announced: Announced | None = None
+    run: Run,
+    settings: Sequence[NotifySettings],
+    make: Callable[[], Sequence[Announcement]],
+    announced: Announced | None = None,
 ) -> None:
-    """Send what wasn't announced of the run yet to each [[notify]] that it concerns.
+    """Send what wasn't announced of the run yet to each [[notify]] that it concerns; `make` makes the announcements.
 
-    `announced`: what earlier runs of this process announced; an address doesn't get the same state again. Never raises
-    for an address that doesn't answer: a warning names the [[notify]], never its address.
+    `announced`: what earlier runs of this process announced; an address doesn't get the same state again. Never raises,
+    since the run has ended before: a warning says what couldn't be done, without any address.
     """
-    announced = announced or Announced()
+    if not settings:
+        return
+    try:
+        _announce(run, settings, make(), announced or Announced())
+    except Exception as error:
+        # Its text may hold an address, which is a secret.
+        log.warning("run %s ended, but couldn't be announced (%s)", run.run_id, type(error).__name__)
+
+
+def _announce(
+    run: Run, settings: Sequence[NotifySettings], found: Sequence[Announcement], announced: Announced
+) -> None:
     posts = announced.due(settings, found)
     events = {each.event for _, _, each in posts}
     fresh = {each.event for each in _marked(run, [each for each in found if each.event in events])} if events else ()
