@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
@@ -51,6 +51,8 @@ MAIN = [
     *topics(["prov.doomed", "prov.doomed"], state="absent"),
     {"topic": "prov.never-was", "state": "absent"},
     {"topic": "__consumer_offsets", "state": "absent"},
+    {"topic": "__transaction_state", "num_partitions": 3},
+    {"topic": "__share_group_state"},
 ]
 OLD_ROWS = [
     {"topic": "prov.old.counted", "num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "1"}},
@@ -487,12 +489,17 @@ def test_brokers_that_delete_nothing_are_warned_of_once(provisioned: Provisioned
     ]
 
 
-def test_an_internal_topic_is_never_deleted(provisioned: Provisioned, kafka: EmbeddedKafka) -> None:
-    """D9"""
-    row = provisioned.audit["__consumer_offsets", "policy"]
-    assert (row["outcome"], row["error"], row["action"]) == ("refused", "POLICY_VIOLATION", "delete")
-    assert [violation["policy"] for violation in row["violations"]] == ["internal_topic"]
+def test_internal_topics_are_neither_created_nor_deleted(provisioned: Provisioned, kafka: EmbeddedKafka) -> None:
+    """D9, I1"""
+    for topic in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
+        row = provisioned.audit[topic, "manifest"]
+        assert (row["outcome"], row["error"]) == ("refused", "INVALID_TOPIC")
+        assert "internal to Kafka" in row["error_message"]
     assert live(kafka, "__consumer")["__consumer_offsets"].internal
+    assert "__share_group_state" not in live(kafka, "__share")
+    # A __transaction_state of ours would be loading for ever.
+    with closing(KafkaProducer(**kafka.client_options(), transactional_id="prov.transactional")) as producer:
+        producer.init_transactions()
 
 
 def test_the_brokers_are_kept_with_racks_and_the_controller(

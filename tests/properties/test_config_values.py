@@ -19,9 +19,10 @@ Pair = tuple[str | None, str | None, str | None]
 NAMES = (*LISTS, "retention.ms", "min.cleanable.dirty.ratio", "preallocate", "new.in.kafka", None)
 DIGITS = ("0", "00", "1", "5", "007", "1000", "999999999999999", "9223372036854775807", "9" * 50, "")
 FRACTIONS = ("", ".", ".0", ".5", ".50", ".10000000000000000001")
-EXPONENTS = ("", "e0", "E2", "e-1", "e-3", "e15", "e16", "e400", "e-400")
+EXPONENTS = ("", "d", "e0f", "D", "e0", "E2", "e-1", "e-3", "e15", "e16", "e400", "e-400")
 WORDS = ("true", "TRUE", "False", "fal\u017fe", "lz4", "LZ4", "CreateTime", "Infinity", "inf", "NaN", "0x10", "1_000",
-         "1.5d", "compact", "delete", "0:1", "1:1", "*", "", "\u0661\u0662", "\u00a01", "\u2003", "\u0130")  # fmt: skip
+         "1.5d", "1.5", "0x1p-2", "5.0e-1F", "compact", "delete", "0:1", "1:1", "*", "", "\u0661\u0662", "\u00a01",
+         "\u2003", "\u0130")  # fmt: skip
 
 
 def any_value(rng: random.Random) -> str:

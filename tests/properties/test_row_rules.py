@@ -23,14 +23,17 @@ from topicledger.schemas import ACLS, QUOTAS, Table
 ROWS = 600
 """Of one example, which is one Spark job."""
 
-TOPICS = ("a", "orders.created", "A-_.9", "", ".", "..", "...", " ", "a b", "a\n", "köln", "topic\u0663",
-          "\U0001f600" * 250, "x" * 249, "x" * 250, "a/b", "a\x00", "\ufeffa")  # fmt: skip
+TOPICS = ("a", "orders.created", "__consumer_offsets", "__share_group_state", "__consumer_offset", "A-_.9", "",
+          ".", "..", "...", " ", "a b", "a\n", "köln", "topic\u0663", "\U0001f600" * 250, "x" * 249,
+          "x" * 250, "a/b", "a\x00", "\ufeffa")  # fmt: skip
 COUNTS = (None, None, 1, 3, 0, -1, 32767, 32768, 2**31 - 1)
 BROKERS = ((), (0,), (1, 2), (2, 1), (1, 1), (-1,), (1, 2, 3))
 PLACEMENTS = (None, None, "any", "racks", "spread", "rack:a", "rack:eu west-1", "rack:", "rack: ", "rack:a\n",
               "rack:\u00a0", "brokers:1", "brokers:1,2", "brokers:", "brokers:1,", "brokers: 1", "brokers:\u0661",
               "Racks", "", "any ", "brokers:4294967296", "racks\n")  # fmt: skip
-NAMES = ("retention.ms", "", " ", "  ", "\u00a0", "\t")
+NAMES = ("retention.ms", "retention.ms", "a", "b", "", " ", "  ", "\u00a0", "\t", "a ", " b", "c\u200b", "a b")
+VALUES = ("1", "1", "0x1p-2", "0X.8P+1f", "0x10", "+NaN", "NaN", "\uff16\uff10", " -\u0666\t", "6\u0966", "\u00b2",
+          "fal\u017fe", "false", "\u00a0\uff11", "k\u00f6ln", "\uff10.\uff15", "", "0x1p-2d\u0000")  # fmt: skip
 
 
 def any_row(rng: random.Random) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def any_row(rng: random.Random) -> dict[str, Any]:
         "replication_factor": rng.choice(COUNTS),
         "assignments": rng.choice((None, None, any_assignments(rng))),
         "placement": rng.choice(PLACEMENTS),
-        "configs": rng.choice((None, {rng.choice(NAMES): "1" for _ in range(rng.randrange(3))})),
+        "configs": rng.choice((None, {rng.choice(NAMES): rng.choice(VALUES) for _ in range(rng.randrange(3))})),
     }
 
 

@@ -13,8 +13,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.manifests.files import ManifestRow, ParsedManifests, read_foreign_files
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+from topicledger.manifests.read import Foreign
+from topicledger.manifests.read import read as read_checked
 
 Read = Callable[..., ParsedManifests]
 
@@ -184,9 +187,9 @@ BOMBS = {
     + "]\nitems:\n"
     + "- {metadata: {name: t}, spec: {configMapRefs: *l}}\n" * 10,
     "kafka-gitops": f"topics:\n  a: &p {{partitions: 1, replication: 1, configs: {{{MANY_CONFIGS}}}}}\n"
-    + "".join(f"  t{number}: *p\n" for number in range(10)),
+    + "".join(f"  t{number}: *p\n" for number in range(30)),
     "julie": f"context: a\nprojects:\n- name: b\n  topics:\n  - &p {{name: t, config: {{{MANY_CONFIGS}}}}}\n"
-    + "  - *p\n" * 10,
+    + "  - *p\n" * 30,
 }
 
 
@@ -808,17 +811,21 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "messages"),
     [
-        ("\tTopic: clicks\tPartition: 1", "#", ["f.yaml:3: `#", "f.yaml:1: only 1 of topic clicks's 2 partitions"]),
+        (
+            "\tTopic: clicks\tPartition: 1",
+            "#",
+            ["f.yaml:3: is no line of", "f.yaml:1: only 1 of topic clicks's 2 partitions"],
+        ),
         (
             DESCRIBED.split("\n")[0] + "\n",
             "",
             ["f.yaml:1: a partition of topic clicks", "f.yaml:2: a partition of to"],
         ),
-        ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..., not compact,delete"]),
+        ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..."]),
         ("retention.ms=", "cleanup.policy=", ["f.yaml:1: `Configs` has cleanup.policy twice"]),
         ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 is more than 32 bits hold"]),
-        ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: `Error while executing topic command : x"]),
-        ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: `[1] WARN a`", "f.yaml: 2 lines are none of"]),
+        ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: is no line of"]),
+        ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is no line of", "f.yaml: 2 lines are none of"]),
     ],
 )
 def test_what_is_no_description_is_told_with_its_line(read: Read, old: str, new: str, messages: list[str]) -> None:
@@ -884,9 +891,65 @@ def test_what_kafka_acls_lists_becomes_rights(read: Read) -> None:
     ]
     assert leftovers(parsed) == {"Group:g ALLOW READ TOPIC PREFIXED pay. *": 3}
     (error,) = errors(read("kafka-acls", ACL_LIST + "Picked up JAVA_TOOL_OPTIONS\n"))
-    assert error.startswith("f.yaml:8: `Picked up JAVA_TOOL_OPTIONS` is no line of `kafka-acls.sh --list`")
+    assert error.startswith("f.yaml:8: is no line of `kafka-acls.sh --list`")
     (error,) = errors(read("kafka-acls", ACL_LIST.partition("\n")[2]))
     assert error.startswith("f.yaml:1: ")
+
+
+def test_old_kafkas_acl_listings_are_read(read: Read) -> None:
+    """As Kafka 1.x and 2.0 to 2.4 print them."""
+    parsed = read(
+        "kafka-acls",
+        "Current ACLs for resource `Topic:LITERAL:shop.orders`: \n"
+        " \tUser:CN=a,OU=b has Allow permission for operations: DescribeConfigs from hosts: * \n\n"
+        "Current ACLs for resource `Group:PREFIXED:shop`: \n"
+        " \tUser:c has Deny permission for operations: All from hosts: 10.0.0.1 \n"
+        "\tGroup:g has Allow permission for operations: Read from hosts: * \n"
+        "Current ACLs for resource `TransactionalId:shop.tx`: \n"
+        " \tUser:c has Allow permission for operations: Write from hosts: * \n",
+    )
+    assert rights(parsed) == [
+        "main None present 2 User:CN=a,OU=b ALLOW DESCRIBE_CONFIGS TOPIC LITERAL shop.orders *",
+        "main None present 5 User:c DENY ALL GROUP PREFIXED shop 10.0.0.1",
+        "main None present 8 User:c ALLOW WRITE TRANSACTIONAL_ID LITERAL shop.tx *",
+    ]
+    assert leftovers(parsed) == {"Group:g ALLOW READ GROUP PREFIXED shop *": 6}
+
+
+DEAD_ACLS = """\
+Current ACLs for resource `ResourcePattern(resourceType=TOPIC, name=*, patternType=PREFIXED)`:
+\t(principal=User:dead, host=*, operation=READ, permissionType=ALLOW)
+
+Current ACLs for resource `ResourcePattern(resourceType=GROUP, name=two
+lines)
+more, patternType=LITERAL)`:
+\t(principal=User:dead, host=*, operation=READ, permissionType=ALLOW)
+\t(principal=User:a
+b)
+c, host=*, operation=READ, permissionType=ALLOW)
+
+Current ACLs for resource `ResourcePattern(resourceType=GROUP, name=good, patternType=LITERAL)`:
+\t(principal=User:a, host=, host=app.example.org, operation=READ, permissionType=ALLOW)
+\t(principal=User:two
+lines, host=*, operation=READ, permissionType=ALLOW)
+\t(principal=User:good, host=*, operation=READ, permissionType=ALLOW)
+"""
+
+
+def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) -> None:
+    file = tmp_path / "live.txt"
+    file.write_text(DEAD_ACLS)
+    cluster = ClusterSettings(name="main", bootstrap_servers=("localhost:1",))
+    run = Settings(path=tmp_path / "run.toml", tables=TablesSettings(root="tables"), clusters={"main": cluster})
+    parsed = read_checked(run, [file], NOTHING, foreign=Foreign(form="kafka-acls", cluster="main"))
+    assert rights(parsed) == ["main None present 16 User:good ALLOW READ GROUP LITERAL good *"]
+    assert [(each.line, each.what.split(";")[0]) for each in parsed.not_carried_over] == [
+        (7, "a line break in a name"),
+        (8, "a line break in a name"),
+        (14, "a line break in a name"),
+        (2, "resource_name * with PREFIXED matches only names that begin with a *"),
+        (13, "host is app.example.org"),
+    ]
 
 
 STRIMZI_USER = """\

@@ -19,6 +19,8 @@ FINE: dict[str, dict[str, Any]] = {
     "three dots": {"topic": "..."},
     "a dot first": {"topic": ".a"},
     "every legal character": {"topic": "aZ09._-"},
+    "almost an internal topic": {"topic": "__consumer_offset"},
+    "a Java number": {"configs": {"min.cleanable.dirty.ratio": "5.0e-1F"}},
     "249 characters": {"topic": "x" * 249},
     "absent": {"state": "absent"},
     "absent with settings kept": {"state": "absent", "num_partitions": 3, "configs": {"a": "b"}},
@@ -64,6 +66,16 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a digit of another script": ({"topic": "topic٣"}, "INVALID_TOPIC", NOT_ASCII),
     "a control character": ({"topic": "a\x1b[31m"}, "INVALID_TOPIC", NOT_ASCII),
     "a slash": ({"topic": "a/b"}, "INVALID_TOPIC", NOT_ASCII),
+    "an internal topic": (
+        {"topic": "__transaction_state"},
+        "INVALID_TOPIC",
+        f"__transaction_state{manifests.INTERNAL}",
+    ),
+    "an absent internal topic": (
+        {"topic": "__share_group_state", "state": "absent"},
+        "INVALID_TOPIC",
+        f"__share_group_state{manifests.INTERNAL}",
+    ),
     "null state": ({"state": None}, "INVALID_STATE", "state is null; write present or absent"),
     "unknown state": ({"state": "gone"}, "INVALID_STATE", "state is gone; write present or absent"),
     "state in capitals": ({"state": "PRESENT"}, "INVALID_STATE", "state is PRESENT; write present or absent"),
@@ -96,6 +108,16 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "an empty config name": ({"configs": {"": "1"}}, "INVALID_CONFIGS", "configs have an empty name"),
     "a blank config name": ({"configs": {" ": "1"}}, "INVALID_CONFIGS", "configs have an empty name"),
+    "a config name with a blank at its end": (
+        {"configs": {"retention.ms ": "1", "segment.ms": "1"}},
+        "INVALID_CONFIGS",
+        f'{manifests.ILLEGAL_NAMES}"retention.ms "',
+    ),
+    "numbers that brokers return in another form": (
+        {"configs": {"b": "0x1p-2", "a": "\uff16\uff10", "c": "0.5d"}},
+        "INVALID_CONFIGS",
+        f'{manifests.ODD_VALUES}"a", "b"{manifests.PLAIN_VALUES}',
+    ),
     "a config twice": (
         {"configs": [("a", "1"), ("b", "1"), ("a", "2")]},
         "INVALID_CONFIGS",

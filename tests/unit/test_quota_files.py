@@ -81,7 +81,10 @@ def test_a_csv_file_whose_header_names_an_entity_has_quotas(tmp_path: Path) -> N
     assert [(*row[:3], row[4]) for row in said(parsed)] == SAID
     assert parsed.quotas[0].labels == {"tier": "gold"}
     wrong = parse(tmp_path, "w.csv", "cluster,user,producer_byte_rate\nmain,a,fast\nmain,b,1\n,c,1\n")
-    assert told(wrong) == ['2: producer_byte_rate must be a number, not the string "fast"', "4: `cluster` is missing"]
+    assert told(wrong) == [
+        '2: producer_byte_rate must be a number, not the string "fast"; write plain digits, not quoted',
+        "4: `cluster` is missing",
+    ]
     header = parse(tmp_path, "h.csv", "user,producer_rate\na,1\n")
     assert told(header) == [
         "1: unknown column `producer_rate`; did you mean `producer_byte_rate`?",
@@ -148,7 +151,9 @@ def test_the_quotas_of_a_strimzi_user_are_those_of_the_name_that_brokers_know(tm
     none = foreign(tmp_path, "strimzi", STRIMZI.replace("quotas: {producer", "quotas: {} # "))
     assert (none.quotas, none.skipped) == ([], {"KafkaUser without ACLs and quotas": 1})
     wrong = foreign(tmp_path, "strimzi", STRIMZI.replace("producerByteRate: 1024", "producerByteRate: fast"))
-    assert told(wrong) == ['6: `spec.quotas.producerByteRate` must be a number, not the string "fast"']
+    assert told(wrong) == [
+        '6: `spec.quotas.producerByteRate` must be a number, not the string "fast"; write plain digits, not quoted'
+    ]
     assert wrong.quotas == []
 
 
@@ -283,4 +288,4 @@ def test_what_kafka_configs_prints_of_quotas_is_read(tmp_path: Path) -> None:
     left = [(each.line, each.key) for each in parsed.not_carried_over]
     assert left == [(2, "SCRAM credential configs"), (7, "new_limit")]
     (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic configs for broker 1 are:\n" + DESCRIBED))
-    assert error.startswith("1: `Dynamic configs for broker 1 are:` is no line that `kafka-configs.sh --describe`")
+    assert error.startswith("1: is no line of `kafka-configs.sh --describe`")

@@ -3,7 +3,8 @@
 Brokers return values as they parsed them (*measured* on 4.3.1): without blanks around them, booleans in lower case,
 numbers in one form, lists without blanks around their commas. Names such as `lz4` or `CreateTime` keep their case, and
 another case is refused. A value that no broker takes never gets live, so each form may be read as widely as any config
-reads it.
+reads it: `0.5d` is a number, since Java reads it as one. Forms that Java reads and nobody needs, such as `0x1p-2`, are
+refused in manifests (`is_odd`): they are compared as text, which would differ from the broker's form for ever.
 """
 
 from __future__ import annotations
@@ -25,10 +26,20 @@ BLANKS = "".join(map(chr, range(0x21)))
 """What Java's `String.trim` cuts off."""
 
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"
-_NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
+_NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"
+"""Double.parseDouble takes a suffix of Java's own literals; it changes nothing, `0.1f` is 0.1 as a double."""
+_ODD = (
+    r"\A(?:[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
+    "|[+-]NaN|[fF][aA][lL]\u017f[eE])\\z"
+)
+"""Hexadecimal doubles, NaN with a sign, and `false` with a long s, which is an s to `equalsIgnoreCase`."""
+_ANY_DIGITS = r"\A[+-]?{digit}+\z"
+"""Long.parseLong takes the digits of every script; Double.parseDouble takes 0 to 9 only."""
 _EXACT = 1e15
 """Below it every whole double is one number in decimal, too."""
-_PYTHON_WHOLE, _PYTHON_NUMBER = (re.compile(pattern.replace(r"\z", r"\Z")) for pattern in (_WHOLE, _NUMBER))
+_PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD, _PYTHON_DIGITS = (
+    re.compile(pattern.replace(r"\z", r"\Z")) for pattern in (_WHOLE, _NUMBER, _ODD, _ANY_DIGITS.format(digit=r"\d"))
+)
 
 
 def same_value(name: str | None, one: str | None, other: str | None) -> bool | None:
@@ -44,6 +55,19 @@ def same_value_column(name: Column, one: Column, other: Column) -> Column:
     """`same_value` for columns (string): boolean, null if either value is null."""
     as_lists = parts_column(one) == parts_column(other)
     return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
+
+
+def is_odd(value: str) -> bool:
+    """Whether a broker may read the value and return it in a form that `same_value` takes for another value."""
+    text = value.strip(BLANKS)
+    return _PYTHON_ODD.match(text) is not None or (not text.isascii() and _PYTHON_DIGITS.match(text) is not None)
+
+
+def is_odd_column(value: Column) -> Column:
+    """`is_odd` for a column (string): boolean, null where the value is null."""
+    text = trimmed(value)
+    other_digits = text.rlike(_ANY_DIGITS.format(digit=r"\p{Nd}")) & text.rlike(r"[^\x00-\x7f]")
+    return text.rlike(_ODD) | other_digits
 
 
 def by_name(configs: Column | str) -> Column:
@@ -82,8 +106,9 @@ def _canonical(value: str) -> str:
     if whole is not None:
         sign, digits = whole.groups()
         return f"-{digits}" if sign == "-" and digits != "0" else digits
-    if _PYTHON_NUMBER.match(text):
-        number = float(text)
+    decimal = _PYTHON_NUMBER.match(text)
+    if decimal is not None:
+        number = float(decimal[1])
         if math.isfinite(number):
             return str(int(number)) if number.is_integer() and abs(number) < _EXACT else repr(number)
     lower = text.lower()
@@ -96,7 +121,7 @@ def _canonical_column(value: Column) -> Column:
     digits = F.regexp_extract(text, _WHOLE, 2)
     minus = F.when(F.startswith(text, F.lit("-")) & (digits != "0"), F.lit("-")).otherwise(F.lit(""))
     whole = F.when(text.rlike(_WHOLE), F.concat(minus, digits))
-    number = F.when(text.rlike(_NUMBER), text).try_cast("double")
+    number = F.when(text.rlike(_NUMBER), F.regexp_extract(text, _NUMBER, 1)).try_cast("double")
     is_whole = (number == F.floor(number)) & (F.abs(number) < _EXACT)
     decimal = F.when(is_whole, number.try_cast("decimal(38,0)").cast("string")).when(
         F.abs(number) < F.lit(math.inf), number.cast("string")

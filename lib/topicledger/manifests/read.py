@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -23,11 +25,13 @@ from topicledger.manifests.files import (
     FileError,
     Format,
     ManifestRow,
+    NotCarriedOver,
     ParsedManifests,
     ResourceRow,
     read_foreign_files,
     read_manifest_files,
 )
+from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.reasons import broken
 from topicledger.schemas import MANIFESTS
@@ -62,18 +66,35 @@ def read(
     that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
+    if foreign is not None and FOREIGN_FORMATS[foreign.form].is_listing:
+        parsed = _without_refused(parsed)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
     _require_none(
-        [
-            *parsed.errors,
-            *_unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
-            *_repeated(parsed.rows),
-            *_row_errors(parsed.rows),
-            *_not_yours(parsed.rows, settings.owners),
-            *resource_reasons.errors(parsed.resources),
-        ],
+        chain(
+            parsed.errors,
+            _unknown_clusters([*parsed.rows, *parsed.resource_rows], settings, hint),
+            _repeated(parsed.rows),
+            _row_errors(parsed.rows),
+            _not_yours(parsed.rows, settings.owners),
+            resource_reasons.errors(parsed.resources),
+        ),
     )
     return parsed
+
+
+def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
+    """Leave out what a run would refuse, though a cluster has it: brokers take ACLs that never apply (A3)."""
+    kept: dict[str, list[ResourceRow]] = {table: [] for table in parsed.resources}
+    left_out = list(parsed.not_carried_over)
+    for table, rows in parsed.resources.items():
+        for row in rows:
+            reason = resource_reasons.reasons(table, row)
+            if reason is None:
+                kept[table].append(row)
+            else:
+                key = " ".join(str(value) for value in row.values.values() if value is not None)
+                left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=reason))
+    return dataclasses.replace(parsed, not_carried_over=left_out, acls=kept["acls"], quotas=kept["quotas"])
 
 
 def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
@@ -96,10 +117,15 @@ def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
     return arguments
 
 
-def _require_none(errors: Sequence[FileError]) -> None:
+def _require_none(found: Iterable[FileError]) -> None:
+    errors = list(islice(found, MAX_ERRORS + 1))
     if errors:
-        messages = [str(error) for error in sorted(errors, key=lambda error: (error.file, error.line or 0))]
-        total = "1 error" if len(messages) == 1 else f"{len(messages)} errors"
+        messages = [
+            str(error) for error in sorted(errors[:MAX_ERRORS], key=lambda error: (error.file, error.line or 0))
+        ]
+        total = "1 error" if len(messages) == 1 else f"{len(messages):,} errors"
+        if len(errors) >= MAX_ERRORS:
+            total = f"{MAX_ERRORS:,} errors or more, of which the first are listed"
         raise ManifestFileError("\n".join([*messages, f"{total}: nothing was loaded"]))
 
 
@@ -131,45 +157,35 @@ def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow), schema)
 
 
-def _unknown_clusters(rows: Sequence[ManifestRow | ResourceRow], settings: Settings, hint: str) -> list[FileError]:
-    return [
-        FileError(
-            file=row.file,
-            line=row.line,
-            message=f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}",
-        )
-        for row in rows
-        if row.cluster not in settings.clusters
-    ]
+def _unknown_clusters(rows: Sequence[ManifestRow | ResourceRow], settings: Settings, hint: str) -> Iterator[FileError]:
+    for row in rows:
+        if row.cluster not in settings.clusters:
+            message = f"unknown cluster `{show(row.cluster)}`; {nearest(row.cluster, settings.clusters)}{hint}"
+            yield FileError(file=row.file, line=row.line, message=message)
 
 
-def _row_errors(rows: Sequence[ManifestRow]) -> list[FileError]:
-    return [
-        FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}")
-        for row, reason in broken(rows)
-    ]
+def _row_errors(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
+    for row, reason in broken(rows):
+        message = f"topic {show(row.topic)}: {show(reason, _REASON_CHARACTERS)}"
+        yield FileError(file=row.file, line=row.line, message=message)
 
 
-def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> list[FileError]:
+def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> Iterator[FileError]:
     if owners == Owners():
-        return []
+        return
     why = not_yours(owners, [(row.cluster, row.topic, row.owner) for row in rows])
-    return [
-        FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
-        for row, reason in zip(rows, why, strict=True)
-        if reason is not None
-    ]
+    for row, reason in zip(rows, why, strict=True):
+        if reason is not None:
+            yield FileError(file=row.file, line=row.line, message=f"topic {show(row.topic)}: {reason}")
 
 
-def _repeated(rows: Sequence[ManifestRow]) -> list[FileError]:
+def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
     """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
     first: dict[tuple[str, str], ManifestRow] = {}
-    errors = []
     for row in rows:
         earlier = first.setdefault((row.cluster, row.topic), row)
         if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
             message = (
                 f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
             )
-            errors.append(FileError(file=row.file, line=row.line, message=message))
-    return errors
+            yield FileError(file=row.file, line=row.line, message=message)

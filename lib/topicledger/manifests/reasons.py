@@ -7,20 +7,27 @@ word for word: tests/properties/test_row_rules.py compares them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import ManifestRow
 from topicledger.manifests.rows import (
     ABSENT,
+    ILLEGAL_NAMES,
+    INTERNAL,
     MAX_REPLICATION_FACTOR,
     MAX_TOPIC_LENGTH,
+    ODD_VALUES,
     PLACEMENT_AND_ASSIGNMENTS,
     PLACEMENTS,
+    PLAIN_VALUES,
     PRESENT,
 )
+from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.placement import is_legal
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_LEGAL_CONFIG = re.compile(r"[!-~]+")
 
 
 def reasons(row: ManifestRow) -> list[str]:
@@ -50,7 +57,7 @@ def _topic(topic: str) -> str | None:
         return f"topic has {len(topic)} characters; Kafka takes at most {MAX_TOPIC_LENGTH}"
     if not _LEGAL.fullmatch(topic):
         return "topic has a character other than ASCII letters, digits, '.', '_' and '-'"
-    return None
+    return f"{topic}{INTERNAL}" if topic in INTERNAL_TOPICS else None
 
 
 def state_reason(state: str) -> str | None:
@@ -95,9 +102,19 @@ def _placement(row: ManifestRow) -> str | None:
 
 
 def _configs(configs: Mapping[str, str] | None) -> str | None:
-    if configs is not None and any(not name.strip(" ") for name in configs):
+    if configs is None:
+        return None
+    if any(not name.strip(" ") for name in configs):
         return "configs have an empty name"
+    if illegal := [name for name in configs if not _LEGAL_CONFIG.fullmatch(name)]:
+        return f"{ILLEGAL_NAMES}{_quoted(illegal)}"
+    if odd := [name for name, value in configs.items() if is_odd(value)]:
+        return f"{ODD_VALUES}{_quoted(odd)}{PLAIN_VALUES}"
     return None
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names))
 
 
 def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, str]]:

@@ -17,14 +17,19 @@ from pyspark.sql import functions as F
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners
-from topicledger.model import Outcome, Phase, Refusal
+from topicledger.kafka.config_values import is_odd_column
+from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
 from topicledger.schemas import MANIFESTS
 
 PRESENT, ABSENT = "present", "absent"
 MAX_TOPIC_LENGTH = 249
 MAX_REPLICATION_FACTOR = 2**15 - 1
+INTERNAL = " is internal to Kafka: its brokers create it with configs of its own; remove it from the manifests"
 PLACEMENTS = "; write any, racks, spread, rack:NAME or brokers:1,2,3"
+ILLEGAL_NAMES = "configs have names with a blank or another character that no config's name has: "
+ODD_VALUES = "configs have values that brokers return in another form: "
+PLAIN_VALUES = "; write plain decimal digits, NaN, true or false"
 PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both say where replicas are to be; give one or the other"
 
 COLUMNS = MANIFESTS.schema.names
@@ -70,7 +75,8 @@ def _legal_topic() -> Rule:
         .when(
             ~topic.rlike(r"\A[a-zA-Z0-9._-]+\z"),
             F.lit("topic has a character other than ASCII letters, digits, '.', '_' and '-'"),
-        ),
+        )
+        .when(topic.isin(*sorted(INTERNAL_TOPICS)), F.concat(topic, F.lit(INTERNAL))),
     )
 
 
@@ -146,6 +152,8 @@ def _legal_configs() -> Rule:
     without = F.map_keys(F.map_filter(configs, lambda _, value: value.isNull()))
     names = F.map_keys(configs)
     blank = F.exists(names, lambda name: F.trim(name) == "")
+    illegal = F.filter(names, lambda name: ~name.rlike(r"\A[!-~]+\z"))
+    odd = F.map_keys(F.map_filter(configs, lambda _, value: is_odd_column(value)))
     # A map that Spark didn't write may hold a key twice.
     twice = F.size(F.array_distinct(names)) != F.size(names)
     return Rule(
@@ -159,8 +167,16 @@ def _legal_configs() -> Rule:
             ),
         )
         .when(blank, F.lit("configs have an empty name"))
-        .when(twice, F.lit("configs name a key twice")),
+        .when(F.size(illegal) > 0, F.concat(F.lit(ILLEGAL_NAMES), _quoted(illegal)))
+        .when(twice, F.lit("configs name a key twice"))
+        .when(F.size(odd) > 0, F.concat(F.lit(ODD_VALUES), _quoted(odd), F.lit(PLAIN_VALUES))),
     )
+
+
+def _quoted(names: Column) -> Column:
+    """Names in quotes, which show the blanks around them, in order of the alphabet."""
+    quoted = F.transform(F.array_sort(names), lambda name: F.concat(F.lit('"'), name, F.lit('"')))
+    return F.array_join(quoted, ", ")
 
 
 def row_rules() -> Sequence[Rule]:

@@ -14,6 +14,7 @@ from topicledger.model.refusals import Note, Refusal
 __all__ = [
     "AUTHORIZATION_FAILED",
     "FORMAT_VERSION",
+    "INTERNAL_TOPICS",
     "OURS",
     "SET_ON_TOPIC",
     "AccessAction",
@@ -146,6 +147,9 @@ OURS = -1
 
 SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 """The one `config_source` of what was set on the topic itself; every other is a default of the broker's."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+"""Topics that Kafka makes itself, with configs of its own. CreateTopics takes most of these names as any other (I1)."""
 
 AUTHORIZATION_FAILED = (29, 31)
 """Kafka's numbers of TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal may not know."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, entries, given_in, shared
-from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.manifests.files.values import Object, Value, describe, named
 from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
-from topicledger.text import nearest, show
+from topicledger.text import nearest
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
@@ -111,7 +111,7 @@ def read_acl(
     known = (*_KEY, *SHARED) if not kinds else (kinds[0], *SHARED)
     for name, (_, at) in given.items():
         if name not in known:
-            reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, (*known, *SHORTHANDS))}")
+            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, (*known, *SHORTHANDS))}")
             entry.right = False
     if kinds:
         _shorthand(kinds[0], *given[kinds[0]], entry, item.line, reader)
@@ -143,13 +143,14 @@ def _shorthand(kind: str, value: Value, line: int, entry: Shared, at_entry: int,
         reader.report.error(line, f"`{kind}` must be a mapping with {', '.join(known)}, not {describe(value)}")
         return
     entry.right &= not reader.duplicates(value, line)
+    reader.visit(len(value.pairs))
     names: dict[str, Sequence[str]] = dict.fromkeys(shorthand.lists, ())
     flags = dict.fromkeys(shorthand.flags, False)
     texts: dict[str, str | None] = {"principal": None, "host": WILDCARD}
     for key, item, key_line in value.pairs:
         name, at = key.text, key_line or line
         if name not in known:
-            reader.report.error(at, f"unknown field `{show(name)}` of `{kind}`; {nearest(name, known)}")
+            reader.report.error(at, f"unknown field `{named(name)}` of `{kind}`; {nearest(name, known)}")
             entry.right = False
         elif item is None:
             continue

@@ -18,9 +18,8 @@ from topicledger.manifests.files.json_files import JSON, json_reason
 from topicledger.manifests.files.quota_entries import COLUMNS as QUOTA_COLUMNS
 from topicledger.manifests.files.quota_entries import read_quota
 from topicledger.manifests.files.results import FIELDS, meant
-from topicledger.manifests.files.values import Key, Object, Value, plain_number, text_key
+from topicledger.manifests.files.values import Key, Object, Value, named, plain_number, text_key
 from topicledger.model.quotas import ENTITY, LIMITS
-from topicledger.text import show
 
 _MAX_CELL = 64 * 1024 * 1024
 _NUMBERS = ("num_partitions", "replication_factor", *LIMITS)
@@ -89,6 +88,9 @@ _RIGHTS = _Kind(known=ACL_COLUMNS, needed=("cluster", "operation", "resource_typ
 _QUOTAS = _Kind(known=QUOTA_COLUMNS, needed=("cluster",), read=read_quota)
 
 
+_EVERY = {*FIELDS, *ACL_COLUMNS, *QUOTA_COLUMNS}
+
+
 def _kind_of(columns: list[str]) -> _Kind:
     if "topic" in columns:
         return _TOPICS
@@ -98,13 +100,29 @@ def _kind_of(columns: list[str]) -> _Kind:
 
 
 def _check_header(columns: list[str], kind: _Kind, line: int, report: Report) -> bool:
-    known = kind.known
-    problems = [f"unknown column `{show(name)}`; {meant(name, known)}" for name in columns if name not in known]
-    problems += [f"column `{name}` is there twice" for name in known if columns.count(name) > 1]
-    problems += [f"column `{name}` is missing" for name in kind.needed if name not in columns]
-    for problem in problems:
-        report.error(line, problem)
-    return not problems
+    known, before = kind.known, report.errors
+    # A file without one of our columns may be anything, a secret too: its header is not shown.
+    unknown = [name for name in columns if name not in known]
+    if len(unknown) == len(columns):
+        report.error(line, f"no column of a manifest, such as {', '.join(kind.needed)}{_other_separator(columns)}")
+        return False
+    for name in unknown:
+        report.error(line, f"unknown column `{named(name)}`; {meant(name, known)}")
+    for name in known:
+        if columns.count(name) > 1:
+            report.error(line, f"column `{name}` is there twice")
+    for name in kind.needed:
+        if name not in columns:
+            report.error(line, f"column `{name}` is missing")
+    return report.errors == before
+
+
+def _other_separator(columns: list[str]) -> str:
+    """What to say of a header whose columns something else than a comma separates."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if any(not _EVERY.isdisjoint(map(str.strip, each.split(separator))) for each in columns):
+            return f": its cells are separated by {name}; separate them by commas"
+    return ""
 
 
 def _csv_object(columns: list[str], cells: list[str], line: int, report: Report) -> tuple[Object, bool]:

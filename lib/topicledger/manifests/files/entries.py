@@ -17,12 +17,25 @@ from topicledger.manifests.files.results import (
     ResourceRow,
     meant,
 )
-from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, kind_of, plain_number
+from topicledger.manifests.files.values import (
+    TEMPLATE,
+    TEMPLATE_HINT,
+    Number,
+    Object,
+    Surprise,
+    Value,
+    describe,
+    kind_of,
+    named,
+    plain_number,
+)
 from topicledger.text import show
 
 _INT32 = range(-(2**31), 2**31)
 
 
+MAX_ERRORS = 1_000
+"""Errors of a load that are reported: nobody reads more, and each takes time and memory."""
 ELSEWHERE = ""
 """What is reported of an entry and isn't about the value of one of its fields."""
 
@@ -63,6 +76,8 @@ class Report:
     def error(self, line: int | None, message: str) -> None:
         error = FileError(self.file, line, message)
         if error not in self._reported:
+            if len(self._result.errors) >= MAX_ERRORS:
+                raise TooManyErrorsError
             self._reported.add(error)
             self._result.errors.append(error)
 
@@ -105,6 +120,10 @@ class Report:
         )
 
 
+class TooManyErrorsError(Exception):
+    """`MAX_ERRORS` are reported, and there is another one: the rest is not read."""
+
+
 class TooMuchError(Exception):
     """Aliases make a file stand for more values than it may."""
 
@@ -116,6 +135,8 @@ class Reader:
         self.report = report
         self.visits = visits
         """How many more values may be read; None where a format has no aliases."""
+        self._twice: dict[int, Object] = {}
+        """Mappings whose duplicates are reported, by their id, which is theirs as long as they are kept."""
 
     def visit(self, count: int) -> None:
         """Count values that are read; raises TooMuchError above the limit."""
@@ -126,8 +147,10 @@ class Reader:
 
     def duplicates(self, value: Object, line: int) -> bool:
         """Report keys that are written twice, at ``line`` where their own isn't known; whether there are any."""
-        for key, at in value.duplicates:
-            self.report.error(at or line, f"`{show(key)}` is written twice")
+        if value.duplicates and id(value) not in self._twice:
+            self._twice[id(value)] = value  # an alias brings the same mapping again
+            for key, at in value.duplicates:
+                self.report.error(at or line, f"`{named(key)}` is written twice")
         return bool(value.duplicates)
 
     def entry(self, value: Object, line: int, known: Sequence[str] = FIELDS) -> Entry:
@@ -178,10 +201,8 @@ class Reader:
         return None
 
     def integer(self, name: str, value: Value, line: int) -> int | None:
-        if isinstance(value, Surprise):
-            self.report.error(line, f"{name}: {value.reason}")
-        elif not isinstance(value, Number) or not value.integer:
-            self.report.error(line, f"{name} must be an integer, not {kind_of(value)}")
+        if not isinstance(value, Number) or not value.integer:
+            self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{_plain_digits(value)}")
         elif len(value.text) > 11 or int(value.text) not in _INT32:
             self.report.error(line, f"{name} is {show(value.text)}, more than 32 bits hold")
         else:
@@ -189,10 +210,8 @@ class Reader:
         return None
 
     def number(self, name: str, value: Value, line: int) -> float | None:
-        if isinstance(value, Surprise):
-            self.report.error(line, f"{name}: {value.reason}")
-        elif not isinstance(value, Number):
-            self.report.error(line, f"{name} must be a number, not {kind_of(value)}")
+        if not isinstance(value, Number):
+            self.report.error(line, f"{name} must be a number, not {kind_of(value)}{_plain_digits(value)}")
         else:
             return float(value.text)
         return None
@@ -264,6 +283,14 @@ class Reader:
         return True
 
 
+def _plain_digits(value: Value) -> str:
+    """What to write instead of a value that should have been a number."""
+    text = value.text if isinstance(value, Surprise) else value
+    if isinstance(text, str) and TEMPLATE.search(text):
+        return f": it {TEMPLATE_HINT}"
+    return "; write plain digits, not quoted" if isinstance(text, str | Number) else ""
+
+
 def _not_a_text(value: Value) -> str:
     if isinstance(value, Surprise):
         return f": {value.reason}"
@@ -276,4 +303,4 @@ def _not_a_text(value: Value) -> str:
 def _unknown_field(name: str, known: Sequence[str]) -> str:
     if name in ("topics", "defaults"):
         return f"unknown field `{name}`; it belongs at the top of a YAML manifest; JSON is a list of topics"
-    return f"unknown field `{show(name)}`; {meant(name, known)}"
+    return f"unknown field `{named(name)}`; {meant(name, known)}"

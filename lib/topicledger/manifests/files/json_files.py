@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from topicledger.manifests.files.acl_entries import is_acl, read_acl
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.quota_entries import is_quota, read_quota
-from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number, text_key
+from topicledger.manifests.files.values import Number, Object, Surprise, Value, plain_number, text_key, type_of
 from topicledger.text import show
 
 
@@ -27,9 +28,9 @@ def _json_constant(text: str) -> Surprise:
 
 def _json_object(pairs: list[tuple[str, Value]]) -> Object:
     value = Object(pairs=[(text_key(key), item, 0) for key, item in pairs])
-    names = {key for key, _ in pairs}
-    if len(names) != len(pairs):
-        value.duplicates = [(key, 0) for key in sorted(names) if sum(key == each for each, _ in pairs) > 1]
+    counts = Counter(key for key, _ in pairs)
+    if len(counts) != len(pairs):
+        value.duplicates = [(key, 0) for key, count in sorted(counts.items()) if count > 1]
     return value
 
 
@@ -59,7 +60,7 @@ def read_json(text: str, report: Report) -> None:
             reader.row(reader.entry(value, line), line)
         else:
             what = "an object with the fields of a topic, a right or a quota"
-            report.error(line, f"must be {what}, not {describe(value)}")
+            report.error(line, f"must be {what}, not {type_of(value)}")
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:

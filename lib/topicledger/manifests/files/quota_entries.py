@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.resource_entries import NOTHING, SHARED, entries, given_in, shared
-from topicledger.manifests.files.values import Object, Value
+from topicledger.manifests.files.values import Object, Value, named
 from topicledger.model.quotas import ENTITY, LIMITS
-from topicledger.text import nearest, show
+from topicledger.text import nearest
 
 COLUMNS = (*ENTITY, *LIMITS, *SHARED)
 """The fields of an entry, by the table's names."""
@@ -36,7 +36,7 @@ def read_quota(
     values: dict[str, object] = dict.fromkeys((*ENTITY, *LIMITS))
     for name, (each, at) in given.items():
         if name not in COLUMNS:
-            reader.report.error(at, f"unknown field `{show(name)}`; {nearest(name, COLUMNS)}")
+            reader.report.error(at, f"unknown field `{named(name)}`; {nearest(name, COLUMNS)}")
             entry.right = False
         elif name in values and each is not None:
             values[name] = reader.text(name, each, at) if name in ENTITY else reader.number(name, each, at)

@@ -1,23 +1,29 @@
 """Finds the files that paths stand for, reads their bytes and hands the text to the parser of its format.
 
-The only module of the package that touches the file system or standard input.
+The only module of the package that touches the file system or standard input. The job may read more than the people
+whose pull requests bring the files: a link to a file elsewhere is an error, and so is what isn't a regular file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import BinaryIO, Literal, TextIO
 
 from topicledger.manifests.files.csv_files import read_csv
-from topicledger.manifests.files.entries import Report
+from topicledger.manifests.files.entries import Report, TooManyErrorsError
 from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
 from topicledger.manifests.files.json_files import read_json
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
 from topicledger.manifests.files.yaml_files import read_yaml
 
+MAX_BYTES = 256 * 1024 * 1024
+"""All files of a load together: more than a million topics."""
+_PIECE = 1024 * 1024
 STDIN_NAME = "stdin"
 """What rows and errors from `-` carry as their file."""
 
@@ -40,11 +46,12 @@ def read_manifest_files(
     else YAML.
     """
     result = ParsedManifests(rows=[], errors=[])
-    for suffix, text, report in _texts(paths, stdin, tuple(_FORMATS), result, any_suffix=False):
-        form = stdin_format if suffix is None else _FORMATS[suffix]
-        if form is None:
-            form = "json" if text.lstrip()[:1] in ("[", "{") else "yaml"
-        {"csv": read_csv, "json": read_json, "yaml": read_yaml}[form](text, report)
+    with suppress(TooManyErrorsError):
+        for suffix, text, report in _texts(paths, stdin, tuple(_FORMATS), result, any_suffix=False):
+            form = stdin_format if suffix is None else _FORMATS[suffix]
+            if form is None:
+                form = "json" if text.lstrip()[:1] in ("[", "{") else "yaml"
+            {"csv": read_csv, "json": read_json, "yaml": read_yaml}[form](text, report)
     return result
 
 
@@ -57,7 +64,8 @@ def read_foreign_files(
     """
     result = ParsedManifests(rows=[], errors=[])
     found = _texts(paths, stdin, form.suffixes, result, any_suffix=True)
-    form.read([Source(text=text, report=report) for _, text, report in found], cluster)
+    with suppress(TooManyErrorsError):
+        form.read([Source(text=text, report=report) for _, text, report in found], cluster)
     return result
 
 
@@ -71,37 +79,57 @@ def _texts(
 ) -> Iterator[tuple[str | None, str, Report]]:
     """The suffix (None of `-`), the text and the report of each file that can be read."""
     seen: set[str] = set()
+    left = MAX_BYTES
     for path in paths:
-        if str(path) == "-":
-            if "-" not in seen:
-                seen.add("-")
-                report = Report(STDIN_NAME, result)
-                content = _read_stdin(stdin, report)
-                _keep_digest("-", content, result)
-                text = _decode(content, report)
-                if text is not None:
-                    yield None, text, report
-            continue
-        for file in _files_of(Path(path), suffixes, result):
-            real = os.path.realpath(file)
-            if real not in seen:
+        is_stdin = str(path) == "-"
+        files, folder = ([Path("-")], None) if is_stdin else _files_of(Path(path), suffixes, result)
+        for file in files:
+            report = Report(STDIN_NAME if is_stdin else str(file), result)
+            try:
+                real = "-" if is_stdin else os.path.realpath(file)
+                if real in seen:
+                    continue
                 seen.add(real)
-                report = Report(str(file), result)
-                content = _read_file(file, None if any_suffix else suffixes, report)
-                _keep_digest(str(file), content, result)
-                text = _decode(content, report)
-                if text is not None:
-                    yield file.suffix.lower(), text, report
+                if is_stdin:
+                    content = _read_stdin(stdin, left)
+                else:
+                    content = _read_file(file, folder, None if any_suffix else suffixes, left)
+                left -= len(content)
+                if left < 0:
+                    report.error(None, f"too large: a load reads at most {MAX_BYTES // 1024**2} MiB of all its files")
+                    return
+                result.digests[str(file)] = hashlib.sha256(content).hexdigest()
+                text = content.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                report.error(error.object.count(b"\n", 0, error.start) + 1, "not UTF-8")
+            except FileNotFoundError:
+                report.error(None, "no such file or folder")
+            except _NotReadError as error:
+                report.error(None, str(error))
+            except (OSError, ValueError) as error:
+                report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
+            else:
+                yield None if is_stdin else file.suffix.lower(), text, report
 
 
-def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> list[Path]:
-    """The manifest files that a path stands for."""
+class _NotReadError(Exception):
+    """A file that may not be read; str() is the reason."""
+
+
+_LEAVES = "is a link that leaves its folder: put the file itself there, or name what the link points to"
+
+
+def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> tuple[Sequence[Path], Path | None]:
+    """The manifest files that a path stands for; and the real path of the folder, None where the path is a file."""
+    if any(_leaves(each, each.parent) for each in _links_named_in(path)):
+        result.errors.append(FileError(str(path), None, _LEAVES))
+        return [], None
     try:
         is_folder = path.is_dir()
     except OSError:
         is_folder = False  # a folder above it is closed: reading it tells
     if not is_folder:
-        return [path]
+        return [path], None
 
     def unreadable(error: OSError) -> None:
         result.errors.append(FileError(str(error.filename), None, f"can't be read: {error.strerror}"))
@@ -116,50 +144,61 @@ def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> l
             continue
         visited.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [name for name in folders if _leaves(Path(folder, name), path)]:
+            folders.remove(name)
+            result.errors.append(FileError(str(Path(folder, name)), None, _LEAVES))
         found += [
             Path(folder, name) for name in files if not name.startswith(".") and Path(name).suffix.lower() in suffixes
         ]
     if not found and len(result.errors) == errors_before:
         result.errors.append(FileError(str(path), None, f"no manifest files in this folder ({', '.join(suffixes)})"))
-    return sorted(found)
+    return sorted(found), Path(os.path.realpath(path))
 
 
-def _read_file(path: Path, suffixes: Sequence[str] | None, report: Report) -> bytes | None:
+def _links_named_in(path: Path) -> Iterator[Path]:
+    """The links of a path that may come with the files: all of a relative path, of an absolute one the last part."""
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        report.error(None, "no such file or folder")
-        return None
-    except (OSError, ValueError) as error:
-        report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
-        return None
-    if suffixes is not None and path.suffix.lower() not in suffixes:
-        report.error(None, f"unknown kind of file; its name must end in {', '.join(suffixes)}")
-        return None
-    return content
+        yield from (each for each in (path, *(() if path.is_absolute() else path.parents)) if each.is_symlink())
+    except (OSError, ValueError):
+        return  # reading it tells
 
 
-def _read_stdin(stdin: TextIO, report: Report) -> bytes | None:
+def _leaves(path: Path, folder: Path) -> bool:
+    """Whether a path leads out of a folder, links followed."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _read_file(path: Path, folder: Path | None, suffixes: Sequence[str] | None, left: int) -> bytes:
+    """The first ``left`` bytes of a file, and one more where there are more; raises OSError and _NotReadError.
+
+    ``folder``: the real path of the folder that it was found in.
+    """
+    real = os.path.realpath(path)
+    if folder is not None and not Path(real).is_relative_to(folder):
+        raise _NotReadError(_LEAVES)
+    # Looked at before it is opened, which waits for a FIFO's writer, and rewinds a tape.
+    _require_regular(os.stat(real))  # noqa: PTH116
+    with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
+        _require_regular(os.fstat(file.fileno()))
+        if suffixes is not None and path.suffix.lower() not in suffixes:
+            raise _NotReadError(f"unknown kind of file; its name must end in {', '.join(suffixes)}")
+        return _read(file, left)
+
+
+def _read(file: BinaryIO, left: int) -> bytes:
+    content = bytearray()
+    # Piece by piece: a file may be longer than it says, and one read of the limit takes that much memory.
+    while len(content) <= left and (piece := file.read(_PIECE)):
+        content += piece
+    return bytes(content)
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _NotReadError("isn't a regular file; a pipe's content is read from `-`")
+
+
+def _read_stdin(stdin: TextIO, left: int) -> bytes:
     # the bytes, where there are any, since the terminal's encoding says nothing about a manifest
-    buffer = getattr(stdin, "buffer", None)
-    try:
-        content: bytes = buffer.read() if buffer is not None else stdin.read().encode("utf-8")
-    except (OSError, ValueError) as error:
-        report.error(None, f"can't be read: {getattr(error, 'strerror', None) or error}")
-        return None
-    return content
-
-
-def _keep_digest(name: str, content: bytes | None, result: ParsedManifests) -> None:
-    if content is not None:
-        result.digests[name] = hashlib.sha256(content).hexdigest()
-
-
-def _decode(content: bytes | None, report: Report) -> str | None:
-    if content is None:
-        return None
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        report.error(content.count(b"\n", 0, error.start) + 1, "not UTF-8")
-        return None
+    buffer: BinaryIO | None = getattr(stdin, "buffer", None)
+    return stdin.read(left + 1).encode("utf-8") if buffer is None else _read(buffer, left)

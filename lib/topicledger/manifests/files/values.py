@@ -57,6 +57,10 @@ class Object:
 
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 
+TEMPLATE = re.compile(r"\{\{|\{%|\$\{")
+TEMPLATE_HINT = "has a placeholder of a template; let its tool fill it in first"
+_NAME = re.compile(r"\w[\w./ -]*")
+_LONGEST_NAME = 64
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 
@@ -77,11 +81,27 @@ def kind_of(value: Value) -> str:
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
         return f'the string "{show(value)}"'
+    if isinstance(value, Surprise):
+        return f"`{show(value.text)}`"
     if isinstance(value, Number):
         return f"the number {show(value.text)}"
     if isinstance(value, Object):
         return "a mapping"
     return "null" if value is None else "a list"
+
+
+def type_of(value: Value) -> str:
+    """What a value is, without its text: it may be of a file that is no manifest at all, such as a secret."""
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str | Surprise):
+        return "a string"
+    return "a number" if isinstance(value, Number) else kind_of(value)
+
+
+def named(name: str) -> str:
+    """A key or column for an error, `...` where it doesn't look like a name: a file may hold secrets, not topics."""
+    return name if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) else "..."
 
 
 def describe(value: Value) -> str:

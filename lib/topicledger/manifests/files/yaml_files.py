@@ -9,9 +9,9 @@ from topicledger.manifests.files.acl_entries import read_acls
 from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError
 from topicledger.manifests.files.quota_entries import read_quotas
 from topicledger.manifests.files.results import FIELDS
-from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.manifests.files.values import Object, Value, describe, named, type_of
 from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
-from topicledger.text import nearest, show
+from topicledger.text import nearest
 
 _MAX_ALIASED = 5_000_000
 """Values that one YAML file may add by aliases and merge keys to those written in it."""
@@ -33,7 +33,8 @@ def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reade
     source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
     documents: list[tuple[Value, int]] = []
     parse_yaml(source, documents, report)
-    return documents, Reader(report, visits=source.written + _MAX_ALIASED)
+    # Four times: a million topics may have a dozen default configs each.
+    return documents, Reader(report, visits=4 * source.written + _MAX_ALIASED)
 
 
 @contextmanager
@@ -50,14 +51,14 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
         return
     if not isinstance(value, Object):
         keys = "`topics`, `acls` or `quotas`, and perhaps `cluster` and `defaults`"
-        message = f"must be a mapping with {keys}, not {describe(value)}"
+        message = f"must be a mapping with {keys}, not {type_of(value)}"
         reader.report.error(line, message)
         return
     reader.duplicates(value, value.line)
     top = {key.text: (item, at) for key, item, at in value.pairs}
     for name, (_, at) in top.items():
         if name not in _TOP_KEYS:
-            reader.report.error(at, f"unknown key `{show(name)}`; {nearest(name, _TOP_KEYS)}")
+            reader.report.error(at, f"unknown key `{named(name)}`; {nearest(name, _TOP_KEYS)}")
     defaults = _yaml_defaults(top, reader)
     for name, read in _RESOURCES.items():
         if name in top:
@@ -114,6 +115,8 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
         excluded = (name in counts and entry.assignments is not None) or (name == "assignments" and own_counts)
         if name not in entry.given and not excluded:
             setattr(entry, name, getattr(defaults, name))
+            if name == "assignments":
+                reader.visit(sum(1 + len(brokers) for brokers in (defaults.assignments or {}).values()))
     if entry.cluster is None and "cluster" not in entry.failed:
         entry.cluster = defaults.cluster
         entry.failed |= defaults.failed & {"cluster"}
@@ -125,9 +128,8 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
 
 
 def _joined(defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader) -> dict[str, str] | None:
-    if not own:
-        return own if defaults is None else defaults
     if not defaults:
-        return own
+        return defaults if own is None else own
+    # Of each topic, also where it has none of its own: its row has them all.
     reader.visit(len(defaults))
-    return {**defaults, **own}
+    return {**defaults, **own} if own else defaults

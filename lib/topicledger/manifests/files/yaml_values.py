@@ -13,6 +13,8 @@ import yaml
 
 from topicledger.manifests.files.entries import Report, TooMuchError
 from topicledger.manifests.files.values import (
+    TEMPLATE,
+    TEMPLATE_HINT,
     Key,
     Number,
     Object,
@@ -20,6 +22,7 @@ from topicledger.manifests.files.values import (
     Value,
     describe,
     kind_of,
+    named,
     plain_number,
     text_key,
 )
@@ -74,7 +77,7 @@ def _surprising_number(text: str) -> Surprise | None:
     elif _DATE.fullmatch(text):
         meaning = "is a date in YAML"
     elif _LIKE_A_NUMBER.fullmatch(text):
-        meaning = "is a number that can be written in several ways in YAML"
+        meaning = "is a number that can be written in several ways"
     if meaning is None:
         return None
     shown = show(text)
@@ -166,7 +169,9 @@ class YamlDocuments:
             if not event.style:
                 value = _plain_scalar(event.value)
         elif tag not in ("!", _TAG + "str"):
-            raise _BadYamlError(_line(event), f"tags such as `{show(tag)}` have no meaning in a manifest")
+            raise _BadYamlError(
+                _line(event), "a tag (`!name`) means nothing in a manifest; quote text that begins with !"
+            )
         if event.anchor is not None:
             self._anchors[event.anchor] = value
         return value
@@ -174,7 +179,7 @@ class YamlDocuments:
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, mapping: bool) -> None:
         line = _line(event)
         if event.tag not in (None, "!", _TAG + ("map" if mapping else "seq")):
-            raise _BadYamlError(line, f"tags such as `{show(str(event.tag))}` have no meaning in a manifest")
+            raise _BadYamlError(line, "a tag (`!name`) means nothing in a manifest")
         if len(self._open) >= _MAX_DEPTH:
             raise _BadYamlError(line, "nested too deeply")
         if event.anchor is not None:
@@ -201,7 +206,7 @@ class YamlDocuments:
     def _alias(self, event: yaml.AliasEvent) -> Value:
         anchor = event.anchor or ""
         if anchor not in self._anchors:
-            raise _BadYamlError(_line(event), f"`*{show(anchor)}` refers to nothing before it")
+            raise _BadYamlError(_line(event), f"`*{named(anchor)}` refers to nothing before it")
         return self._anchors[anchor]
 
     def _add(self, value: Value, event: yaml.Event, line: int) -> None:
@@ -242,7 +247,7 @@ class YamlDocuments:
             for source in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(source, Object):
                     raise _BadYamlError(opened.line, f"`<<` takes a mapping or a list of them, not {describe(source)}")
-                self._aliased += len(source.pairs)
+                self._aliased += len(source.pairs) + len(source.duplicates)
                 if self._aliased > self._max_aliased:
                     raise TooMuchError
                 fresh = [pair for pair in source.pairs if pair[0].text not in have]
@@ -266,12 +271,39 @@ def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report
         for document in source.documents():
             documents.append(document)
     except _BadYamlError as error:
-        report.error(error.line, str(error))
+        report.error(error.line, _template_hint(source.text, error.line) or str(error))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        report.error(mark.line + 1 if mark else None, f"not valid YAML: {error.problem or error.context}")
+        if mark is None:
+            report.error(None, f"not valid YAML: {error.problem or error.context}")
+            return
+        line = mark.line + 1
+        hint = _template_hint(source.text, line) or _character_hint(source.text, line, mark.column)
+        report.error(line, hint or f"not valid YAML: {error.problem or error.context}")
     except yaml.YAMLError as error:
         report.error(_line_of_bad_character(source.text), f"not valid YAML: {_reason_of_bad_character(error)}")
+
+
+def _template_hint(text: str, line: int) -> str | None:
+    return TEMPLATE_HINT if TEMPLATE.search(_text_of_line(text, line)) else None
+
+
+def _character_hint(text: str, line: int, column: int) -> str | None:
+    """What to write instead of a character that YAML takes for another thing than text."""
+    character = _text_of_line(text, line)[column : column + 1]
+    if character == "\t":
+        return "not valid YAML: a tab; write blanks"
+    if character in ("@", "`", "%"):
+        return f"not valid YAML: text that begins with {character}; quote it"
+    return None
+
+
+def _text_of_line(text: str, line: int) -> str:
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.find("\n", begin) + 1
+    end = text.find("\n", begin)
+    return text[begin:] if end < 0 else text[begin:end]
 
 
 def _line_of_bad_character(text: str) -> int | None:

@@ -27,9 +27,16 @@ class ForeignFormat:
     """Which files of a folder are read; a file that is named may end in anything."""
     names_cluster: bool
     """Whether its files can say which cluster a topic is on."""
+    is_listing: bool = False
+    """Whether its files list what lives on a cluster: what a run would refuse there is left out, not an error."""
     read: Callable[[Sequence[Source], str | None], None]
     """Reads all files at once, since one may refer to another. The string is the cluster of every topic, None where
     the files are to say. Never raises for what a file contains."""
+
+
+def no_line_of(command: str) -> str:
+    """What is wrong with a line that did not parse. It isn't shown: the file may be anything, a secret too."""
+    return f"is no line of `{command}`; keep what it prints on stdout"
 
 
 YAML_SUFFIXES = (".yaml", ".yml", ".json")

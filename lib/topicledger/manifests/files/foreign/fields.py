@@ -6,17 +6,25 @@ The checks of values are those of native files (`entries`); the names in errors 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from topicledger.manifests.files.entries import Entry, Reader
 from topicledger.manifests.files.foreign.contract import Source
-from topicledger.manifests.files.values import Number, Object, Surprise, Value, describe, plain_number
+from topicledger.manifests.files.values import (
+    TEMPLATE,
+    Number,
+    Object,
+    Surprise,
+    Value,
+    describe,
+    named,
+    plain_number,
+    type_of,
+)
 from topicledger.manifests.files.yaml_files import measured, open_yaml
 from topicledger.manifests.files.yaml_values import Lines
 from topicledger.text import show
 
-_PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
 _A_SLIP = 0.8
 """From this likeness on, an unknown key is taken for a known one that was misspelt."""
 
@@ -190,11 +198,13 @@ class Fields:
             if near:
                 self.error(key, line, f"is unknown; did you mean `{near[0]}`?")
             else:
-                self._reader.report.leave_out(line, self.name(key), "a key that this format is not known to have")
+                self._reader.report.leave_out(
+                    line, self.name(named(key)), "a key that this format is not known to have"
+                )
         self._pairs.clear()
 
     def _rendered(self, key: str, text: str | None, line: int) -> str | None:
-        if text is not None and _PLACEHOLDER.search(text):
+        if text is not None and TEMPLATE.search(text):
             self.error(key, line, f'is the placeholder "{show(text)}"; let its tool fill it in first')
             return None
         return text
@@ -212,7 +222,7 @@ def document_fields(value: Value, line: int, reader: Reader, what: str) -> Field
     """The fields of a document, which must be a mapping: ``what``."""
     if isinstance(value, Object):
         return Fields(value, "", reader, line)
-    reader.report.error(line, f"must be a mapping, {what}, not {describe(value)}")
+    reader.report.error(line, f"must be a mapping, {what}, not {type_of(value)}")
     return None
 
 

@@ -1,24 +1,34 @@
 """What `kafka-acls.sh --list` prints.
 
 After the tool itself (org.apache.kafka.tools.AclCommand of Apache Kafka, https://github.com/apache/kafka): a line for
-each resource, then one for each of its entries. Kafka before 2.5 printed other lines: they are errors.
+each resource, then one for each of its entries. Kafka before 2.5 prints both in another form, which is read too.
+A name with a line break takes several lines; such an ACL is listed as not carried over.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
-from topicledger.manifests.files.foreign.rights import add_right, unknown_principal
-from topicledger.model.access import Acl
+from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.manifests.files.foreign.rights import add_right, kafka_name, unknown_principal
+from topicledger.model.access import LITERAL, Acl
 from topicledger.text import show
 
 _RESOURCE = re.compile(
-    r"Current ACLs for resource `ResourcePattern\(resourceType=(\w+), name=(.*), patternType=(\w+)\)`:\s*"
+    r"Current ACLs for resource `(?:"
+    r"ResourcePattern\(resourceType=(\w+), name=(.*), patternType=(\w+)\)"
+    r"|(\w+):(?:(LITERAL|PREFIXED):)?(.*)"
+    r")`:\s*",
+    re.DOTALL,
 )
-_ENTRY = re.compile(r"\s*\(principal=(.*), host=(.*), operation=(\w+), permissionType=(\w+)\)\s*")
+# What stands before the operation is divided by hand: two `.*` take quadratic time.
+_ENTRY = re.compile(r"\s*\(principal=(.*), operation=(\w+), permissionType=(\w+)\)\s*", re.DOTALL)
+_OLD_ENTRY = re.compile(r"\s*(.*) has (Allow|Deny) permission for operations: (\w+) from hosts: (\S+)\s*", re.DOTALL)
 _HEADING = re.compile(r"ACLs for principal `.*`\s*")
+_BEGINS = re.compile(r"Current ACLs for resource `|\s*\(principal=")
+_MOST_LINES = 100
+"""Of one resource or entry: no name has more line breaks."""
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -28,22 +38,53 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
 
 def _read_lines(source: Source, cluster: str | None) -> None:
     report, resource = source.report, None
-    for number, line in enumerate(source.text.split("\n"), start=1):
+    for number, line in _joined(source.text.split("\n")):
         if not line.strip() or _HEADING.fullmatch(line):
             continue
         if found := _RESOURCE.fullmatch(line):
-            resource = found
-        elif (entry := _ENTRY.fullmatch(line)) and resource is not None:
-            principal, host, operation, permission = entry.groups()
-            acl = Acl(principal, permission, operation, resource[1], resource[3], resource[2], host)
-            if principal.startswith("User:"):
+            resource = (found[1], found[3], found[2]) if found[1] else (kafka_name(found[4]), found[5], found[6])
+        elif (entry := _entry(line)) and resource is not None:
+            principal, host, operation, permission = entry
+            resource_type, pattern_type, name = resource
+            acl = Acl(principal, permission, operation, resource_type, pattern_type or LITERAL, name, host)
+            if any("\n" in text for text in acl):
+                report.leave_out(number, show(" ".join(acl)), "a line break in a name")
+            elif principal.startswith("User:"):
                 add_right(report, cluster, acl, number)
             else:
                 report.leave_out(number, show(" ".join(acl)), unknown_principal(principal))
         else:
-            reason = "is no line of `kafka-acls.sh --list`; keep what it prints on stdout"
-            report.error(number, f"`{show(line.strip())}` {reason}")
+            report.error(number, no_line_of("kafka-acls.sh --list"))
             return
 
 
-KAFKA_ACLS = ForeignFormat(name="kafka-acls", suffixes=(".txt", ".out", ".log"), names_cluster=False, read=_read)
+def _entry(line: str) -> tuple[str, str, str, str] | None:
+    """Principal, host, operation and permission; None where the line is no entry."""
+    if found := _ENTRY.fullmatch(line):
+        principal, separator, host = found[1].rpartition(", host=")
+        return (principal, host, found[2], found[3]) if separator else None
+    if found := _OLD_ENTRY.fullmatch(line):
+        return found[1], found[4], kafka_name(found[3]), kafka_name(found[2])
+    return None
+
+
+def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Each resource and each entry as one text, with the line it begins on: names may have line breaks."""
+    at = 0
+    while at < len(lines):
+        end = at + 1
+        text = lines[at]
+        if _BEGINS.match(text):
+            while not _is_whole(text) and end < min(len(lines), at + _MOST_LINES) and not _BEGINS.match(lines[end]):
+                text, end = f"{text}\n{lines[end]}", end + 1
+        yield at + 1, text
+        at = end
+
+
+def _is_whole(text: str) -> bool:
+    return (_RESOURCE.fullmatch(text) or _ENTRY.fullmatch(text)) is not None
+
+
+KAFKA_ACLS = ForeignFormat(
+    name="kafka-acls", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, read=_read
+)

@@ -10,10 +10,9 @@ import re
 from collections.abc import Sequence
 
 from topicledger.manifests.files.entries import Report
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
+from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.manifests.files.foreign.limits import add_quota
 from topicledger.model.quotas import DEFAULT, ENTITY, LIMITS, Entity, written
-from topicledger.text import show
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}
 _PART = "(?:{kind} '(?P<{name}>.*?)'|(?P<default_{name}>the default {kind}))"
@@ -23,6 +22,8 @@ _QUOTA = re.compile(
     + "".join(f"(?:{_PART.format(kind=_KINDS[name], name=name)}(?:, (?=.))?)?" for name in ENTITY)
     + f" are (?P<limits>{_LIMIT}(?:, {_LIMIT})*)?"
 )
+_LONGEST_LINE = 4_096
+"""Names that several patterns may divide take quadratic time."""
 _SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
 
 
@@ -37,6 +38,9 @@ def _read_lines(source: Source, cluster: str | None) -> None:
         line = line.rstrip("\r ")
         if not line:
             continue
+        if len(line) > _LONGEST_LINE:
+            report.error(number, no_line_of("kafka-configs.sh --describe"))
+            return
         if found := _QUOTA.fullmatch(f"{line} " if line.endswith(" are") else line):
             limits = _limits(found["limits"] or "", number, report)
             if limits:
@@ -44,8 +48,7 @@ def _read_lines(source: Source, cluster: str | None) -> None:
         elif _SIGNS_IN.fullmatch(line):
             report.leave_out(number, "SCRAM credential configs", "how the user signs in")
         else:
-            reason = "is no line that `kafka-configs.sh --describe` prints of quotas; keep what it prints on stdout"
-            report.error(number, f"`{show(line)}` {reason}")
+            report.error(number, no_line_of("kafka-configs.sh --describe"))
             return
 
 
@@ -66,4 +69,6 @@ def _limits(text: str, line: int, report: Report) -> dict[str, float]:
     return limits
 
 
-KAFKA_QUOTAS = ForeignFormat(name="kafka-configs", suffixes=(".txt", ".out", ".log"), names_cluster=False, read=_read)
+KAFKA_QUOTAS = ForeignFormat(
+    name="kafka-configs", suffixes=(".txt", ".out", ".log"), names_cluster=False, is_listing=True, read=_read
+)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from topicledger.manifests.files.entries import Entry, Report
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
+from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.model import INTERNAL_TOPICS
 from topicledger.text import show
 
 _TOPIC = re.compile(
@@ -25,7 +26,6 @@ _TOPIC = re.compile(
 _MARKED = re.compile(r"\sMarkedForDeletion: ?(true|false)$")
 _PARTITION = re.compile(r"\s*Topic: ?([^\s:]+)\s+Partition: ?([0-9]{1,10})\s+Leader: ?\S+\s+Replicas: ?([0-9,]*)\s.*")
 _CONFIG = re.compile(r"(?:^|,)([A-Za-z0-9._-]+)=")
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
 _LARGEST = 2**31 - 1
 
 
@@ -74,14 +74,13 @@ class _Description:
         else:
             self._strange += 1
             if self._strange == 1:
-                self._report.error(number, f"`{show(line.strip())}` is no line of `kafka-topics.sh --describe`")
+                self._report.error(number, no_line_of("kafka-topics.sh --describe"))
 
     def end(self) -> None:
         """Nothing follows."""
         self._finish()
         if self._strange > 1:
-            reason = "lines are none of `kafka-topics.sh --describe`; keep what it prints on stdout"
-            self._report.error(None, f"{self._strange} {reason}")
+            self._report.error(None, f"{self._strange} lines are none of `kafka-topics.sh --describe`")
 
     def _begin(self, header: re.Match[str], number: int) -> None:
         name, configs = header[1], header[4]
@@ -89,9 +88,9 @@ class _Description:
         if marked is not None:
             configs = configs[: marked.start()]
         self._skipped = None
-        if name in _INTERNAL or (marked is not None and marked[1] == "true"):
+        if name in INTERNAL_TOPICS or (marked is not None and marked[1] == "true"):
             self._skipped = name
-            self._report.skip("internal topic" if name in _INTERNAL else "topic marked for deletion")
+            self._report.skip("internal topic" if name in INTERNAL_TOPICS else "topic marked for deletion")
             return
         if not self._noted:  # what goes for each topic is listed once a file
             self._noted = True
@@ -138,7 +137,7 @@ def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
     """`name=value` with commas between: a comma belongs to a value where no `name=` follows it."""
     starts = list(_CONFIG.finditer(topic.configs))
     if topic.configs and (not starts or starts[0].start() != 0):
-        report.error(topic.line, f"`Configs` must be name=value,..., not {show(topic.configs)}")
+        report.error(topic.line, "`Configs` must be name=value,...")
         return None
     configs: dict[str, str] = {}
     ends = [*(start.start() for start in starts[1:]), len(topic.configs)]

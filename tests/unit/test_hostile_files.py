@@ -1,0 +1,357 @@
+"""Manifest files from anyone: bounded time and memory, one line an error, and nothing of what is no manifest shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from topicledger.manifests.files import ParsedManifests, read_foreign_files, read_manifest_files, reading, yaml_files
+from topicledger.manifests.files.entries import MAX_ERRORS
+from topicledger.manifests.files.foreign import FOREIGN_FORMATS
+
+NOTHING = io.StringIO("")
+ROW = '{"cluster": "c", "topic": "t"}'
+MANY = ", ".join(f"k{number}: x" for number in range(2_000))
+
+
+def errors(parsed: ParsedManifests) -> list[str]:
+    return [str(error) for error in parsed.errors]
+
+
+def read_text(folder: Path, name: str, text: str) -> ParsedManifests:
+    (folder / name).write_text(text, encoding="utf-8")
+    return read_manifest_files([folder / name], NOTHING)
+
+
+def doubled_duplicates(levels: int) -> str:
+    """Merges of a key written twice, twice a level: 2 to the power of `levels` duplicates."""
+    lines = ["a0: &a0 {k: 1, k: 2}"]
+    lines += [f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}" for level in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+HOSTILE = {
+    "doubled duplicates": ("m.yaml", doubled_duplicates(40)),
+    "an entry with many duplicates, many times": (
+        "m.yaml",
+        "cluster: c\ntopics:\n- &t {topic: t, owner: o" + ", owner: o" * 20_000 + "}\n" + "- *t\n" * 20_000,
+    ),
+    "defaults of topics without configs": (
+        "m.yaml",
+        f"cluster: c\ndefaults: {{configs: {{{MANY}}}}}\ntopics:\n" + "- {topic: t}\n" * 20_000,
+    ),
+    "default assignments": (
+        "m.yaml",
+        "cluster: c\ndefaults: {assignments: {"
+        + ", ".join(f"{partition}: [1, 2, 3]" for partition in range(2_000))
+        + "}}\ntopics:\n"
+        + "- {topic: t}\n" * 20_000,
+    ),
+    "a shorthand, many times": (
+        "m.yaml",
+        f"cluster: c\nx: &x {{{MANY}}}\nacls:\n" + "- {consumer: *x}\n" * 20_000,
+    ),
+    "one JSON key": ("m.json", '[{"cluster": "c", "topic": "t", "configs": {' + '"k": 1,' * 200_000 + '"k": 1}}]'),
+    "many JSON keys twice": (
+        "m.json",
+        "[{" + ",".join(f'"k{number}": 1, "k{number}": 1' for number in range(20_000)) + "}]",
+    ),
+    "unknown columns": ("m.csv", "cluster,topic," + ",".join(f"c{number}" for number in range(200_000)) + "\n"),
+    "unknown fields": ("m.yaml", "cluster: c\ntopics:\n" + "- {tpc: t}\n" * 50_000),
+    "deep YAML": ("m.yaml", "cluster: " + "[" * 100_000),
+    "deep YAML blocks": ("m.yaml", "".join(" " * depth + "a:\n" for depth in range(2_000))),
+    "deep JSON": ("m.json", "[" * 200_000),
+    "a long key": ("m.yaml", "cluster: c\n? " + "k" * 3_000_000 + "\n: 1\ntopics: []\n"),
+    "a long number": ("m.json", '[{"cluster": "c", "topic": "t", "num_partitions": ' + "9" * 3_000_000 + "}]"),
+    "a long zero": ("m.yaml", "cluster: c\ntopics: [{topic: t, num_partitions: 0." + "0" * 2_000_000 + "x}]"),
+    "a long base 60": ("m.yaml", "cluster: c\ntopics: [{topic: t, num_partitions: 1" + ":5" * 1_000_000 + "x}]"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_end_in_bounded_time_and_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(yaml_files, "_MAX_ALIASED", 500_000)
+    file, text = HOSTILE[name]
+    before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    found = errors(read_text(tmp_path, file, text))
+    assert time.process_time() - begin < 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024 * 1024, "kB"
+    assert 1 <= len(found) <= MAX_ERRORS
+    assert all(len(each) < 1_000 and each.isprintable() for each in found)
+
+
+HOSTILE_LISTINGS = {
+    "kafka-acls": "Current ACLs for resource `Topic:t`:\n (principal=" + ", host=" * 50_000 + "\n",
+    "kafka-configs": "Quota configs for user-principal '" + "', client-id '" * 50_000 + "\n",
+    "kafka-topics": "Topic: t\tPartitionCount: 1\tReplicationFactor: 1\tConfigs:" + " ,a" * 100_000 + "\n",
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("form", HOSTILE_LISTINGS)
+def test_hostile_lines_of_listings_end_in_bounded_time(form: str) -> None:
+    begin = time.process_time()
+    text = HOSTILE_LISTINGS[form] * 20
+    parsed = read_foreign_files(["-"], io.StringIO(text), FOREIGN_FORMATS[form], cluster="c")
+    assert parsed.errors
+    assert time.process_time() - begin < 10
+
+
+def test_a_load_reads_so_many_bytes_of_all_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_BYTES", 3 * 1024 * 1024)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.json").write_text(f"[{ROW}]".ljust(1024 * 1024 + 1))
+    parsed = read_manifest_files([tmp_path], NOTHING)
+    assert errors(parsed) == [f"{tmp_path}/c.json: too large: a load reads at most 3 MiB of all its files"]
+    assert list(parsed.digests) == [f"{tmp_path}/a.json", f"{tmp_path}/b.json"]
+    endless = io.TextIOWrapper(io.BufferedReader(Endless()))
+    assert errors(read_manifest_files(["-"], endless)) == [
+        "stdin: too large: a load reads at most 3 MiB of all its files"
+    ]
+
+
+class Endless(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        return len(buffer)
+
+
+@pytest.fixture
+def special(tmp_path: Path) -> Iterator[dict[str, Path]]:
+    """Files that are none: by kind."""
+    named = {name: tmp_path / f"{name}.json" for name in ("fifo", "socket", "device")}
+    os.mkfifo(named["fifo"])
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(named["socket"]))
+        try:
+            os.mknod(named["device"], 0o20600, os.makedev(1, 5))  # /dev/zero
+        except PermissionError:
+            del named["device"]
+        yield named
+
+
+@pytest.mark.timeout(20)
+def test_only_regular_files_are_read(special: dict[str, Path], tmp_path: Path) -> None:
+    reason = "isn't a regular file; a pipe's content is read from `-`"
+    for path in special.values():
+        assert errors(read_manifest_files([path], NOTHING)) == [f"{path}: {reason}"]
+    (tmp_path / "link.json").symlink_to(special["fifo"].name)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "folder.json" / "good.json").write_text(f"[{ROW}]")
+    parsed = read_manifest_files([tmp_path], NOTHING)
+    # The link names the FIFO, which is read about once.
+    assert len(parsed.errors) == len(special)
+    assert len(parsed.rows) == 1
+
+
+def test_a_file_that_grows_while_it_is_read_has_the_digest_of_what_was_read(tmp_path: Path) -> None:
+    path, stop = tmp_path / "a.jsonl", threading.Event()
+    path.write_text(f"{ROW}\n")
+
+    def grow() -> None:
+        with path.open("a") as file:
+            while not stop.is_set():
+                file.write(f"{ROW}\n")
+                file.flush()
+
+    growing = threading.Thread(target=grow)
+    growing.start()
+    try:
+        parsed = read_manifest_files([path], NOTHING)
+    finally:
+        stop.set()
+        growing.join()
+    assert list(parsed.digests) == [str(path)]
+    assert parsed.rows or parsed.errors
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with `topics`, and a secret beside it, which is a good manifest."""
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "token.json").write_text(f"[{ROW}]")
+    folder = tmp_path / "checkout"
+    (folder / "topics" / "team").mkdir(parents=True)
+    (folder / "topics" / "good.json").write_text(f"[{ROW}]")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+LEAVES = "is a link that leaves its folder: put the file itself there, or name what the link points to"
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        ("topics/a.json", "../../secrets/token.json"),
+        ("topics/team/a.json", "/proc/self/environ"),
+        ("topics/team/a.json", "../../.git/config"),
+        ("topics/team/more", "../../../secrets"),
+    ],
+)
+def test_a_link_that_leaves_its_folder_is_refused(checkout: Path, link: str, target: str) -> None:
+    (checkout / ".git").mkdir()
+    (checkout / ".git" / "config").write_text("[]")
+    (checkout / link).symlink_to(target)
+    for folder in (Path("topics"), Path("./topics/"), checkout / "topics"):
+        parsed = read_manifest_files([folder], NOTHING)
+        assert errors(parsed) == [f"{folder / Path(link).relative_to('topics')}: {LEAVES}"]
+        assert [row.file for row in parsed.rows] == [str(folder / "good.json")]
+
+
+@pytest.mark.parametrize(
+    "named", ["topics", "topics/", "topics/sub", "a.json", "topics/../topics", "topics/token.json"]
+)
+def test_a_named_path_through_a_link_out_of_the_checkout_is_refused(checkout: Path, named: str) -> None:
+    (checkout / "topics").rename(checkout / "was")
+    (checkout / "topics").symlink_to("../secrets")
+    (checkout / "a.json").symlink_to("../secrets/token.json")
+    parsed = read_manifest_files([Path(named)], NOTHING)
+    assert errors(parsed) == [f"{Path(named)}: {LEAVES}"]
+    assert parsed.rows == []
+
+
+def test_links_within_the_folder_are_followed(checkout: Path) -> None:
+    """As Kubernetes mounts a ConfigMap: a.json -> ..data/a.json, ..data -> ..2026."""
+    mount = checkout / "mount"
+    (mount / "..2026").mkdir(parents=True)
+    (mount / "..2026" / "a.json").write_text(f"[{ROW}]")
+    (mount / "..data").symlink_to("..2026")
+    (mount / "a.json").symlink_to("..data/a.json")
+    (checkout / "current").symlink_to("mount")
+    for path in (mount, Path("mount"), Path("current"), mount / "a.json", Path("mount/a.json"), Path("current/a.json")):
+        parsed = read_manifest_files([path], NOTHING)
+        assert (errors(parsed), len(parsed.rows)) == ([], 1), path
+
+
+SECRET = "hunter2-Zq9vK3xWm7"
+SECRETS = {
+    "a token": SECRET,
+    "a password with a colon": f"app:{SECRET}",
+    "a number": "4111111111111111",
+    "base 60": "41:11:11:11:11:11:11:11",
+    "a date": "1987-06-05",
+    "a tag": f"!{SECRET}",
+    "an alias": f"*{SECRET}=",
+    "an anchor": f"&{SECRET}= x y",
+    "a directive": f"%{SECRET}",
+    "a key file": f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+    "an environment": f"PASSWORD={SECRET}\nTOKEN={SECRET}",
+    "properties": f"password={SECRET}: {SECRET}",
+    "a netrc": f"machine host login me password {SECRET}",
+    "a connection": f"postgres://me:{SECRET}@host/db",
+    "shadow": f"root:$6${SECRET}:19000:0:99999:7:::\ndaemon:*:19000",
+    "settings": f'[a]\npassword = "{SECRET}"',
+    "kubernetes": f"apiVersion: v1\nkind: Secret\ndata: {{password: {SECRET}}}",
+    "a JSON string": f'"{SECRET}"',
+    "a JSON list": f'["{SECRET}", ["{SECRET}"], 4111111111111111]',
+    "JSON": f'{{"password": "{SECRET}"}}',
+    "a list": f"- {SECRET}\n- [{SECRET}]",
+    "a flow": f"{{{SECRET}=: [}}",
+    "a quote": f"'{SECRET}",
+    "columns": f"{SECRET},b\n{SECRET},c",
+    "a cell": f'a,b\n"{SECRET}',
+    "an ACL listing": f"Current ACLs for {SECRET}",
+    "semicolons": f"user;{SECRET}",
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_a_file_that_is_no_manifest_is_not_shown(tmp_path: Path, kind: str) -> None:
+    text = SECRETS[kind]
+    hidden = [SECRET] if SECRET in text else text.split("\n")
+    for suffix in (".yaml", ".json", ".jsonl", ".csv"):
+        found = errors(read_text(tmp_path, f"f{suffix}", text))
+        assert found
+        assert not [each for each in found for word in hidden if word in each]
+    for form in FOREIGN_FORMATS.values():
+        parsed = read_foreign_files([tmp_path / "f.yaml"], NOTHING, form, cluster="c")
+        assert not [each for each in errors(parsed) for word in hidden if word in each], form.name
+        assert not [each for each in parsed.not_carried_over for word in hidden if word in each.key + each.what]
+
+
+SPELLINGS = (
+    "cluster", "topic", "topics", "acls", "quotas", "defaults", "configs", "assignments", "state", "c", "t", "0", "1",
+    "a", "<<", "&a", "*a", "&b", "*b", "[", "]", "{", "}", ":", ": ", "- ", ", ", "\n", "\n  ", "\n    ", "\r\n", "\t",
+    "'", '"', "|", ">", "!", "!!", "%", "#", " #", "\x00", "\ufeff", "\ud800", "\u2028", "\x85", "\x1b[31m", "~",
+    "null", "1e6", "0x1f", "1_000", "12:30", "2026-01-01", "yes", "k" * 5_000, "---\n", "...\n", "{{ x }}", "\\ud800",
+)  # fmt: skip
+ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "utf-7")
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(st.sampled_from(SPELLINGS), max_size=40), encoding=st.sampled_from(ENCODINGS))
+def test_pieces_of_files_end_in_lines_that_can_be_printed(tmp_path: Path, pieces: list[str], encoding: str) -> None:
+    content = "".join(pieces).encode(encoding, "replace" if encoding == "latin-1" else "surrogatepass")
+    for suffix in (".yaml", ".json", ".jsonl", ".csv"):
+        path = tmp_path / f"f{suffix}"
+        path.write_bytes(content)
+        for each in read_manifest_files([path], NOTHING).errors:
+            assert str(each).isprintable()
+            assert len(str(each)) < 2_000
+            assert each.line is None or 1 <= each.line <= content.count(b"\n") + content.count(b"\r") + len(pieces) + 1
+
+
+def test_rows_of_errors_are_cut_and_the_rest_is_not_read(tmp_path: Path) -> None:
+    parsed = read_text(tmp_path, "m.jsonl", "5\n" * 5_000)
+    assert len(parsed.errors) == MAX_ERRORS
+    many = json.dumps([{"cluster": "c", "topic": "t", "x": 1}])
+    assert len(read_text(tmp_path, "n.json", many).errors) == 1
+
+
+HINTS = {
+    "a tab": ("m.yaml", "cluster: c\ntopics:\n\t- {topic: t}\n", "m.yaml:3: not valid YAML: a tab; write blanks"),
+    "a tab deeper": ("m.yaml", "cluster: c\ntopics:\n  - topic: t\n\t\towner: o\n", "a tab; write blanks"),
+    "semicolons": ("m.csv", "cluster;topic;num_partitions\nc;t;3\n", "its cells are separated by semicolons"),
+    "tabs": ("m.csv", "cluster\ttopic\nc\tt\n", "its cells are separated by tabs"),
+    "a template line": (
+        "m.yaml",
+        "{{- range .Values.topics }}\ncluster: c\n{{- end }}\n",
+        "m.yaml:1: has a placeholder",
+    ),
+    "a template value": (
+        "m.yaml",
+        "cluster: c\ntopics:\n  - topic: t\n    num_partitions: {{ .Values.partitions }}\n",
+        "m.yaml:4: has a placeholder of a template; let its tool fill it in first",
+    ),
+    "a template count": ("m.yaml", "cluster: c\ntopics: [{topic: t, num_partitions: '${N}'}]\n", "has a placeholder"),
+    "a reserved character": ("m.yaml", "cluster: c\ntopics: [{topic: t, owner: @me}]\n", "begins with @; quote it"),
+    "an exponent": (
+        "m.yaml",
+        "cluster: c\ntopics: [{topic: t, num_partitions: 1e1}]\n",
+        "m.yaml:2: `num_partitions` must be an integer, not `1e1`; write plain digits, not quoted",
+    ),
+    "a quoted exponent": (
+        "m.yaml",
+        "cluster: c\nquotas: [{user: u, producer_byte_rate: '1e6'}]\n",
+        'm.yaml:2: producer_byte_rate must be a number, not the string "1e6"; write plain digits, not quoted',
+    ),
+    "an exponent in JSON": (
+        "m.json",
+        '[{"cluster": "c", "user": "u", "producer_byte_rate": 1e6}]',
+        "m.json:1: producer_byte_rate must be a number, not `1e6`; write plain digits, not quoted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_an_error_names_what_to_write_instead(tmp_path: Path, name: str) -> None:
+    file, text, message = HINTS[name]
+    (found,) = errors(read_text(tmp_path, file, text))
+    assert message in found
