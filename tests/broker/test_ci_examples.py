@@ -60,7 +60,10 @@ class Runner:
 
     def job(self, name: str) -> int:
         """Returns the exit code of the first step that failed, else 0; steps with `!cancelled()` run in any case."""
-        common = {**self.workflow["env"], "TOPICLEDGER_CONFIG": str(self.config)}
+        temporary = self.folder / "runner-temp"
+        temporary.mkdir(exist_ok=True)
+        runner = {"RUNNER_TEMP": str(temporary), "GITHUB_REPOSITORY": "acme/topics"}
+        common = {**self.workflow["env"], **runner, "TOPICLEDGER_CONFIG": str(self.config)}
         failed = 0
         for step in self.workflow["jobs"][name]["steps"]:
             always = "!cancelled()" in step.get("if", "")
@@ -90,7 +93,7 @@ def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
     event = {
         "github.event.pull_request.number": "7",
         "github.event.pull_request.head.sha": "abc123",
-        "github.event.pull_request.user.login": "alice",
+        "github.event.sender.login": "alice",
         "github.event.pull_request.merged_by.login": "bob",
         "github.token": "none",
     }

@@ -53,7 +53,7 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
     value = cluster.values.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         found = "is missing" if value is None else f"is {kind_of(value)}"
-        cluster.problem(name, f'{found}: must be a list of "host:port" strings')
+        cluster.problem(name, f'{found}: must be a list of "host:port" strings, one for each server')
         return ()
     if not value:
         cluster.problem(name, 'is empty: must name at least one "host:port"')
@@ -62,7 +62,10 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
         if match is None or not 1 <= int(match["port"]) <= 65535:
             # a URL with a password may have been pasted here
             shown = "an entry" if "@" in server else f'"{show(server)}"'
-            cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535')
+            # As Kafka's own tools and properties files have them.
+            several = len(re.split(r"[,;\s]+", server.strip(" ,;"))) > 1
+            hint = ": write one string for each server" if several else ""
+            cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535{hint}')
     return tuple(value)
 
 

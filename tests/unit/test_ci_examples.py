@@ -1,0 +1,83 @@
+"""examples/ci is safe against the change it plans: what may be checked of its files without GitHub and a broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
+DEFAULT_BRANCH = "github.event.pull_request.base.ref == github.event.repository.default_branch"
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[Any, Any]:
+    loaded: dict[Any, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
+    return loaded
+
+
+def steps(workflow: dict[Any, Any], job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = workflow["jobs"][job]["steps"]
+    return found
+
+
+def test_actions_are_pinned_by_commit_and_keep_no_token(workflow: dict[Any, Any]) -> None:
+    used = [step for job in workflow["jobs"] for step in steps(workflow, job) if "uses" in step]
+    assert len(used) == 2
+    for step in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+        assert step["with"]["persist-credentials"] is False
+
+
+def test_jobs_have_only_the_permissions_that_they_need(workflow: dict[Any, Any]) -> None:
+    assert workflow["permissions"] == {}
+    assert workflow["jobs"]["plan"]["permissions"] == {"contents": "read", "pull-requests": "write"}
+    assert workflow["jobs"]["apply"]["permissions"] == {"contents": "read"}
+    tokens = [(job, step["name"]) for job in workflow["jobs"] for step in steps(workflow, job) if "token" in str(step)]
+    assert tokens == [("plan", "Comment")]
+
+
+def test_only_merges_to_the_default_branch_are_applied(workflow: dict[Any, Any]) -> None:
+    apply, plan = workflow["jobs"]["apply"]["if"], workflow["jobs"]["plan"]["if"]
+    assert apply == f"github.event.action == 'closed' && github.event.pull_request.merged && {DEFAULT_BRANCH}"
+    assert DEFAULT_BRANCH in plan
+    assert "head.repo.full_name == github.repository" in plan
+    assert steps(workflow, "apply")[0]["with"]["ref"] == "${{ github.event.repository.default_branch }}"
+
+
+def test_whoever_pushed_a_commit_requests_its_plan(workflow: dict[Any, Any]) -> None:
+    """Else a pusher to somebody else's pull request could approve their own change by merging it."""
+    (plan,) = (step for step in steps(workflow, "plan") if step.get("name") == "Plan")
+    assert plan["env"] == {"PUSHED_BY": "${{ github.event.sender.login }}"}
+    assert workflow[True]["pull_request"]["types"] == ["opened", "synchronize", "closed"]  # `on` is true in YAML 1.1
+
+
+def test_expressions_of_github_reach_shells_as_variables_only(workflow: dict[Any, Any]) -> None:
+    runs = [step["run"] for job in workflow["jobs"] for step in steps(workflow, job) if "run" in step]
+    assert len(runs) == 3
+    assert not [run for run in runs if "${{" in run]
+
+
+@pytest.mark.parametrize("code", [0, 5, 2])
+def test_the_plan_is_written_outside_the_checkout(tmp_path: Path, code: int) -> None:
+    """A change may have a link of any name in the checkout."""
+    secret, checkout, outside = tmp_path / "secret", tmp_path / "checkout", tmp_path / "temp" / "plan.md"
+    secret.write_text("hunter2")
+    checkout.mkdir()
+    outside.parent.mkdir()
+    (checkout / "plan.md").symlink_to(secret)
+    command = tmp_path / "topicledger"
+    command.write_text(f'#!/bin/sh\n[ "$1" = runs ] && echo "the plan" || exit {code}\n')
+    command.chmod(0o755)
+    arguments = [EXAMPLES / "plan.sh", outside, "run-1", "alice", "topics"]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TOPICLEDGER_CONFIG": "run.toml"}
+    done = subprocess.run(arguments, cwd=checkout, env=environment, check=False)
+    assert done.returncode == (1 if code else 0)
+    assert outside.read_text() == ("the plan\n" if code != 2 else outside.read_text())
+    assert "hunter2" not in outside.read_text()
+    assert secret.read_text() == "hunter2"
