@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.errors import ManifestFileError
 from topicledger.manifests.files import ManifestRow, ParsedManifests, read_foreign_files
 from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.read import Foreign
@@ -329,6 +330,12 @@ def test_strimzi_topics_are_read_and_other_kinds_counted(read: Read) -> None:
     assert said(second) == {"cluster": "orders", "topic": "plain", "labels": {"strimzi.io/cluster": "orders"}}
     assert parsed.skipped == {"KafkaUser without ACLs and quotas": 1}
     assert leftovers(parsed) == {"metadata.namespace": 5, "metadata.annotations.argocd.argoproj.io/sync-wave": 7}
+
+
+def test_strimzis_resources_of_internal_topics_are_counted(read: Read) -> None:
+    text = SMALLEST["strimzi"].replace("partitions: 2", "topicName: __consumer_offsets")
+    parsed = read("strimzi", text)
+    assert (parsed.rows, errors(parsed), parsed.skipped) == ([], [], {"internal topic": 1})
 
 
 def test_strimzi_goes_to_another_cluster_where_told_so(read: Read) -> None:
@@ -936,12 +943,14 @@ lines, host=*, operation=READ, permissionType=ALLOW)
 """
 
 
+MAIN = ClusterSettings(name="main", bootstrap_servers=("localhost:1",))
+RUN = Settings(path=Path("run.toml"), tables=TablesSettings(root="tables"), clusters={"main": MAIN})
+
+
 def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) -> None:
     file = tmp_path / "live.txt"
     file.write_text(DEAD_ACLS)
-    cluster = ClusterSettings(name="main", bootstrap_servers=("localhost:1",))
-    run = Settings(path=tmp_path / "run.toml", tables=TablesSettings(root="tables"), clusters={"main": cluster})
-    parsed = read_checked(run, [file], NOTHING, foreign=Foreign(form="kafka-acls", cluster="main"))
+    parsed = read_checked(RUN, [file], NOTHING, foreign=Foreign(form="kafka-acls", cluster="main"))
     assert rights(parsed) == ["main None present 16 User:good ALLOW READ GROUP LITERAL good *"]
     assert [(each.line, each.what.split(";")[0]) for each in parsed.not_carried_over] == [
         (7, "a line break in a name"),
@@ -950,6 +959,29 @@ def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) ->
         (2, "resource_name * with PREFIXED matches only names that begin with a *"),
         (13, "host is app.example.org"),
     ]
+
+
+INTERNAL = {
+    ("m.yaml", None): "cluster: main\ntopics:\n- {topic: __transaction_state}\n",
+    ("m.json", None): '[\n\n{"cluster": "main", "topic": "__transaction_state"}]',
+    ("m.jsonl", None): '\n\n{"cluster": "main", "topic": "__transaction_state", "state": "absent"}',
+    ("m.csv", None): "cluster,topic\n\nmain,__transaction_state\n",
+    ("f.yaml", "topicctl"): "\n\n" + SMALLEST["topicctl"].replace("name: t,", "name: __transaction_state,"),
+    ("f.yaml", "jikkou"): "\n\n" + SMALLEST["jikkou"].replace("name: t}", "name: __transaction_state}"),
+    ("f.yaml", "kafka-gitops"): "topics:\n\n  __transaction_state: {partitions: 2, replication: 1}\n",
+}
+
+
+@pytest.mark.parametrize(("name", "form"), INTERNAL)
+def test_internal_topics_in_files_of_any_format_are_refused(tmp_path: Path, name: str, form: str | None) -> None:
+    """I1"""
+    (tmp_path / name).write_text(INTERNAL[name, form])
+    foreign = None if form is None else Foreign(form=form, cluster="main")
+    with pytest.raises(ManifestFileError) as raised:
+        read_checked(RUN, [tmp_path / name], NOTHING, foreign=foreign)
+    first, total = str(raised.value).split("\n")
+    assert first.startswith(f"{tmp_path / name}:3: topic __transaction_state: __transaction_state is internal to Kafka")
+    assert total == "1 error: nothing was loaded"
 
 
 STRIMZI_USER = """\

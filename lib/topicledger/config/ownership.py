@@ -65,7 +65,7 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
             continue
         pattern, *owners = words
         if any(each in pattern for each in _UNSUPPORTED):
-            table.problem("file", f"{path}:{number}: `{show(pattern)}`: !, [ ] and \\ mean nothing here; write * or ?")
+            table.problem("file", f"{path}:{number}: !, [ ] and \\ mean nothing in a pattern; write * or ?")
             continue
         names = tuple(owner.removeprefix("@").rpartition("/")[2] for owner in owners)
         found.append(OwnerLine(pattern=_regex(pattern), owners=names, place=f"{path.name}:{number}"))

@@ -19,6 +19,7 @@ from topicledger.manifests.files.foreign.limits import add_quota, limits_of
 from topicledger.manifests.files.foreign.resources import Api, Resource, Resources, annotations_of
 from topicledger.manifests.files.foreign.rights import acls_of, add_right
 from topicledger.manifests.files.values import Object, Value, describe
+from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.access import Acl
 from topicledger.model.quotas import Entity, written
 from topicledger.text import show
@@ -134,7 +135,11 @@ def _topic(resource: Resource, cluster: str | None) -> None:
     metadata.rest()
     resource.fields.leave_out(("status",), "kept by Kubernetes itself")
     resource.fields.rest()
-    row.add()
+    if row.entry.topic in INTERNAL_TOPICS:
+        # Older Topic Operators make a resource of each topic that they find.
+        report.skip("internal topic")
+    else:
+        row.add()
 
 
 STRIMZI = ForeignFormat(name="strimzi", suffixes=YAML_SUFFIXES, names_cluster=True, read=yaml_reader(_read))
