@@ -9,6 +9,7 @@ refused in manifests (`is_odd`): they are compared as text, which would differ f
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -28,17 +29,16 @@ BLANKS = "".join(map(chr, range(0x21)))
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"
 _NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"
 """Double.parseDouble takes a suffix of Java's own literals; it changes nothing, `0.1f` is 0.1 as a double."""
-_ODD = (
-    r"\A(?:[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
-    "|[+-]NaN|[fF][aA][lL]\u017f[eE])\\z"
-)
-"""Hexadecimal doubles, NaN with a sign, and `false` with a long s, which is an s to `equalsIgnoreCase`."""
-_ANY_DIGITS = r"\A[+-]?{digit}+\z"
-"""Long.parseLong takes the digits of every script; Double.parseDouble takes 0 to 9 only."""
+_HEXADECIMAL = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
+_LONG_S = "[fF][aA][lL]\u017f[eE]"
+_OTHER_DIGITS = r"(?=.*[^\x00-\x7f])[+-]?\p{Nd}+"
+_ODD = rf"\A[\x00-\x20]*(?:{_HEXADECIMAL}|[+-]NaN|{_LONG_S}|{_OTHER_DIGITS})[\x00-\x20]*\z"
+"""Hexadecimal doubles; NaN with a sign; `false` with a long s, which is an s to `equalsIgnoreCase`; digits of other
+scripts, which Long.parseLong takes."""
 _EXACT = 1e15
 """Below it every whole double is one number in decimal, too."""
-_PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD, _PYTHON_DIGITS = (
-    re.compile(pattern.replace(r"\z", r"\Z")) for pattern in (_WHOLE, _NUMBER, _ODD, _ANY_DIGITS.format(digit=r"\d"))
+_PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD = (
+    re.compile(pattern.replace(r"\z", r"\Z").replace(r"\p{Nd}", r"\d")) for pattern in (_WHOLE, _NUMBER, _ODD)
 )
 
 
@@ -57,17 +57,15 @@ def same_value_column(name: Column, one: Column, other: Column) -> Column:
     return F.when(name.isin(*sorted(LISTS)), as_lists).otherwise(_canonical_column(one) == _canonical_column(other))
 
 
+@functools.lru_cache(maxsize=4096)
 def is_odd(value: str) -> bool:
     """Whether a broker may read the value and return it in a form that `same_value` takes for another value."""
-    text = value.strip(BLANKS)
-    return _PYTHON_ODD.match(text) is not None or (not text.isascii() and _PYTHON_DIGITS.match(text) is not None)
+    return _PYTHON_ODD.match(value) is not None
 
 
 def is_odd_column(value: Column) -> Column:
     """`is_odd` for a column (string): boolean, null where the value is null."""
-    text = trimmed(value)
-    other_digits = text.rlike(_ANY_DIGITS.format(digit=r"\p{Nd}")) & text.rlike(r"[^\x00-\x7f]")
-    return text.rlike(_ODD) | other_digits
+    return value.rlike(_ODD)
 
 
 def by_name(configs: Column | str) -> Column:
