@@ -133,6 +133,40 @@ def test_owners_and_labels_in_the_table_outlast_an_export_into_it(
     assert rows["export.0000"]["num_partitions"] == live["export.0000"].num_partitions
 
 
+def test_an_export_proposes_owners_and_splits_by_them(
+    config: Path, live: dict[str, NewTopic], own: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Owners: of a manifest, of [owners], of a prefix. An owner that [owners] doesn't allow is never proposed."""
+    config.write_text(config.read_text() + "[owners.Billing]\ntopics = ['^export[.]000[12]$']\n")
+    estate = Estate(spark, tmp_path / "ledger", {"main": own})
+    estate.declare({"topic": "export.0003", "owner": "orders"})
+    chosen = ("export", "--config", config, "--cluster", "main", "--pattern", "^(export[.]000[1-4]|no|null)$")
+    file = tmp_path / "all.yaml"
+    assert invoke(*chosen, "--to", file).exit_code == 0
+    top, *lines = file.read_text().splitlines()
+    assert top == 'cluster: "main"'
+    noted = [line for line in lines if "#" in line]
+    why = "  # owner orders is proposed: owns the 1 declared topic with prefix export."
+    assert noted == [f'  - topic: "export.0004"{why}']
+
+    folder = tmp_path / "split"
+    split = (*chosen, "--to", folder, "--split", "owner", "--with-quotas")
+    document = json.loads(invoke(*split, "--format", "json").stdout)
+    assert {(each["file"], each["topics"]) for each in document["clusters"]} == {
+        (str(folder / owner / "main.yaml"), 2) for owner in ("unowned", "billing", "orders")
+    }
+    assert 'owner: "Billing"' in (folder / "billing" / "main.yaml").read_text()
+    assert [path.parent.name for path in folder.glob("*/*") if "quotas: []" in path.read_text()] == ["unowned"]
+    again = invoke(*split)
+    assert (again.exit_code, "billing/main.yaml" in again.stderr) == (2, True)
+    loaded = invoke("load_manifests", *sorted(folder.glob("*/*.yaml")), "--config", config, "--dry-run")
+    assert loaded.exit_code == 0, loaded.output
+
+    assert invoke(*chosen, "--into-table").exit_code == 0
+    owners = {row["topic"]: row["owner"] for row in estate.rows(MANIFESTS)}
+    assert (owners["export.0001"], owners["export.0003"], owners["export.0004"]) == ("Billing", "orders", None)
+
+
 def test_topics_that_can_not_be_described_are_listed_and_not_exported(
     kafka_sasl: EmbeddedKafka, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -173,6 +207,8 @@ sasl_plain_password = "file:PASSWORD"
         (("--cluster", "main"), "one of --to and --into-table"),
         (("--cluster", "main", "--to", "x.yaml", "--into-table"), "one of --to and --into-table"),
         (("--cluster", "main", "--to", "x.csv"), "must end in"),
+        (("--cluster", "main", "--to", "x.yaml", "--split", "owner"), "needs a folder"),
+        (("--cluster", "main", "--into-table", "--split", "owner"), "needs --to, a folder"),
         (("--cluster", "main", "--cluster", "dark", "--to", "x.yaml"), "need a folder"),
         (("--cluster", "main", "--to", "x.yaml", "--pattern", "("), "RE2"),
     ],

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.manifests.files import FIELDS, ManifestRow, read_manifest_files
 from topicledger.manifests.files.writing import write_manifests
-from topicledger.observe.export import as_manifests
+from topicledger.observe.export import TopicMessage, _folder, as_manifests, folded
 from topicledger.schemas import CONFIGS, OBSERVED
 
 LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])
@@ -110,6 +110,43 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path, suffix: str) -> No
                 value = {partition: list(brokers) for partition, brokers in value.items()}
             assert value == written[name], (name, written)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_note_stands_beside_its_topic_and_is_not_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "out.yaml"
+    note = "owner a: b is proposed: # 'x\n" + "y" * 5_000
+    write_manifests(path, "main", [{**row("noted", owner="a: b"), "note": note}, row("plain")], ["on top"])
+    top, cluster, topics, noted, *_ = path.read_text().splitlines()
+    assert (top, cluster, topics) == ("# on top", 'cluster: "main"', "topics:")
+    assert noted.startswith('  - topic: "noted"  # owner a: b is proposed: # \'x\\ny')
+    assert [(each.topic, each.owner) for each in read_back(path)] == [("noted", "a: b"), ("plain", None)]
+
+
+def test_the_same_message_is_one_line_with_the_first_names() -> None:
+    def message(cluster: str, topic: str | None, text: str) -> TopicMessage:
+        return TopicMessage(cluster=cluster, topic=topic, message=text)
+
+    given = [message("main", f"t.{number}", "owner a is proposed") for number in range(138)]
+    given += [
+        message("main", "odd", "sensitive"),
+        message("eu", "t.1", "owner a is proposed"),
+        message("eu", None, "x"),
+    ]
+    assert folded(given) == [
+        ("main", "t.0, t.1, t.2 and 135 more: owner a is proposed"),
+        ("main", "odd: sensitive"),
+        ("eu", "t.1: owner a is proposed"),
+        ("eu", "x"),
+    ]
+
+
+@pytest.mark.parametrize("owner", ["..", ".", "unowned", "a/b", "../../etc", "x" * 5_000, "ü" * 300, "\0", "a b"])
+def test_any_owner_is_a_folder_of_its_own(tmp_path: Path, owner: str) -> None:
+    folder = tmp_path / _folder(owner)
+    folder.mkdir()
+    assert [each.parent for each in tmp_path.iterdir()] == [tmp_path]
+    assert folder.resolve().parent == tmp_path.resolve()
+    assert folder.name != "unowned"
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.observe.proposals import Proposal, proposals
 
@@ -16,9 +18,9 @@ DECLARED = [
 ]
 
 
-def owner_of(topic: str, *groups: str, owners: Owners | None = None) -> tuple[str, str] | None:
+def owner_of(topic: str, *groups: str, owners: Owners | None = None) -> tuple[str, str | None] | None:
     key = ("main", topic)
-    found: Proposal | None = proposals([key], DECLARED, {key: groups}, owners or Owners()).get(key)
+    found: Proposal | None = proposals([key], DECLARED, owners or Owners(), lambda _: {key: groups}).get(key)
     return None if found is None else (found.owner, found.why)
 
 
@@ -30,7 +32,7 @@ def test_the_longest_prefix_that_declared_topics_share_tells_the_owner() -> None
     assert owner_of("orders") is None
     assert owner_of("nobodys.b") is None
     assert owner_of("blank.b") is None
-    assert owner_of("whole") is None
+    assert owner_of("wholesale") is None
 
 
 def test_the_groups_that_use_a_topic_tell_the_owner_where_its_prefix_does_not() -> None:
@@ -43,11 +45,37 @@ def test_the_groups_that_use_a_topic_tell_the_owner_where_its_prefix_does_not() 
     assert owner_of("orders-us-a", "payments-reader") == ("orders", "owns the 1 declared topic with prefix orders-")
 
 
-def test_what_the_settings_say_comes_first() -> None:
+def test_what_manifests_and_settings_say_comes_first() -> None:
     names = Owners(names={"b": OwnerSettings(topics=("^orders",)), "c": OwnerSettings(topics=("^payments[.]both",))})
-    assert owner_of("orders-us-a", owners=names) == ("b", "[owners]")
-    assert owner_of("x", "c-reader", owners=names) == ("c", "consumer group c-reader uses it")
-    both = Owners(names={name: OwnerSettings(topics=("^payments",)) for name in ("b", "c")})
-    assert owner_of("payments.in.c", owners=both) == ("payments", "owns the 2 declared topics with prefix payments.in.")
+    assert owner_of("orders-us-a", owners=names) == ("b", None)
+    assert owner_of("payments.in.b") == ("payments", None)
     lines = Owners(lines=(OwnerLine(pattern="^main/x$", owners=("d",), place="CODEOWNERS:1"),))
-    assert owner_of("x", owners=lines) == ("d", "[owners]")
+    assert owner_of("x", owners=lines) == ("d", None)
+
+
+def test_no_owner_is_proposed_that_may_not_declare_the_topic() -> None:
+    """[owners] refuses a row of an owner that it names elsewhere, and of any other owner of an owned topic."""
+    named = Owners(names={"payments": OwnerSettings(topics=("^payments[.]in[.]",))})
+    assert owner_of("payments.in.c", owners=named) == ("payments", None)
+    assert owner_of("x", "payments-reader", owners=named) is None
+    both = Owners(names={name: OwnerSettings(topics=("^payments",)) for name in ("b", "ledger")})
+    assert owner_of("payments.in.c", owners=both) is None
+    assert owner_of("payments.in.b", owners=both) is None, "its manifest's owner isn't one of them"
+    assert owner_of("payments.in.c", "ledger-batch", "orders", owners=both) == (
+        "ledger",
+        "consumer group ledger-batch uses it",
+    )
+    assert owner_of("payments.d", owners=both) == ("ledger", "owns the 1 declared topic with prefix payments.")
+
+
+def test_groups_are_asked_only_about_topics_that_nothing_else_tells_an_owner_of() -> None:
+    keys = [("main", name) for name in ("payments.in.b", "payments.in.c", "x", "y")]
+    asked: list[object] = []
+
+    def groups(left: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[str]]:
+        asked.extend(left)
+        return {("main", "y"): ["orders"]}
+
+    assert set(proposals(keys, DECLARED, Owners(), groups)) == {*keys} - {("main", "x")}
+    assert asked == keys[2:]
+    assert list(proposals(keys, DECLARED, Owners(), None)) == [("main", "payments.in.b")]

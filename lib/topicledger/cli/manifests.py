@@ -109,12 +109,13 @@ def load_manifests(
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
 @click.option("--with-acls", is_flag=True, help="Also the rights: what the cluster's ACLs allow and deny.")
 @click.option("--with-quotas", is_flag=True, help="Also the client quotas.")
-@click.option("--owner", help="The owner of all that is exported; default: none.")
+@click.option("--owner", help="The owner of all that is exported; default: the one that something tells.")
 @click.option(
     "--unmanaged",
     is_flag=True,
-    help="Only what no manifest names, with owners of topics proposed where something tells.",
+    help="Only what no manifest names.",
 )
+@click.option("--split", type=click.Choice(["owner"]), help="With --to FOLDER: a folder for each owner in it.")
 @click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 @common
 def export(options: Options, to: Path | None, into_table: bool, **given: Any) -> int:

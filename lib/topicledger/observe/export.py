@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.config import patterns
-from topicledger.config.settings import ClusterSettings, Owners, Settings
+from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.errors import ExitCode, TopicLedgerError, UsageError, exit_code
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.writing import SUFFIXES, write_manifests
 from topicledger.manifests.load import Loaded, merge
+from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import FORMAT_VERSION, SET_ON_TOPIC
 from topicledger.observe import export_resources
@@ -34,6 +37,12 @@ from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, cell, printable, show
 
 _REASON, _NOTE = "not_exported", "note"
+_NAMED = 3
+"""Topics that a message names whose text is about many."""
+_UNOWNED = "unowned"
+"""The folder of what has no owner."""
+_MOST_FOLDER = 200
+"""Characters of a folder's name: file systems take 255 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +62,9 @@ class Request:
     overwrite: bool = False
     """Replace files that are there."""
     unmanaged: bool = False
-    """Only topics that no row of `manifests` names, with an owner where something tells one."""
+    """Only topics that no row of `manifests` names."""
+    split: Literal["owner"] | None = None
+    """`owner`: a folder for each owner in the folder `to`, with a file for each cluster."""
     resources: Sequence[Exportable] = ()
     """What to export beside topics."""
 
@@ -69,9 +80,11 @@ class TopicMessage:
     resource: str | None = None
 
     @property
-    def name(self) -> str:
-        """What it is about."""
-        return str(self.topic) if self.topic is not None else f"{self.resource_type} {self.resource}"
+    def name(self) -> str | None:
+        """What it is about; None for its cluster."""
+        if self.topic is None:
+            return None if self.resource is None else f"{self.resource_type} {self.resource}"
+        return str(self.topic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +95,7 @@ class ClusterExport:
     topics: int
     """How many were exported."""
     file: str | None
-    """None: into the table."""
+    """None: into the table. Split by owner, the cluster has a ClusterExport for each file."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """How many of what was asked for beside topics, by table."""
 
@@ -120,7 +133,7 @@ def render(exported: Exported, console: Console) -> None:
     for name in ("cluster", "topics", *others, "to"):
         grid.add_column(name, overflow="fold")
     for each in exported.clusters:
-        counts = (str(each.resources[name]) for name in others)
+        counts = (str(each.resources.get(name, "")) for name in others)
         grid.add_row(cell(each.cluster), str(each.topics), *counts, cell(each.file or "manifests"))
     console.print(grid)
     if exported.loaded is not None:
@@ -133,13 +146,30 @@ def render(exported: Exported, console: Console) -> None:
             counted = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
             console.print(f"{counted} in {table}", highlight=False)
     for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
-        for one in messages[:SHOWN_FAILURES]:
-            text = f"{title}: {cell(one.cluster)} {cell(one.name)}: {cell(one.message)}"
-            console.print(text, highlight=False, soft_wrap=True)
-        if len(messages) > SHOWN_FAILURES:
-            console.print(f"{title}: the first {SHOWN_FAILURES} of {len(messages)}; all are in --format json")
+        lines = folded(messages)
+        for cluster, text in lines[:SHOWN_FAILURES]:
+            console.print(f"{title}: {cell(cluster)}: {cell(text)}", highlight=False, soft_wrap=True)
+        if len(lines) > SHOWN_FAILURES:
+            console.print(f"{title}: {SHOWN_FAILURES} of {len(lines)} lines; all are in --format json", highlight=False)
     for problem in exported.problems:
         console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
+
+
+def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:
+    """Cluster and text of each message once, with the first names that have it and how many there are."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for each in messages:
+        alike = names.setdefault((each.cluster, each.message), [])
+        if each.name is not None:
+            alike.append(show(each.name))
+    return [
+        (cluster, f"{_listed(alike)}: {message}" if alike else message) for (cluster, message), alike in names.items()
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
@@ -177,9 +207,13 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         .transform(as_manifests(request.owner, with_assignments=request.with_assignments))
         .localCheckpoint()
     )
-    if request.unmanaged and request.owner is None:
-        groups = read_consumer_groups(spark, reached, settings.kafka, wanted)
-        rows = rows.transform(_with_proposals(declared, groups, settings.owners)).localCheckpoint()
+    unread: list[TopicMessage] = []
+    if request.owner is None:
+        groups = _Groups(spark, reached, settings.kafka)
+        # A table gets no owner that is a guess: who loads a file has seen it.
+        proposed = _with_owners(declared, settings.owners, groups if request.to is not None else None)
+        rows = rows.transform(proposed).localCheckpoint()
+        unread = groups.unread
     others = [
         export_resources.export(
             ledger, each, reached, settings.kafka, ids, owner=request.owner, unmanaged=request.unmanaged
@@ -191,7 +225,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     unlisted = {name for each in others for name in each.problems}
     names = [name for name in ids if name not in described.errors and name not in unlisted]
     rows = rows.where(~F.col("cluster").isin(*unlisted)) if unlisted else rows
-    left_out, notes = _messages(rows, _REASON) + _left_out(others), _messages(rows, _NOTE)
+    left_out, notes = _messages(rows, _REASON) + _left_out(others), [*unread, *_messages(rows, _NOTE)]
     exported = rows.where(F.col(_REASON).isNull())
     if request.to is None:
         loaded = _merge(ledger, exported, others, request) if names else None
@@ -207,7 +241,8 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
             for name in names
         ]
         return Exported(clusters=done, not_exported=left_out, notes=notes, loaded=loaded, problems=problems)
-    done = [_write(files[name], name, exported, others, [*left_out, *notes]) for name in names]
+    head = [*left_out, *unread]
+    done = [each for name in names for each in _write(files[name], name, exported, others, head, request)]
     return Exported(clusters=done, not_exported=left_out, notes=notes, problems=problems)
 
 
@@ -272,37 +307,46 @@ def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
     return transform
 
 
-def _with_proposals(declared: DataFrame, groups: DataFrame, owners: Owners) -> Transform:
-    """Owners that are proposed, each with the reason in `note`. In and out: what `as_manifests` returns.
+@dataclass(frozen=True)
+class _Groups:
+    """The consumer groups of topics, asked when they are needed."""
 
-    Where a cluster doesn't say which groups there are, one note says so.
-    """
+    spark: SparkSession
+    clusters: Sequence[ClusterSettings]
+    kafka: KafkaSettings
+    unread: list[TopicMessage] = field(default_factory=list)
+    """Why a cluster's groups can't be read: one message for each cluster."""
+
+    def __call__(self, keys: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[str]]:
+        topics = self.spark.createDataFrame(list(keys), "cluster string, topic string")
+        found = read_consumer_groups(self.spark, self.clusters, self.kafka, topics).localCheckpoint()
+        using: dict[tuple[str, str], list[str]] = {}
+        for row in found.where("group is not null").select("cluster", "topic", "group").collect():
+            using.setdefault((row["cluster"], row["topic"]), []).append(row["group"])
+        unread = found.where("error is not null").groupBy("cluster").agg(F.min("error").alias("error"))
+        for row in unread.orderBy("cluster").collect():
+            why = f"consumer groups can't be read, so they tell no owner: {row['error']}"
+            self.unread.append(TopicMessage(cluster=row["cluster"], topic=None, message=why, resource_type="group"))
+        return using
+
+
+def _with_owners(declared: DataFrame, owners: Owners, groups: _Groups | None) -> Transform:
+    """Owners of topics; one that is a guess has its reason in `note`. In and out: what `as_manifests` returns."""
 
     def transform(rows: DataFrame) -> DataFrame:
         keys = [(row["cluster"], row["topic"]) for row in rows.select("cluster", "topic").collect()]
-        known = [
-            tuple(row) for row in declared.select("cluster", "topic", "owner").where("topic is not null").collect()
-        ]
-        using: dict[tuple[str, str], list[str]] = {}
-        for row in groups.where("group is not null").select("cluster", "topic", "group").collect():
-            using.setdefault((row["cluster"], row["topic"]), []).append(row["group"])
-        found = proposals(keys, known, using, owners)
+        of_topics = declared.select("cluster", "topic", "owner").where("topic is not null and owner is not null")
+        found = proposals(keys, (tuple(row) for row in of_topics.collect()), owners, groups)
         made = rows.sparkSession.createDataFrame(
-            [(*key, each.owner, f"owner {each.owner} is proposed: {each.why}") for key, each in found.items()],
+            [
+                (*key, each.owner, each.why and f"owner {show(each.owner)} is proposed: {each.why}")
+                for key, each in found.items()
+            ],
             "cluster string, topic string, _owner string, _why string",
         )
-        unread = (
-            groups.where("error is not null")
-            .groupBy("cluster")
-            .agg(
-                F.min("topic").alias("topic"),
-                F.concat(F.lit("groups can't be read: "), F.any_value("error")).alias("_unread"),
-            )
-        )
-        key = ["cluster", "topic"]
-        both = rows.join(made, on=key, how="left").join(unread, on=key, how="left")
-        notes = F.concat_ws("; ", _NOTE, "_why", "_unread")
-        return both.withColumns({"owner": F.col("_owner"), _NOTE: F.nullif(notes, F.lit(""))}).select(*rows.columns)
+        notes = F.nullif(F.concat_ws("; ", _NOTE, "_why"), F.lit(""))
+        both = rows.join(made, on=["cluster", "topic"], how="left")
+        return both.withColumns({"owner": F.col("_owner"), _NOTE: notes}).select(*rows.columns)
 
     return transform
 
@@ -326,34 +370,50 @@ def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFr
         .groupBy("cluster", "topic")
         .agg(F.any_value("owner").alias("_owner"), F.any_value("labels").alias("_labels"))
     )
-    owner = F.col("_owner") if request.owner is None else F.col("owner")
+    owner = F.coalesce("_owner", "owner") if request.owner is None else F.col("owner")
     kept = rows.join(known, on=["cluster", "topic"], how="left")
     return kept.withColumns({"owner": owner, "labels": F.col("_labels")}).select(*MANIFESTS.schema.names)
 
 
 def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
-    """Cluster -> its file; raises UsageError where there can't be one."""
+    """Cluster -> its file, or, split by owner, the file of what has no owner; raises UsageError where there can't be
+    one."""
     to = request.to
     if to is None:
+        if request.split is not None:
+            raise UsageError(f"--split {request.split} needs --to, a folder")
         return {}
     if to.suffix and not to.is_dir():
         if to.suffix.lower() not in SUFFIXES:
             raise UsageError(f"--to {to}: a file's name must end in {', '.join(SUFFIXES)}; a folder has no dot in its")
+        if request.split is not None:
+            raise UsageError(f"--to {to}: --split {request.split} needs a folder")
         if len(clusters) > 1:
             raise UsageError(f"--to {to}: several clusters need a folder, which gets a file for each")
         files = {clusters[0].name: to}
     else:
+        folder = to if request.split is None else to / _UNOWNED
         # A cluster's name may be anything that TOML can write.
-        files = {cluster.name: to / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
-    there = [str(file) for file in files.values() if file.exists()]
+        files = {cluster.name: folder / f"{quote(cluster.name, safe=' ')}.yaml" for cluster in clusters}
+    there = [str(file) for name in files.values() for file in _there(name, request)]
     if there and not request.overwrite:
-        raise UsageError(f"{', '.join(there)} already exists: name another file, or give --overwrite")
+        more = f" and {len(there) - SHOWN_FAILURES} more" if len(there) > SHOWN_FAILURES else ""
+        raise UsageError(
+            f"{', '.join(there[:SHOWN_FAILURES])}{more} already exists: name another file, or give --overwrite"
+        )
     try:
         for file in files.values():
-            file.parent.mkdir(parents=True, exist_ok=True)
+            (to if request.split is not None else file.parent).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--to {to}: {error.strerror}: {error.filename}") from None
     return files
+
+
+def _there(file: Path, request: Request) -> Sequence[Path]:
+    """Files that an export of the cluster with this file may replace."""
+    if request.split is None:
+        return [file] if file.exists() else []
+    return sorted(each / file.name for each in file.parent.parent.glob("*") if (each / file.name).exists())
 
 
 def _write(
@@ -362,19 +422,52 @@ def _write(
     exported: DataFrame,
     others: Sequence[ResourceExport],
     messages: Sequence[TopicMessage],
+    request: Request,
+) -> Iterator[ClusterExport]:
+    """Write a cluster's file, or with `split` the file of each owner. Raises TopicLedgerError where it can't be
+    written."""
+    notes = [text for name, text in folded([each for each in messages if each.cluster == cluster]) if name == cluster]
+    resources = {each.kind.table.name: each.entries(cluster) for each in others}
+    by_owner = owner_key(F.col("owner")) if request.split is not None else F.lit(None).cast("string")
+    rows = exported.where(F.col("cluster") == cluster).withColumn("_file", by_owner).orderBy("_file", "topic")
+    read = (row.asDict(recursive=True) for row in rows.toLocalIterator())
+    if request.split is None:
+        yield _write_file(file, cluster, read, notes, resources)
+        return
+
+    def of_owner(owner: str | None) -> Path:
+        return file if owner is None else file.parent.with_name(_folder(owner)) / file.name
+
+    written = False
+    for owner, topics in groupby(read, key=lambda row: row["_file"]):
+        # What is beside topics has the owner that was given, or none.
+        is_home = owner is None or request.owner is not None
+        written |= is_home or not resources
+        yield _write_file(of_owner(owner), cluster, topics, notes if is_home else (), resources if is_home else {})
+    if not written:
+        yield _write_file(of_owner(request.owner and request.owner.strip().lower()), cluster, (), notes, resources)
+
+
+def _folder(owner: str) -> str:
+    """The name of an owner's folder, from the owner as owners are compared: any text can be one."""
+    name = quote(owner, safe=" ")
+    if name.startswith(".") or name == _UNOWNED:
+        name = f"%{ord(name[0]):02X}{name[1:]}"
+    if len(name) > _MOST_FOLDER:
+        name = f"{name[: _MOST_FOLDER - 17]}-{hashlib.sha256(owner.encode()).hexdigest()[:16]}"
+    return name
+
+
+def _write_file(
+    file: Path,
+    cluster: str,
+    rows: Iterable[Mapping[str, Any]],
+    notes: Sequence[str],
+    resources: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> ClusterExport:
-    notes = [f"{each.name}: {each.message}" for each in messages if each.cluster == cluster]
-
-    def rows() -> Iterator[Mapping[str, Any]]:
-        for row in exported.where(F.col("cluster") == cluster).orderBy("topic").toLocalIterator():
-            yield row.asDict(recursive=True)
-
     try:
-        counts = dict(
-            write_manifests(
-                file, cluster, rows(), notes, {each.kind.table.name: each.entries(cluster) for each in others}
-            )
-        )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        counts = dict(write_manifests(file, cluster, rows, notes, resources))
     except OSError as error:
         raise TopicLedgerError(f"can't write {show(str(file))}: {error.strerror}") from error
     return ClusterExport(cluster=cluster, topics=counts.pop("manifests"), file=str(file), resources=counts)

@@ -28,8 +28,8 @@ def write_manifests(
     table.
 
     `rows` have the fields of `manifests`, `resources` those of their tables, such as `acls`; null ones are left out.
-    `notes` become comments, which JSON has none of. The file is complete or it isn't there. Raises OSError where it
-    can't be written.
+    `notes` become comments on top, and `note` of a row of topics one beside it; JSON has none. The file is complete or
+    it isn't there. Raises OSError where it can't be written.
     """
     lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
     counts = dict.fromkeys(("manifests", *resources), 0)
@@ -70,8 +70,10 @@ def _yaml(
     yield f"cluster: {quoted(cluster)}\n"
     before = "topics:\n"
     for row in rows:
+        note = f"  # {show(row['note'], 2_000)}" if row.get("note") else ""
         yield before + "".join(
-            f"  {'-' if name == 'topic' else ' '} {name}: {_value(value)}\n" for name, value in _given(row).items()
+            f"  {'-' if name == 'topic' else ' '} {name}: {_value(value)}{note if name == 'topic' else ''}\n"
+            for name, value in _given(row).items()
         )
         before = ""
     if before:
