@@ -214,7 +214,7 @@ def run() -> Report:
         ),
     ]
     compared = Compared(
-        last="run 20261120T141500000000Z-aa000001 (provision, 2026-11-20 14:15)",
+        last="run 20261120T141500000000Z-aa000001 (provision, 2026-11-20T14:15:00Z)",
         counts={Changed.NEW.value: 2, Changed.STILL.value: 44, Changed.GONE.value: 1},
         rows=[
             Change(
@@ -423,7 +423,7 @@ def _drift(facts: RunFacts) -> DriftReport:
         rows=rows,
         query="SELECT severity, kind FROM delta.`/data/ledger/drift`",
         compared=Compared(
-            last="audit 20261120T060000000000Z-0a0a0a0a (2026-11-20 06:00)",
+            last="audit 20261120T060000000000Z-0a0a0a0a (2026-11-20T06:00:00Z)",
             counts={"new": 75, "gone": 3, "still there": 1423},
             rows=[
                 Change(change="new", cluster="orders", topic="orders.retry", before=None, now="missing"),

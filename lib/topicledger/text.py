@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from rich.markup import escape
 
@@ -12,6 +13,9 @@ _NEAR = 0.7
 """How alike names must be, by difflib's ratio: `mian` and `main` are 0.75, `acls` and `labels` 0.6."""
 _SHOWN_CHARACTERS = 120
 _MESSAGE_CHARACTERS = 2_000
+ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss'Z'"
+"""The format of `iso_time` for Spark's `date_format`, for moments in UTC."""
+_NAMED = 3
 SHOWN_FAILURES = 20
 """Rows that a summary shows of what failed; tables and reports have all."""
 
@@ -41,6 +45,29 @@ def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 def printable(text: str) -> str:
     """``text`` with its lines kept and every control character escaped, so that none can act on a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def listed(names: Sequence[str], count: int | None = None) -> str:
+    """The first three names and how many more there are of `count`: `a, b, c and 9 more`."""
+    more = (len(names) if count is None else count) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def alike(message: str | None, name: str | None) -> str:
+    """A message about `name` as messages are compared: two that differ in the name alone say the same."""
+    return (message or "").replace(name, "#") if name else message or ""
+
+
+def iso_time(moment: datetime) -> str:
+    """`moment` as ISO 8601 in UTC, to the second; one without a zone is in this process's own, as PySpark's are."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def json_value(value: object) -> str:
+    """What JSON has no type for, as text: a moment as ISO 8601 in UTC, with all its digits."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return str(value)
 
 
 def cell(value: object) -> str:

@@ -23,8 +23,9 @@ from topicledger.manifests.load import load
 from topicledger.manifests.read import read
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
-from topicledger.observe.export import Exported, Request, export
+from topicledger.observe.export import Request, export
 from topicledger.observe.export_resources import EXPORTABLE
+from topicledger.observe.exported import Exported
 from topicledger.schemas import ACLS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

@@ -112,7 +112,7 @@ def test_a_topic_tells_its_history_on_a_click(page: Page, shown_rows: Callable[[
     assert not page.one(".history ol").is_displayed()
     history.find_element("css selector", "summary").click()
     told = [each.text.replace("\n", " ") for each in page.all(".history li")]
-    assert told[2] == "2026-11-14 14:30:00 approved ticket 17 run plan-1 by bob"
+    assert told[2] == "2026-11-14T14:30:00Z approved ticket 17 run plan-1 by bob"
     # What happened in other runs isn't searched.
     page.one("[data-listing=topics] input[type=search]").send_keys("ticket 17")
     eventually(lambda: shown_rows() == 0)

@@ -356,7 +356,7 @@ def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
     done = report(told, tmp_path, "--out", str(out), *more)
     document = json.loads(done.stdout)
     assert (document["kind"], document["outcomes"], document["drift"]) == ("span", {"failed": 1, "open": 1, "ok": 2}, 2)
-    assert "2026-11-16 00:00:00 to 2026-11-18 00:00:00" in out.read_text(encoding="utf-8")
+    assert "2026-11-16T00:00:00Z to 2026-11-18T00:00:00Z" in out.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_name_stays_the_cluster_that_is_recorded() -> None:
     found = refusals(both, known(orders="A"), {"orders": "C", "payments": "B"})
     assert errors(found) == {"orders": "CLUSTER_ID_MISMATCH"}
     assert found["orders"].message == (
-        "cluster orders has had id A since 2026-03-04 05:06:07 UTC (accepted by ann), and now a cluster with id C "
+        "cluster orders has had id A since 2026-03-04T05:06:07Z (accepted by ann), and now a cluster with id C "
         "answers; correct clusters.orders.bootstrap_servers, or, if that cluster is meant, accept it: "
         "`topicledger clusters accept orders --config 'conf/our file.toml'`"
     )

@@ -16,7 +16,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
 from topicledger.manifests.files import FIELDS, ManifestRow, read_manifest_files
 from topicledger.manifests.files.writing import write_manifests
-from topicledger.observe.export import TopicMessage, _folder, as_manifests, folded
+from topicledger.observe.export import _folder, as_manifests
+from topicledger.observe.exported import TopicMessage, folded
 from topicledger.schemas import CONFIGS, OBSERVED
 
 LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])

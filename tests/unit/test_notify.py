@@ -133,7 +133,7 @@ def test_a_server_announces_a_state_once_until_it_changes() -> None:
     more = replace(REFUSED, clusters=[ClusterCounts(cluster="main", outcomes={"refused": 2})])
     assert posts(REFUSED, arrives=False) == [1]
     assert posts(REFUSED) == [1]
-    again = replace(REFUSED.failures[0], error_message="refused at 2026-11-24 02:01:07 UTC")
+    again = replace(REFUSED.failures[0], error_message="refused at 2026-11-24T02:01:07Z")
     assert posts(replace(REFUSED, run_id="the next", failures=[again])) == []
     assert posts(other) == [1]
     assert posts(more) == [1]
@@ -146,7 +146,7 @@ def test_a_problem_is_the_same_at_another_time_and_for_another_run() -> None:
         (found,) = of_run(replace(DONE, exit_code=1, problems=[problem]), None, AT)
         return found.state
 
-    held = "cluster main-1: run {} has it since 2026-11-24 02:{}:07 UTC; no answer after {} s"
+    held = "cluster main-1: run {} has it since 2026-11-24T02:{}:07Z; no answer after {} s"
     first = held.format("20261124T020007123456Z-0a1b2c3d", "00", "30.2")
     assert state(first) == state(held.format("20261124T020107123456Z-9f8e7d6c", "01", "31"))
     assert state(first) != state(first.replace("main-1", "main-2"))

@@ -81,9 +81,23 @@ def test_the_command_writes_the_index_without_spark(
     assert Path("index.html").read_text(encoding="utf-8") == render_index(entries(tmp_path))
 
 
+def test_the_command_makes_the_folder_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text(SETTINGS)
+    with pytest.raises(SystemExit) as ended:
+        main(["report", "--config", "s.toml", "--index", "new/reports"], prog_name="topicledger")
+    assert (ended.value.code, capsys.readouterr().out) == (0, "wrote new/reports/index.html\n")
+    assert Path("new/reports/index.html").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [(["--index", "none"], "--index none is no folder"), (["--run-id", "x"], "report needs --out")],
+    [
+        (["--index", "s.toml/reports"], "--index s.toml/reports: can't make this folder: Not a directory"),
+        (["--run-id", "x"], "report needs --out"),
+    ],
 )
 def test_wrong_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], why: str

@@ -30,7 +30,7 @@ from topicledger.config.severities import DriftKind
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.model import Refusal
 from topicledger.report import Report, advice, charts, moment, render, require_writable, words, write
-from topicledger.report.facts import Drift, History, Shown
+from topicledger.report.facts import Change, Changed, Compared, Drift, History, Shown
 
 GOLDEN = Path(__file__).with_name("golden_report")
 SAMPLES = {
@@ -40,7 +40,7 @@ SAMPLES = {
     "audit": reports.audit,
     "span": reports.span,
 }
-_VOID = {"meta", "input", "rect"}
+_VOID = {"meta", "input", "rect", "wbr"}
 _LINES = {"p", "h1", "h2", "h3", "tr", "li", "dd", "pre", "section", "title", "option"}
 
 
@@ -259,7 +259,35 @@ def test_durations_within_a_text_are_said_as_people_say_them() -> None:
         "2 partitions, retention.ms=1 h (3600000), max.message.bytes=3600000; "
         "retention.ms 1 d (86400000) -> 7 d (604800000)"
     )
-    assert words.with_durations("retention.ms default -> 5000") == "retention.ms default -> 5000"
+    assert words.with_durations("retention.ms default -> 5000") == "retention.ms default -> 5 s (5000)"
+    assert words.with_durations("retention.ms 5000 -> default") == "retention.ms 5 s (5000) -> default"
+    assert words.with_durations("retention.ms 5000.5, x.ms=5000a") == "retention.ms 5000.5, x.ms=5000a"
+
+
+def test_a_change_says_durations_as_the_list_of_findings_does() -> None:
+    sides = "config_differs retention.ms: declared 604800000, live 3600000"
+    change = Change(change=Changed.NEW, cluster="main", topic="orders", before=None, now=sides)
+    report = reports.audit()
+    assert report.drift is not None
+    compared = Compared(last="audit 1", counts={Changed.NEW: 1}, rows=[change])
+    page = told(render(replace(report, drift=replace(report.drift, compared=compared)))).text()
+    assert "config_differs retention.ms: declared 7 d (604800000), live 1 h (3600000)" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("shop.orders_eu-1", "shop.<wbr>orders_<wbr>eu-1"),
+        ("a..b. <c.d>", "a..<wbr>b. &lt;c.<wbr>d&gt;"),
+        (
+            "at 2026-11-21T14:15:00Z",
+            'at <span class="whole">2026-11-21T</span><wbr><span class="whole">14:15:00Z</span>',
+        ),
+        ("x=7 d (604800000)", 'x=<span class="whole">7 d</span> (604800000)'),
+    ],
+)
+def test_lines_end_at_dots_and_before_a_time(text: str, html: str) -> None:
+    assert words.breaks(text) == html
 
 
 def test_a_day_is_drawn_by_the_hour() -> None:
@@ -269,8 +297,8 @@ def test_a_day_is_drawn_by_the_hour() -> None:
     text = told(render(replace(reports.run(), run=None, span=(day, reports.NOW), history=history))).text()
     assert "What ended in each hour" in text
     assert "3 results at the most" in text
-    assert "2026-11-21 00:00" in text
-    assert "2026-11-21 02:00" in text
+    assert "2026-11-21T00:00Z" in text
+    assert "2026-11-21T02:00Z" in text
 
 
 def test_what_nobody_waited_for_and_what_there_is_none_of_is_left_out() -> None:

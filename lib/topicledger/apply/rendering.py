@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.apply.planned import render_planned
-from topicledger.apply.summary import Summary
-from topicledger.model import RunState
-from topicledger.text import cell
+from topicledger.apply.summary import Failure, Summary
+from topicledger.model import Decision, RunState
+from topicledger.text import alike, cell, listed
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
@@ -47,7 +47,13 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
                 )
     elif summary.state in (RunState.FINISHED, RunState.PLANNED):
         message = nothing_to_send(summary.decisions.get("drifted", 0), configs_compared=configs_compared)
+        if Decision.DECLARED in summary.decisions:
+            message = "nothing to delete: no topic without a manifest matches"
         console.print(message, highlight=False, soft_wrap=True)
+    if declared := summary.decisions.get(Decision.DECLARED, 0):
+        one, many = "1 topic that a pattern matches is", f"{declared:,} topics that a pattern matches are"
+        text = f"{one if declared == 1 else many} declared in manifests: prune leaves them"
+        console.print(text, highlight=False, soft_wrap=True)
     left_alone = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in summary.decisions.items())
     console.print(f"left alone: {left_alone}", highlight=False)
     if summary.pending.first:
@@ -74,9 +80,14 @@ def _render_failures(summary: Summary, console: Console) -> None:
     grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
     for name in ("cluster", "resource", "phase", "error", "message"):
         grid.add_column(name, overflow="fold")
-    for failure in summary.failures:
-        topic = failure.resource if failure.topics == 1 else f"{failure.topics:,} topics"
-        cells = (failure.cluster, topic, failure.phase, failure.error, failure.error_message)
+    same: dict[tuple[object, ...], list[Failure]] = {}
+    for each in summary.failures:
+        said = alike(each.error_message, each.resource)
+        same.setdefault((each.cluster, each.phase, each.error, said), []).append(each)
+    for failures in same.values():
+        first = failures[0]
+        names = [str(each.resource or "") if each.topics == 1 else f"{each.topics:,} topics" for each in failures]
+        cells = (first.cluster, listed(names), first.phase, first.error, first.error_message)
         grid.add_row(*map(cell, cells))
     console.print(grid)
     shown = sum(failure.topics for failure in summary.failures)
@@ -90,8 +101,13 @@ def _render_warnings(summary: Summary, console: Console) -> None:
     names = ("cluster", "topic", "action", "policy", "message")
     for name in names:
         grid.add_column(name, overflow="fold")
-    for warned in summary.warnings:
-        grid.add_row(*(cell(getattr(warned, name)) for name in names))
+    same: dict[tuple[object, ...], list[str]] = {}
+    for each in summary.warnings:
+        key = (each.cluster, each.action, each.policy, alike(each.message, each.topic))
+        same.setdefault(key, []).append(each.topic)
+    first = {alike(each.message, each.topic): each.message for each in reversed(summary.warnings)}
+    for (cluster, action, policy, said), topics in same.items():
+        grid.add_row(*map(cell, (cluster, listed(topics), action, policy, first[str(said)])))
     console.print(grid)
     if summary.warning_count > len(summary.warnings):
         console.print(f"the first {len(summary.warnings)} of {summary.warning_count}", highlight=False)

@@ -243,7 +243,8 @@ def _may_move(run: Run) -> bool:
 
 
 def _left_alone(decisions: Mapping[str, int]) -> Sequence[str]:
-    always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value)
+    of_prune = [Decision.DECLARED.value] if Decision.DECLARED in decisions else []
+    always = (Decision.UNCHANGED.value, Decision.DRIFTED.value, Decision.UNMANAGED.value, *of_prune)
     more = (Decision.LEFT_OUT.value, *COUNTED)
     return (*always, *(name for name in more if decisions.get(name)))
 

@@ -30,7 +30,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.observe.clusters import Accepted, Recorded, new_row, recorded, refusals
 from topicledger.schemas import CLUSTERS, PLANS, RUNS
-from topicledger.text import cell
+from topicledger.text import cell, iso_time
 
 ACCEPT_COMMAND = "clusters accept"
 
@@ -113,8 +113,8 @@ def _named(cluster: ClusterSettings | None, row: Recorded | None, name: str) -> 
     return replace(
         named,
         cluster_id=row.cluster_id,
-        first_seen=row.first_seen.isoformat(timespec="seconds"),
-        accepted_at=row.accepted_at.isoformat(timespec="seconds"),
+        first_seen=iso_time(row.first_seen),
+        accepted_at=iso_time(row.accepted_at),
         accepted_how=row.accepted_how,
         accepted_by=row.accepted_by,
         run_id=row.run_id,

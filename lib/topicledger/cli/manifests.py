@@ -27,6 +27,7 @@ from topicledger.manifests.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.observe import export as exporting
 from topicledger.observe.export_resources import EXPORTABLE
+from topicledger.observe.exported import render as render_exported
 
 
 @click.command("load_manifests")
@@ -134,5 +135,5 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
         exported = exporting.export(ledger, settings, clusters, request)
-    print_result(exported.to_json(), lambda console: exporting.render(exported, console), options)
+    print_result(exported.to_json(), lambda console: render_exported(exported, console), options)
     return exported.exit_code

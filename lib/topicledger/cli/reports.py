@@ -32,7 +32,7 @@ from topicledger.text import printable
 def report_command(options: Options, since: str | None, until: str | None, out: Path | None, index: Path | None) -> int:
     """Write one HTML file about a run or an audit (--run-id), or about a span of time (--since)."""
     if index is not None:
-        report.require_folder(index)
+        report.make_folder(index)
         report.require_writable(index / report.INDEX_FILE, "--index")
     if out is None and index is not None and options.run_id is None and since is None and until is None:
         open_settings(options)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -27,8 +27,12 @@ from topicledger.plan import approvals
 from topicledger.plan.lines import change_in_words
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
-from topicledger.text import cell
+from topicledger.text import cell, iso_time, json_value
 
+_WIDE = 150
+"""Columns of a terminal that has room for a run on one line."""
+_ID = 31
+"""Characters of a run's id that nobody gave."""
 FEW_ACTIONS = 10_000
 """Of a run whose rows are read faster without compiling queries for them."""
 _PLANNED = (
@@ -62,26 +66,49 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
         runs = ledger.read(RUNS).withColumn("command", F.col("arguments")["command"])
         rows = runs.select(*columns).orderBy(F.desc("started_at"), F.desc("run_id")).limit(limit).collect()
     if as_json:
-        click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=str, indent=2))
+        click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=json_value, indent=2))
         return ExitCode.DONE
-    grid = Grid()
-    for name in ("run_id", "command", "state", "started (UTC)", "took", "exit", "manifests", "requested by", "counts"):
-        grid.add_column(name, overflow="fold")
-    for row in rows:
-        grid.add_row(
-            *(cell(row[name]) for name in ("run_id", "command", "state")),
-            _utc(row["started_at"]),
-            _took(row["started_at"], row["finished_at"]),
-            *(cell(row[name]) for name in ("exit_code", "manifest_version", "requested_by")),
-            _counted(row["counts"] or {}),
-        )
-    _console().print(grid)
+    console = _console()
+    console.print(runs_grid(rows, narrow=console.width < _WIDE))
     return ExitCode.DONE
 
 
+def runs_grid(rows: Sequence[Row], *, narrow: bool) -> Grid:
+    """Runs as a table; a narrow one has several lines for each."""
+    columns = {
+        "run_id": [cell(row["run_id"]) for row in rows],
+        "command": [cell(row["command"]) for row in rows],
+        "state": [cell(row["state"]) for row in rows],
+        "started": [_utc(row["started_at"]) for row in rows],
+        "took": [_took(row["started_at"], row["finished_at"]) for row in rows],
+        "exit": [cell(row["exit_code"]) for row in rows],
+        "manifests": [cell(row["manifest_version"]) for row in rows],
+        "requested by": [cell(row["requested_by"]) for row in rows],
+        "counts": [_counted(row["counts"] or {}) for row in rows],
+    }
+    if narrow:
+        together = (
+            ("run_id", "command", "requested by"),
+            ("started", "took"),
+            ("state", "exit", "manifests", "counts"),
+        )
+        columns = {
+            "\n".join(names): ["\n".join(lines) for lines in zip(*(columns[name] for name in names), strict=True)]
+            for names in together
+        }
+    grid = Grid()
+    for name in columns:
+        # Ids and times stay whole where there is room: else all columns would be folded alike.
+        whole = name.startswith(("run_id", "started")) and narrow
+        widest = max((len(line) for each in columns[name] for line in each.split("\n")), default=0)
+        grid.add_column(name, overflow="fold", width=max(12, min(widest, _ID)) if whole else None)
+    for cells in zip(*columns.values(), strict=True):
+        grid.add_row(*cells)
+    return grid
+
+
 def _utc(moment: datetime | None) -> str:
-    # PySpark gives the moment in this process's own time zone, without saying so.
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return "" if moment is None else iso_time(moment)
 
 
 def _took(began: datetime | None, ended: datetime | None) -> str:
@@ -133,7 +160,7 @@ def show_actions(ledger: Ledger, run_id: str) -> ExitCode:
     """Print, as JSON, every action of a run with how each phase ended and what validateOnly resolved (C5)."""
     with _few_or_many(ledger, run_id):
         actions = _actions(ledger, run_id)
-    click.echo(json.dumps(actions, default=str, indent=2))
+    click.echo(json.dumps(actions, default=json_value, indent=2))
     return ExitCode.DONE
 
 

@@ -14,7 +14,7 @@ from topicledger.ledger.session import for_few_rows
 from topicledger.model import FORMAT_VERSION
 from topicledger.review import history
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
-from topicledger.text import show
+from topicledger.text import iso_time, json_value, show
 
 _MOST_CHARACTERS = 1_000
 
@@ -37,7 +37,7 @@ def topics_show(options: Options, topic: str) -> int:
         tables = [each for each in (MANIFESTS, PLANS, AUDIT, DRIFT, RUNS, APPROVALS) if ledger.exists(each)]
         ledger.ensure(*tables)
         found = history.of_topic(ledger, options.cluster[0], topic)
-    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, default=str, indent=2)
+    document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, default=json_value, indent=2)
     print_result(document, lambda console: render(found, console), options)
     return ExitCode.DONE
 
@@ -48,11 +48,11 @@ def render(found: history.TopicHistory, console: Console) -> None:
     def say(words: str, style: str | None = None) -> None:
         console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    say(f"{show(found.topic)} on {show(found.cluster)}: {len(found.events)} events, times in UTC", "bold")
+    say(f"{show(found.topic)} on {show(found.cluster)}: {len(found.events)} events", "bold")
     for each in found.events:
         by = f" by {show(each.requested_by)}" if each.requested_by else ""
         run = f", run {show(each.run_id)}" if each.run_id else ""
         details = f": {each.details}" if each.details else ""
-        say(show(f"{each.at:%Y-%m-%d %H:%M:%S} {each.what}{by}{run}{details}", _MOST_CHARACTERS))
+        say(show(f"{iso_time(each.at)} {each.what}{by}{run}{details}", _MOST_CHARACTERS))
     for note in found.notes:
         say(f"note: {note}")

@@ -17,7 +17,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.schemas import DRIFT
-from topicledger.text import SHOWN_FAILURES, cell
+from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed
 
 REFUSED = "manifests_refused"
 """Of a run's counts: invalid manifest rows, which were not compared."""
@@ -99,7 +99,7 @@ def summarise(
     first = (
         rows.orderBy(worst, "cluster", "topic", "kind", "what")
         .limit(SHOWN_FAILURES)
-        .withColumn("since", F.date_format("since", "yyyy-MM-dd'T'HH:mm:ss'Z'"))
+        .withColumn("since", F.date_format("since", ISO_TIME))
         .select(*Drift.__dataclass_fields__)
         .collect()
         if count
@@ -152,14 +152,28 @@ def render(summary: DriftSummary, console: Console) -> None:
         console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
 
 
+def _in_words(drift: Drift) -> str:
+    """What was found, without where."""
+    sides = (("declared", drift.declared), ("live", drift.live))
+    both = ", ".join(f"{side} {value}" for side, value in sides if value is not None)
+    kind = " ".join(filter(None, (drift.kind, drift.what)))
+    return "; ".join(filter(None, (f"{kind}: {both}" if both else kind, drift.message)))
+
+
 def _render_drift(summary: DriftSummary, console: Console) -> None:
     counts = ", ".join(f"{count} {name}" for name, count in summary.severities.items() if count)
     grid = Grid(title=f"Drift: {counts}", title_justify="left")
-    names = tuple(Drift.__dataclass_fields__)
-    for name in names:
-        grid.add_column(name, overflow="fold")
+    for name in ("severity", "cluster", "topic", "finding", "since"):
+        grid.add_column(name, overflow="fold", no_wrap=name == "since")
+    same: dict[tuple[object, ...], list[Drift]] = {}
     for each in summary.drift:
-        grid.add_row(*(cell(getattr(each, name)) for name in names))
+        found = (each.kind, each.what, each.declared, each.live, alike(each.message, each.topic))
+        same.setdefault((each.severity, each.cluster, *found), []).append(each)
+    for findings in same.values():
+        first = findings[0]
+        topics = listed([each.topic or "" for each in findings])
+        since = min(each.since for each in findings)
+        grid.add_row(*map(cell, (first.severity, first.cluster, topics, _in_words(first), since)))
     console.print(grid)
     if summary.drift_count > len(summary.drift):
         console.print(f"the first {len(summary.drift)} of {summary.drift_count}; all of them:", highlight=False)

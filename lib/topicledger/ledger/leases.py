@@ -22,6 +22,7 @@ from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
+from topicledger.text import iso_time
 
 log = logging.getLogger(__name__)
 
@@ -344,6 +345,6 @@ def _holders(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
         + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")
-        + f" since {row['acquired_at']:%Y-%m-%d %H:%M:%S} UTC; its lease holds until {row['expires_at']:%H:%M:%S}"
+        + f" since {iso_time(row['acquired_at'])}; its lease holds until {iso_time(row['expires_at'])}"
         for row in rows
     )

@@ -24,6 +24,7 @@ from topicledger.ledger.definitions import Definitions
 from topicledger.ledger.retries import first_sentence, retried
 from topicledger.ledger.sql import by_key, sql_text, sql_value
 from topicledger.schemas import MANIFESTS, TABLES, Table
+from topicledger.text import ISO_TIME, iso_time
 
 _APPEND_ONLY = "delta.appendOnly"
 _LISTING_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -54,19 +55,19 @@ class Ledger(Definitions):
     def version_as_of(self, table: Table, time: datetime) -> int:
         """The version that was the latest at `time` (UTC). Raises UsageError where the table's history doesn't say."""
         if time > datetime.now(UTC):
-            raise UsageError(f"{time:%Y-%m-%d %H:%M:%S} (UTC) is in the future: give a time that has passed")
+            raise UsageError(f"{iso_time(time)} is in the future: give a time that has passed")
 
         def read() -> Row:
             versions = self._delta(table).history().select("version", "timestamp")
             found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
-            first = F.date_format(F.min("timestamp"), "yyyy-MM-dd HH:mm:ss").alias("first")
+            first = F.date_format(F.min("timestamp"), ISO_TIME).alias("first")
             return versions.agg(found, first).collect()[0]
 
         row = self._retried(table, "read", read)
         if row["found"] is None:
             raise UsageError(
-                f"table {self.location(table)} has no version of {time:%Y-%m-%d %H:%M:%S} (UTC): the oldest that "
-                f"its history knows is of {row['first']} (UTC)"
+                f"table {self.location(table)} has no version of {iso_time(time)}: the oldest that "
+                f"its history knows is of {row['first']}"
             )
         return int(row["found"])
 

@@ -101,6 +101,8 @@ class Decision(StrEnum):
     DRIFTED = "drifted"
     UNMANAGED = "unmanaged"
     LEFT_OUT = "left_out"
+    DECLARED = "declared"
+    """Of a prune: a manifest names the topic, so it stays, though a pattern matches it."""
 
 
 class Phase(StrEnum):

@@ -15,7 +15,7 @@ from topicledger.config.severities import Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import ExitCode
 from topicledger.model import Outcome, RunState
-from topicledger.text import show
+from topicledger.text import iso_time, show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
@@ -73,7 +73,7 @@ class Announcement:
             "source": SOURCE,
             "type": f"topicledger.run.{self.event.value}",
             "subject": self.run_id,
-            "time": f"{self.at:%Y-%m-%dT%H:%M:%SZ}",
+            "time": iso_time(self.at),
             "datacontenttype": "application/json",
             "data": {**data, "report": report, "result": self.document},
         }

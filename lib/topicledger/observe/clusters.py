@@ -25,6 +25,7 @@ from topicledger.model import Refusal
 from topicledger.observe import topics as observing
 from topicledger.observe.topics import Listing, Observation, Refused, list_clusters
 from topicledger.schemas import CLUSTERS
+from topicledger.text import iso_time
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Recorded:
             Accepted.SETTINGS: f"stated by the settings of run {self.run_id}",
             Accepted.COMMAND: f"accepted by {self.accepted_by}",
         }[Accepted(self.accepted_how)]
-        return f"since {self.accepted_at:%Y-%m-%d %H:%M:%S} UTC ({how})"
+        return f"since {iso_time(self.accepted_at)} ({how})"
 
 
 def recorded(ledger: Ledger) -> dict[str, Recorded]:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 _COUNTED = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED, Decision.LEFT_OUT)
 
-_NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT)
+_NEED_NOTHING = (Decision.UNCHANGED, Decision.DRIFTED, Decision.LEFT_OUT, Decision.DECLARED)
 """Of declared topics."""
 
 
@@ -126,7 +126,8 @@ def _of_topics(
     ]
     if without_ids:
         rows = rows.transform(_with_configs_before(run, without_ids, seen))
-    return decided_on(run, rows.transform(of_topics), {each.value: each for each in _COUNTED}, again=again)
+    counted = _COUNTED if run.prunes is None else (*_COUNTED, Decision.DECLARED)
+    return decided_on(run, rows.transform(of_topics), {each.value: each for each in counted}, again=again)
 
 
 def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, again: bool) -> Decided:

@@ -14,6 +14,7 @@ from topicledger.policies.contract import text
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.schemas.tables import VIOLATIONS
+from topicledger.text import ISO_TIME
 
 CHANGED_BACK = "changed_back"
 """The `policy` of the warning."""
@@ -71,6 +72,6 @@ def _message() -> Column:
     now = F.coalesce("was", F.lit("the broker's default"))
     return text(
         WARNING, F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
-        ", the last of them ", F.col("last_run"), " at ", F.date_format("last", "yyyy-MM-dd HH:mm:ss"),
-        " (UTC); find who changes it back, declare their value, or name the config in changes.ignore",
+        ", the last of them ", F.col("last_run"), " at ", F.date_format("last", ISO_TIME),
+        "; find who changes it back, declare their value, or name the config in changes.ignore",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import Outcome, Refusal, ResourceType
 from topicledger.plan.resource_kind import ResourceKind
+from topicledger.text import ISO_TIME
 
 REFUSED = (
     "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
@@ -166,8 +167,8 @@ def expired(max_age: float, now: datetime) -> Transform:
     def transform(planned: DataFrame) -> DataFrame:
         message = F.concat(
             F.lit("planned at "),
-            F.date_format("planned_at", "yyyy-MM-dd HH:mm:ss"),
-            F.lit(f" (UTC), and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
+            F.date_format("planned_at", ISO_TIME),
+            F.lit(f", and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
         )
         old = planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
         return old.transform(refused(Refusal.PLAN_EXPIRED, message))

@@ -89,6 +89,7 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     asked_for = reduce(or_, (patterns.matches("topic", pattern) for pattern in prune.patterns))
     decision = (
         F.when(of_cluster, None)
+        .when(F.col("_named") & asked_for & F.col("decision").isNotNull(), F.lit(Decision.DECLARED.value))
         .when(F.col("_named"), F.lit(Decision.UNCHANGED.value))
         .when(asked_for & (F.col("decision") == Decision.UNMANAGED.value), F.lit(Action.DELETE.value))
         .otherwise(F.col("decision"))

@@ -13,6 +13,7 @@ from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
 from topicledger.model.prune import MAX_DAYS
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
+from topicledger.text import ISO_TIME
 
 END_OFFSET = "end_offset"
 """The key in `plans.before` of a delete for the sum of the topic's end offsets when it was planned."""
@@ -70,7 +71,9 @@ def no_consumer_groups() -> SetRule:
     """A topic that consumer groups have committed offsets of, or members at, is not deleted. Asks the cluster."""
 
     def rule(topics: DataFrame, facts: Facts) -> DataFrame:
-        group = text(F.col("group"), " (", F.col("members"), " members)")
+        live = F.when(F.col("members") == 1, F.lit("1 member")).otherwise(text(F.col("members"), " members"))
+        empty = F.lit("no members, but committed offsets")
+        group = text(F.col("group"), " (", F.when(F.col("members") > 0, live).otherwise(empty), ")")
         groups = (
             facts.consumer_groups(_asked(topics))
             .groupBy("cluster", "topic")
@@ -84,7 +87,7 @@ def no_consumer_groups() -> SetRule:
             {
                 "reason": F.when(
                     F.size("_groups") > 0,
-                    text("has live consumer groups: ", listed(F.col("_all")), "; delete it when they are gone"),
+                    text("is used by consumer groups: ", listed(F.col("_all")), "; delete it when they are gone"),
                 ),
                 "unjudgeable": F.col("_error"),
                 "inputs": text(
@@ -172,7 +175,7 @@ def _asked(topics: DataFrame) -> DataFrame:
 
 def _utc(moment: Column) -> Column:
     """A timestamp as text, whatever the session's time zone is."""
-    return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), "yyyy-MM-dd HH:mm:ss 'UTC'")
+    return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), ISO_TIME)
 
 
 def deletes_per_owner(*, max: int, require_owner: bool = False) -> SetRule:

@@ -291,7 +291,11 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
     found = F.when(
         any_broken, F.filter(F.array(*(violation(*each) for each in numbered)), lambda each: each.isNotNull())
     )
-    messages = F.concat_ws("; ", *(broken[number] for number, _ in refusing))
+    # Two policies may say the same, such as that a cluster can't be asked.
+    messages = nothing
+    if refusing:
+        said = F.array_distinct(F.array(*(broken[number] for number, _ in refusing)))
+        messages = F.when(any_broken, F.array_join(said, "; "))
     waits = reduce(
         lambda one, other: one | other,
         (each.asked() & F.coalesce(F.col(f"_needs_freed_{number}"), F.lit(False)) for number, each in refusing),

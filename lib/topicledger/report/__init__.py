@@ -10,7 +10,7 @@ from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.report.facts import Report, ReportKind
 from topicledger.report.gather import gather
 from topicledger.report.index import FILE as INDEX_FILE
-from topicledger.report.index import entries, require_folder
+from topicledger.report.index import entries, make_folder
 from topicledger.report.index import render as render_index
 from topicledger.report.page import render
 from topicledger.report.scope import Scope, moment, of_run, span
@@ -22,11 +22,11 @@ __all__ = [
     "Scope",
     "entries",
     "gather",
+    "make_folder",
     "moment",
     "of_run",
     "render",
     "render_index",
-    "require_folder",
     "require_writable",
     "span",
     "write",

@@ -65,7 +65,7 @@ def columns(
     step = 100 / max(len(periods), 1)
     return [
         Column(
-            label=f"{began:%Y-%m-%d %H:%M}" if unit == "hour" else f"{began:%Y-%m-%d}",
+            label=f"{began:%Y-%m-%dT%H:%MZ}" if unit == "hour" else f"{began:%Y-%m-%d}",
             x=round(number * step + step * 0.1, 3),
             width=round(step * 0.8, 3),
             pieces=bar(counts, order, highest),

@@ -40,6 +40,7 @@ from topicledger.report.owners import gather_quotas, gather_rights
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.review import history
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
+from topicledger.text import iso_time
 
 LISTED_ROWS = 5_000
 LISTED_CHANGES = 500
@@ -237,13 +238,13 @@ def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None
     if asked.span is not None:
         since, until = asked.span
         before = replace(asked, span=(since - (until - since), since))
-        words = f"the time of the same length before it, from {since - (until - since):%Y-%m-%d %H:%M} on"
+        words = f"the time of the same length before it, from {iso_time(since - (until - since))} on"
     elif asked.run is not None and asked.run.kind is ReportKind.RUN:
         last = scope.previous(ledger, asked.run)
         if last is None:
             return None
         before = Scope(run=last, clusters=asked.clusters)
-        words = f"run {last.run_id} ({last.command}, {last.started_at:%Y-%m-%d %H:%M})"
+        words = f"run {last.run_id} ({last.command}, {iso_time(last.started_at)})"
     else:
         return None
     return _as_compared(figures.changes(_results(ledger, before), found), words)
@@ -281,7 +282,7 @@ def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) 
     compared = None
     if last is not None:
         before = Scope(run=last, clusters=asked.clusters).rows(ledger.read(DRIFT), "observed_at")
-        words = f"audit {last.run_id} ({last.started_at:%Y-%m-%d %H:%M})"
+        words = f"audit {last.run_id} ({iso_time(last.started_at)})"
         compared = _as_compared(figures.drift_changes(before, drift, sorted(unseen)), words)
     return DriftReport(
         run=run,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,6 +22,8 @@ LISTED = 2_000
 _HEAD_CHARACTERS = 64_000
 """Where a report says what it is: before its style."""
 _META = "topicledger-report"
+_OLD_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)$")
+"""How older reports say when they began, in UTC."""
 _TONES = {"good": "good", "bad": "needs a look", "open": "open"}
 
 
@@ -34,16 +37,18 @@ class Entry:
     tone: str
     """good, bad or open."""
     began: str
-    """When the run began, or the span; UTC, to the second."""
+    """When the run began, or the span; see `iso_time`."""
     about: str
     by: str
     clusters: str
 
 
-def require_folder(folder: Path) -> None:
-    """Raises UsageError where there is no such folder."""
-    if not folder.is_dir():
-        raise UsageError(f"--index {folder} is no folder: name the one that the reports are in")
+def make_folder(folder: Path) -> None:
+    """Make the folder unless it is there. Raises UsageError where it can't be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--index {folder}: can't make this folder: {error.strerror}") from None
 
 
 def entries(folder: Path) -> list[Entry]:
@@ -101,4 +106,5 @@ def _entry(path: Path) -> Entry | None:
         return None
     if said["tone"] not in _TONES:
         return None
+    said["began"] = _OLD_TIME.sub(r"\1T\2Z", said["began"])
     return Entry(href=quote(path.name), **{name: said[name] for name in names})

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from markupsafe import escape
-
 from topicledger.report import words
 from topicledger.report.access import Quotas, Rights
 from topicledger.report.facts import Drift, Report, Result, Shown
@@ -87,7 +85,7 @@ def topics(report: Report) -> Listing:
     return _listing(
         "topics",
         "Every topic",
-        ["Outcome", "Topic", "What, and why not", "Owner", "Ended (UTC)"],
+        ["Outcome", "Topic", "What, and why not", "Owner", "Ended"],
         ["outcome", "cluster", "error", "owner"],
         lines,
         sum(each.topics for each in report.tallies),
@@ -108,7 +106,7 @@ def _said(row: Result) -> tuple[object, ...] | None:
 def _topic(row: Result, *, several: bool) -> Line:
     cluster = words.name(row.cluster) or NO_CLUSTER
     ended = " ".join(filter(None, (row.action, row.phase and f"in {row.phase}")))
-    what = words.with_durations(words.message(row.what))
+    what = words.message(row.what)
     error = words.name(row.error)
     details = (what, words.message(row.error_message)) if error else (words.message(row.error_message),)
     return Line(
@@ -133,7 +131,7 @@ def findings(report: Report) -> Listing | None:
     return _listing(
         "findings",
         "Every finding",
-        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since (UTC)"],
+        ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since"],
         ["severity", "cluster", "kind", "owner"],
         lines,
         sum(each.findings for each in drift.tallies),
@@ -217,7 +215,7 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
     for number, line in enumerate(lines):
         texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
         texts += [words.message(event.details) for cell in line.cells for event in cell.history]
-        left -= sum(len(escape(text)) for text in texts)
+        left -= sum(len(words.breaks(text)) for text in texts)
         if left < 0:
             return lines[:number]
     return lines
@@ -253,7 +251,7 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     yield _listing(
         "rights-changed",
         f"Changes of rights {since}",
-        ["Change", "Right", "Owner", "When (UTC)"],
+        ["Change", "Right", "Owner", "When"],
         ["change", "cluster", "principal", "owner"],
         changes,
         rights.total,
@@ -279,7 +277,7 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
             cells=[
                 Cell(text=words.name(each.owner) or "–"),
                 Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
-                Cell(text=words.name(each.what)),
+                Cell(text=words.message(each.what)),
                 Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
             ],
             filters=[words.name(each.cluster), words.name(each.owner) or NO_OWNER],
@@ -289,7 +287,7 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     yield _listing(
         "quotas-changed",
         f"Changes of client quotas {since}",
-        ["Owner", "Entity", "Change", "When (UTC)"],
+        ["Owner", "Entity", "Change", "When"],
         ["cluster", "owner"],
         changes,
         quotas.total,

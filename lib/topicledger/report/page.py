@@ -43,6 +43,7 @@ def environment(*templates: str) -> Environment:
     made.filters.update(
         name=words.name,
         message=words.message,
+        breaks=words.breaks,
         code=_code,
         sql=printable,
         number=words.number,
@@ -140,7 +141,7 @@ def _diff(report: Report) -> list[dict[str, Any]]:
             continue
         key = (words.name(row.owner) or "", words.name(row.cluster))
         line = {"sign": sign_of(row.action), "action": row.action, "topic": words.name(row.topic)}
-        groups.setdefault(key, []).append({**line, "what": words.with_durations(words.message(row.what))})
+        groups.setdefault(key, []).append({**line, "what": words.message(row.what)})
     return [
         {"owner": owner or NO_OWNER, "cluster": cluster, "lines": lines}
         for (owner, cluster), lines in sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))

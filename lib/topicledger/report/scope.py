@@ -16,6 +16,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
 from topicledger.report.facts import ReportKind, RunFacts
 from topicledger.schemas import RUNS
+from topicledger.text import iso_time
 
 AUDIT_COMMAND = "audit"
 _PROVISIONING = ("plan", "apply", "provision")
@@ -70,7 +71,7 @@ def moment(text: str, option: str) -> datetime:
 def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
     """From `since` (inclusive) to `until` (exclusive). Raises UsageError where that span is empty."""
     if since >= until:
-        raise UsageError(f"--since {since:%Y-%m-%d %H:%M:%S} UTC is not before --until {until:%Y-%m-%d %H:%M:%S} UTC")
+        raise UsageError(f"--since {iso_time(since)} is not before --until {iso_time(until)}")
     return Scope(span=(since, until), clusters=clusters)
 
 

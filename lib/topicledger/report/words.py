@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from markupsafe import Markup, escape
 
 from topicledger import actions
 from topicledger.apply.rendering import nothing_to_send
@@ -13,7 +15,7 @@ from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
-from topicledger.text import show
+from topicledger.text import iso_time, show
 
 _NAME_CHARACTERS = 300
 _MESSAGE_CHARACTERS = 400
@@ -60,8 +62,15 @@ def name(text: object) -> str:
 
 
 def message(text: object) -> str:
-    """A message from outside, safe to show."""
-    return "" if text is None else show(str(text), _MESSAGE_CHARACTERS)
+    """A message from outside, safe to show, with durations as people say them."""
+    return "" if text is None else show(with_durations(str(text)), _MESSAGE_CHARACTERS)
+
+
+def breaks(text: str) -> Markup:
+    """HTML of a text whose lines end at the dots of a name, and between a date and its time, rather than mid-word."""
+    found = _BREAK.sub(r"\1<wbr>", str(escape(text)))
+    found = _SAID.sub(r'<span class="whole">\g<0></span>', found)
+    return Markup(_MOMENT.sub(r'<span class="whole">\1</span><wbr><span class="whole">\2</span>', found))
 
 
 def number(count: int) -> str:
@@ -75,8 +84,8 @@ def counted(count: int, what: str) -> str:
 
 
 def time(moment: datetime | None) -> str:
-    """To the second, UTC."""
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    """See `iso_time`; "" for None."""
+    return "" if moment is None else iso_time(moment)
 
 
 def duration(seconds: float) -> str:
@@ -92,7 +101,14 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
-_IN_MILLISECONDS = re.compile(r"(?P<name>[\w.-]+[.]ms)(?P<is>[ =])(?P<value>\d+)(?P<to> -> (?P<then>\d+))?")
+_IN_MILLISECONDS = re.compile(
+    r"(?P<name>[\w.-]+[.]ms)"
+    r"(?P<values>(?:[ =]|[:,] (?:declared|live) )(?:\d+|default)(?:(?: -> |, live )(?:\d+|default))?)(?![\w.])"
+)
+_BREAK = re.compile(r"([._/])(?=\w)")
+_SAID = re.compile(r"\b\d+ (?:d|h|min|s)(?= \(\d)")
+"""What `config_value` writes before a number in milliseconds."""
+_MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\dT)(\d\d:\d\d:\d\dZ)")
 
 
 def config_value(name: str | None, value: str) -> str:
@@ -104,12 +120,13 @@ def config_value(name: str | None, value: str) -> str:
 
 
 def with_durations(text: str) -> str:
-    """A text with `NAME.ms=VALUE` and `NAME.ms VALUE -> VALUE` in it, these values as people say them."""
+    """A text with values of configs in milliseconds as people say them.
+
+    They are found in `NAME.ms=VALUE`, `NAME.ms VALUE -> VALUE` and `NAME.ms: declared VALUE, live VALUE`.
+    """
 
     def said(found: re.Match[str]) -> str:
-        name, then = found["name"], found["then"]
-        first = f"{name}{found['is']}{config_value(name, found['value'])}"
-        return first if then is None else f"{first} -> {config_value(name, then)}"
+        return found["name"] + re.sub("[0-9]+", lambda each: config_value(found["name"], each[0]), found["values"])
 
     return _IN_MILLISECONDS.sub(said, text)
 

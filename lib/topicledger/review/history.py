@@ -19,6 +19,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, ResourceType
 from topicledger.plan.lines import PlannedAction, planned_action
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
+from topicledger.text import iso_time
 
 DECLARED, PLANNED, APPROVED, DRIFTED = "declared", "planned", "approved", "drift"
 """What happened, beside what kinds of actions do (`ActionKind.shown`) and outcomes that aren't ok."""
@@ -268,7 +269,7 @@ def _drift(ledger: Ledger, of: Column) -> Sequence[Row]:
 def _of_drift(drift: Iterable[Row], asked: Mapping[str, str | None]) -> Iterator[TopicEvent]:
     for row in drift:
         values = (f"{name} {row[f'last_{name}']}" for name in ("declared", "live") if row[f"last_{name}"] is not None)
-        until = f"{_utc(row['last_observed_at']):%Y-%m-%d %H:%M:%S} (UTC)"
+        until = iso_time(row["last_observed_at"])
         audits = "1 audit" if row["audits"] == 1 else f"{row['audits']:,} audits"
         kind = " ".join(filter(None, (row["last_severity"], row["kind"], row["what"])))
         words: Sequence[Any] = (kind, *values, f"found by {audits}, the last at {until}")

@@ -1,0 +1,114 @@
+"""Result of an export, and how people read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from topicledger.errors import ExitCode, exit_code
+from topicledger.manifests.load import Loaded
+from topicledger.model import FORMAT_VERSION
+from topicledger.text import SHOWN_FAILURES, cell, listed, printable, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicMessage:
+    """A message about one topic, or about what `resource_type` and `resource` name."""
+
+    cluster: str
+    topic: str | None
+    message: str
+    resource_type: str = "topic"
+    resource: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """What it is about; None for its cluster."""
+        if self.topic is None:
+            return None if self.resource is None else f"{self.resource_type} {self.resource}"
+        return str(self.topic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterExport:
+    """One cluster's export."""
+
+    cluster: str
+    topics: int
+    """How many were exported."""
+    file: str | None
+    """None: into the table. Split by owner, the cluster has a ClusterExport for each file."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """How many of what was asked for beside topics, by table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What an export came to."""
+
+    clusters: Sequence[ClusterExport]
+    not_exported: Sequence[TopicMessage]
+    """Topics that can't be described."""
+    notes: Sequence[TopicMessage]
+    """Of topics that were exported: what a manifest can't say, and why an owner is proposed."""
+    loaded: Loaded | None = None
+    """What merging did to the tables."""
+    problems: Sequence[str] = field(default_factory=list)
+    """Clusters that could not be exported, and why."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """As of a run: topics that can't be described count as failed."""
+        return exit_code({ExitCode.ERROR: bool(self.problems), ExitCode.TOPICS_FAILED: bool(self.not_exported)})
+
+    def to_json(self) -> str:
+        """The versioned result document."""
+        return json.dumps(
+            {"format_version": FORMAT_VERSION, "exit_code": int(self.exit_code), **asdict(self)}, indent=2
+        )
+
+
+def render(exported: Exported, console: Console) -> None:
+    """Print an export's result for people."""
+    grid = Grid(title="Exported", title_justify="left")
+    others = list(dict.fromkeys(name for each in exported.clusters for name in each.resources))
+    for name in ("cluster", "topics", *others, "to"):
+        grid.add_column(name, overflow="fold")
+    for each in exported.clusters:
+        counts = (str(each.resources.get(name, "")) for name in others)
+        grid.add_row(cell(each.cluster), str(each.topics), *counts, cell(each.file or "manifests"))
+    console.print(grid)
+    if exported.loaded is not None:
+        loaded = exported.loaded
+        console.print(
+            f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged in manifests",
+            highlight=False,
+        )
+        for table, of_table in loaded.resources.items():
+            counted = ", ".join(f"{of_table[name]} {name}" for name in ("added", "changed", "unchanged"))
+            console.print(f"{counted} in {table}", highlight=False)
+    for title, messages in (("Not exported", exported.not_exported), ("Note", exported.notes)):
+        lines = folded(messages)
+        for cluster, text in lines[:SHOWN_FAILURES]:
+            console.print(f"{title}: {cell(cluster)}: {cell(text)}", highlight=False, soft_wrap=True)
+        if len(lines) > SHOWN_FAILURES:
+            console.print(f"{title}: {SHOWN_FAILURES} of {len(lines)} lines; all are in --format json", highlight=False)
+    for problem in exported.problems:
+        console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
+
+
+def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:
+    """Cluster and text of each message once, with the first names that have it and how many there are."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for each in messages:
+        alike = names.setdefault((each.cluster, each.message), [])
+        if each.name is not None:
+            alike.append(show(each.name))
+    return [
+        (cluster, f"{listed(alike)}: {message}" if alike else message) for (cluster, message), alike in names.items()
+    ]

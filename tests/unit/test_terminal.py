@@ -1,0 +1,116 @@
+"""Tables on a terminal of 80 and 120 columns: they fit, say the same once, and names from outside can't act."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import Row
+from rich.console import Console
+
+from tests.unit.test_notify import DONE, REFUSED, drifted
+from topicledger.apply.rendering import render
+from topicledger.apply.summary import ClusterCounts, Summary, Warned
+from topicledger.cli.show import runs_grid
+from topicledger.drift import summary as drift_summary
+from topicledger.drift.summary import ClusterDrift
+from topicledger.observe.exported import ClusterExport, Exported, TopicMessage
+from topicledger.observe.exported import render as render_export
+
+LONG = "payments." * 27 + "events"
+HOSTILE = "\x1b[31m[bold]red[/bold] [/] :smile: \u202e"
+WIDTHS = pytest.mark.parametrize("width", [80, 120])
+
+
+def terminal(width: int) -> Console:
+    return Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True, color_system=None)
+
+
+def printed(console: Console) -> str:
+    """What was printed; no line is wider than the terminal, but for those that a terminal wraps itself."""
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    tables = [line for line in text.splitlines() if line and line[0] in "┏┃┡│└"]
+    assert all(len(line) <= console.width for line in tables)
+    return text
+
+
+def failing(count: int) -> Summary:
+    names = [f"new.{number:03}" for number in range(count)]
+    failed = replace(REFUSED.failures[0], phase="validate", error="INVALID_REPLICATION_FACTOR")
+    failures = [replace(failed, topic=each, resource=each, error_message=f"{each} can't have 3") for each in names]
+    odd = [replace(failed, topic=each, resource=each, error="UNJUDGEABLE") for each in (LONG, HOSTILE)]
+    counts = ClusterCounts(cluster=HOSTILE, outcomes={"refused": count + 2}, skipped={"x" * 300: 2})
+    return replace(REFUSED, clusters=[counts], failures=[*failures, *odd])
+
+
+@WIDTHS
+def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
+    console = terminal(width)
+    warning = Warned(cluster="main", topic="new.000", action="create", policy="num_partitions", message="new.000 has 4")
+    warnings = [replace(warning, topic=each, message=f"{each} has 4") for each in ("new.000", "new.001", LONG)]
+    render(replace(failing(18), warnings=warnings, warning_count=3), console)
+    text = printed(console)
+    assert "".join(text.split()).count("can't") + text.count("legal") >= 2
+    assert text.count("new.000") <= 4
+    assert "new.004" not in text
+    assert "15 more" in " ".join(text.replace("│", " ").split())
+
+
+@WIDTHS
+def test_findings_alike_are_one_row_with_the_first_topics(width: int) -> None:
+    console = terminal(width)
+    found = drifted(error=1)
+    one = found.drift[0]
+    topics = [*(f"orders.{number}" for number in range(6)), LONG, HOSTILE]
+    kinds = [ClusterDrift(cluster="main", kinds={"config_differs": 8})]
+    drift_summary.render(replace(found, clusters=kinds, drift=[replace(one, topic=each) for each in topics]), console)
+    text = printed(console)
+    assert text.count("2026-11-23T02:00:00Z") == 1
+    assert "more" in text
+    assert "orders.4" not in text
+
+
+@WIDTHS
+def test_runs_fit_a_terminal_with_whole_ids_and_times(width: int) -> None:
+    began = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)
+    row = Row(
+        run_id="20261124T020007123456Z-0a1b2c3d",
+        command="provision",
+        state="finished",
+        started_at=began,
+        finished_at=began + timedelta(hours=3),
+        exit_code=4,
+        manifest_version=118,
+        requested_by=HOSTILE,
+        counts={"ok": 12, "refused": 3},
+    )
+    console = terminal(width)
+    console.print(runs_grid([row], narrow=True))
+    text = printed(console)
+    assert row["run_id"] in text
+    assert "2026-11-24T02:00:07Z" in text
+
+
+@WIDTHS
+def test_notes_of_an_export_are_said_once(width: int) -> None:
+    notes = [TopicMessage(cluster="main", topic=f"t.{n}", message="owner a is proposed") for n in range(138)]
+    notes += [TopicMessage(cluster=HOSTILE, topic=LONG, message=HOSTILE)]
+    done = [ClusterExport(cluster=HOSTILE, topics=139, file=f"/tmp/{LONG}.yaml")]
+    console = terminal(width)
+    render_export(Exported(clusters=done, not_exported=[], notes=notes), console)
+    assert printed(console).count("owner a is proposed") == 1
+
+
+def test_a_prune_says_how_many_topics_are_declared() -> None:
+    counts = {"unchanged": 1, "drifted": 0, "unmanaged": 4, "declared": 2}
+    console = terminal(120)
+    render(replace(DONE, clusters=[], decisions=counts), console)
+    text = printed(console)
+    assert "nothing to delete: no topic without a manifest matches\n" in text
+    assert "2 topics that a pattern matches are declared in manifests: prune leaves them\n" in text
+    assert "run audit" not in text
