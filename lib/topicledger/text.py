@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from rich.console import Console
 from rich.markup import escape
 
 _LISTED = 20
@@ -45,6 +47,11 @@ def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 def printable(text: str) -> str:
     """``text`` with its lines kept and every control character escaped, so that none can act on a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def console(piped: int) -> Console:
+    """A console on stdout, as wide as the terminal or `piped` columns; `:smile:` in a name stays what it is."""
+    return Console(width=None if sys.stdout.isatty() else piped, emoji=False)
 
 
 def listed(names: Sequence[str], count: int | None = None) -> str:

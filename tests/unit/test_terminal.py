@@ -18,6 +18,7 @@ from topicledger.drift import summary as drift_summary
 from topicledger.drift.summary import ClusterDrift
 from topicledger.observe.exported import ClusterExport, Exported, TopicMessage
 from topicledger.observe.exported import render as render_export
+from topicledger.text import cell, console
 
 LONG = "payments." * 27 + "events"
 HOSTILE = "\x1b[31m[bold]red[/bold] [/] :smile: \u202e"
@@ -50,11 +51,11 @@ def failing(count: int) -> Summary:
 
 @WIDTHS
 def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
-    console = terminal(width)
+    screen = terminal(width)
     warning = Warned(cluster="main", topic="new.000", action="create", policy="num_partitions", message="new.000 has 4")
     warnings = [replace(warning, topic=each, message=f"{each} has 4") for each in ("new.000", "new.001", LONG)]
-    render(replace(failing(18), warnings=warnings, warning_count=3), console)
-    text = printed(console)
+    render(replace(failing(18), warnings=warnings, warning_count=3), screen)
+    text = printed(screen)
     assert "".join(text.split()).count("can't") + text.count("legal") >= 2
     assert text.count("new.000") <= 4
     assert "new.004" not in text
@@ -63,13 +64,13 @@ def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
 
 @WIDTHS
 def test_findings_alike_are_one_row_with_the_first_topics(width: int) -> None:
-    console = terminal(width)
+    screen = terminal(width)
     found = drifted(error=1)
     one = found.drift[0]
     topics = [*(f"orders.{number}" for number in range(6)), LONG, HOSTILE]
     kinds = [ClusterDrift(cluster="main", kinds={"config_differs": 8})]
-    drift_summary.render(replace(found, clusters=kinds, drift=[replace(one, topic=each) for each in topics]), console)
-    text = printed(console)
+    drift_summary.render(replace(found, clusters=kinds, drift=[replace(one, topic=each) for each in topics]), screen)
+    text = printed(screen)
     assert text.count("2026-11-23T02:00:00Z") == 1
     assert "more" in text
     assert "orders.4" not in text
@@ -89,9 +90,9 @@ def test_runs_fit_a_terminal_with_whole_ids_and_times(width: int) -> None:
         requested_by=HOSTILE,
         counts={"ok": 12, "refused": 3},
     )
-    console = terminal(width)
-    console.print(runs_grid([row], narrow=True))
-    text = printed(console)
+    screen = terminal(width)
+    screen.print(runs_grid([row], narrow=True))
+    text = printed(screen)
     assert row["run_id"] in text
     assert "2026-11-24T02:00:07Z" in text
 
@@ -101,16 +102,21 @@ def test_notes_of_an_export_are_said_once(width: int) -> None:
     notes = [TopicMessage(cluster="main", topic=f"t.{n}", message="owner a is proposed") for n in range(138)]
     notes += [TopicMessage(cluster=HOSTILE, topic=LONG, message=HOSTILE)]
     done = [ClusterExport(cluster=HOSTILE, topics=139, file=f"/tmp/{LONG}.yaml")]
-    console = terminal(width)
-    render_export(Exported(clusters=done, not_exported=[], notes=notes), console)
-    assert printed(console).count("owner a is proposed") == 1
+    screen = terminal(width)
+    render_export(Exported(clusters=done, not_exported=[], notes=notes), screen)
+    assert printed(screen).count("owner a is proposed") == 1
+
+
+def test_a_code_of_an_emoji_in_a_name_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    console(80).print(cell("owner:smile:"))
+    assert capsys.readouterr().out == "owner:smile:\n"
 
 
 def test_a_prune_says_how_many_topics_are_declared() -> None:
     counts = {"unchanged": 1, "drifted": 0, "unmanaged": 4, "declared": 2}
-    console = terminal(120)
-    render(replace(DONE, clusters=[], decisions=counts), console)
-    text = printed(console)
+    screen = terminal(120)
+    render(replace(DONE, clusters=[], decisions=counts), screen)
+    text = printed(screen)
     assert "nothing to delete: no topic without a manifest matches\n" in text
     assert "2 topics that a pattern matches are declared in manifests: prune leaves them\n" in text
     assert "run audit" not in text

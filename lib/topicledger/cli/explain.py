@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import click
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from rich.console import Console
 from rich.table import Table as Grid
 
 from topicledger import policies
@@ -38,6 +36,7 @@ from topicledger.policies.contract import CHANGES
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell
+from topicledger.text import console as text_console
 
 FORMAT_VERSION = 1
 
@@ -83,7 +82,7 @@ def list_policies(settings: Settings | None, *, as_json: bool) -> None:
         grid.add_column(name, overflow="fold")
     for each in found:
         grid.add_row(cell(each["judges"]), cell(each["policy"]), cell("; ".join(each["settings"])), cell(each["what"]))
-    _console().print(grid)
+    text_console(200).print(grid)
     click.echo("each also takes mode (refuse or warn), clusters, owners and labels: which topics it judges;")
     click.echo("rules about topics together take needs (full or visible): what of a cluster must be seen to judge")
 
@@ -126,7 +125,7 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
         grid.add_column(name, overflow="fold")
     for each in made:
         grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _as_text(each.settings))))
-    _console().print(grid)
+    text_console(200).print(grid)
     return ExitCode.DONE
 
 
@@ -297,7 +296,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
 
 
 def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
-    console = _console()
+    console = text_console(200)
     named = next(answer[name] for name in ("topic", "acl", "quota") if name in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title), highlight=False)
@@ -319,7 +318,3 @@ def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
             cell(each.message),
         )
     console.print(grid)
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 200)

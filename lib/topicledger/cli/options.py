@@ -34,7 +34,7 @@ from topicledger.ledger.session import for_few_rows, get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION
 from topicledger.schemas import MANIFESTS
-from topicledger.text import printable
+from topicledger.text import console, printable
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ def print_result(document: str, render: Callable[[Console], None], options: Opti
     if options.format == "json":
         click.echo(document)
     else:
-        render(Console(width=None if sys.stdout.isatty() else 160))
+        render(console(160))
 
 
 def open_settings(options: Options) -> Settings:

@@ -13,7 +13,6 @@ from typing import Any
 import click
 from pyspark.sql import Row
 from pyspark.sql import functions as F
-from rich.console import Console
 from rich.table import Table as Grid
 
 from topicledger.apply.summary import phase_order
@@ -28,6 +27,7 @@ from topicledger.plan.lines import change_in_words
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell, iso_time, json_value
+from topicledger.text import console as text_console
 
 _WIDE = 150
 """Columns of a terminal that has room for a run on one line."""
@@ -68,7 +68,7 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
     if as_json:
         click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=json_value, indent=2))
         return ExitCode.DONE
-    console = _console()
+    console = text_console(200)
     console.print(runs_grid(rows, narrow=console.width < _WIDE))
     return ExitCode.DONE
 
@@ -217,7 +217,3 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
         ]
         found.append(action)
     return found
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 200)
