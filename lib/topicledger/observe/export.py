@@ -21,7 +21,7 @@ from topicledger.manifests.files.writing import SUFFIXES, write_manifests
 from topicledger.manifests.load import Loaded, merge
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT, Transform
-from topicledger.model import SET_ON_TOPIC
+from topicledger.model import INTERNAL_TOPICS, SET_ON_TOPIC
 from topicledger.observe import export_resources
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
@@ -86,7 +86,9 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)
     ids, problems = as_expected(clusters, seen)
-    wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~F.col("internal")).where(selected)
+    # An old broker has some of them as ordinary topics, and no file may declare them.
+    internal = F.col("internal") | F.col("topic").isin(*INTERNAL_TOPICS)
+    wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~internal).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
     declared = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     if request.unmanaged:
