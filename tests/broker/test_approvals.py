@@ -71,7 +71,7 @@ def test_an_approval_lapses_with_the_plan_and_runs_without_a_plan_cannot_be_appr
     estate.ledger._delta(PLANS).update("run_id = 'deletes'", {"topic_id": "'another'"})
     assert estate.run("apply", "deletes").exit_code == 5
     assert set(live(kafka, "approvals-lapse.")) == {"approvals-lapse.a"}
-    runs.abandon(estate.ledger, "deletes")
+    runs.abandon(estate.ledger, estate.settings, "deletes")
     with pytest.raises(UsageError, match="run deletes was abandoned: plan again"):
         approve(estate.ledger, settings, "deletes", by="bob")
     with pytest.raises(UsageError, match="there is no run nobody"):

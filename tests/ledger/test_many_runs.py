@@ -69,10 +69,11 @@ def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: Spark
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(lambda name: a_run(Ledger(spark, ledger.root), name, together), names))
 
-    runs.abandon(ledger, "given up")
+    settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
+    runs.abandon(ledger, settings, "given up")
     assert ledger.update(RUNS, row_of("done"), {"state": "'finished'"}) == 1
     with pytest.raises(UsageError, match="run done is finished"):
-        runs.abandon(ledger, "done")
+        runs.abandon(ledger, settings, "done")
     states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}
     assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
 

@@ -59,7 +59,7 @@ def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
 
 
 def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
-    runs.abandon(estate.ledger, "planned")
+    runs.abandon(estate.ledger, estate.settings, "planned")
     row = find_run(estate.ledger, "planned")
     assert row is not None
     assert row["state"] == "abandoned"

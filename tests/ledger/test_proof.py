@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -22,7 +24,7 @@ from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import SecretError, UsageError
 from topicledger.ledger import digests, maintain, proof, runs
-from topicledger.ledger.run import Run
+from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.verifying import Verified, render, verify
 from topicledger.model import ConfigEntry, Outcome, Phase, PhaseResult, RunState, Target, TopicResult, Violation
@@ -31,6 +33,7 @@ from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 DOCS = Path(__file__).parents[2] / "docs" / "proof.md"
 TRANSCRIPT = Path(os.environ["TOPICLEDGER_TRANSCRIPT"]) if "TOPICLEDGER_TRANSCRIPT" in os.environ else None
 """A file that gets what is printed, to be put into docs."""
+KEY = "0123456789abcdef" * 4
 HOSTILE = "t\u0001\n`é\U0001f600'"
 ACTIONS = (
     {
@@ -83,12 +86,21 @@ def tampered(ledger: Ledger, table: Table) -> DeltaTable:
     return ledger._delta(table)
 
 
-@pytest.fixture
-def three(ledger: Ledger) -> Ledger:
-    """A ledger with three runs that ended one after the other."""
+@pytest.fixture(scope="module")
+def three_runs(spark: SparkSession, pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A ledger with three runs that ended one after the other, to copy."""
+    root = tmp_path_factory.mktemp("three") / "ledger"
+    shutil.copytree(pristine.root, root)
+    ledger = Ledger(spark, str(root))
     for number in range(3):
         ended(ledger, f"run-{number}")
     return ledger
+
+
+@pytest.fixture
+def three(three_runs: Ledger, tmp_path: Path) -> Ledger:
+    shutil.copytree(three_runs.root, tmp_path / "three")
+    return Ledger(three_runs.spark, str(tmp_path / "three"))
 
 
 def example() -> ModuleType:
@@ -104,19 +116,19 @@ def example() -> ModuleType:
 def test_a_row_that_is_changed_is_found_here_and_by_others_with_delta_rs_alone(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROOF_KEY", "a key of tests")
+    monkeypatch.setenv("PROOF_KEY", KEY)
     first = ended(ledger, "run-0", "env:PROOF_KEY")
     settings = settings_of(ledger, "env:PROOF_KEY")
     other = example()
     verified = verify(ledger, settings)
     assert (found(verified), verified.runs, verified.signed) == ([], 1, 1)
-    assert other.verify(ledger.root, "run-0", "a key of tests") == []
+    assert other.verify(ledger.root, "run-0", KEY) == []
     assert other.verify(ledger.root, "run-0", "another key") == ["runs"]
     assert first.row["digest"] in verified.heads
 
     tampered(ledger, AUDIT).update("topic = 'plain'", {"outcome": "'failed'"})
     assert found(verify(ledger, settings)) == [("run-0", "rows_changed", "audit")]
-    assert other.verify(ledger.root, "run-0", "a key of tests") == ["audit"]
+    assert other.verify(ledger.root, "run-0", KEY) == ["audit"]
 
 
 def printed(verified: Verified) -> str:
@@ -228,22 +240,263 @@ def test_the_last_run_can_be_removed_unseen_but_for_its_digest_kept_elsewhere(th
     assert found(verify(three, settings_of(three), expected=[digest])) == [(None, "not_found", "runs")]
 
 
+@pytest.fixture(scope="module")
+def signed_runs(spark: SparkSession, pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A ledger with three signed runs, to copy."""
+    root = tmp_path_factory.mktemp("signed") / "ledger"
+    shutil.copytree(pristine.root, root)
+    ledger = Ledger(spark, str(root))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PROOF_KEY", KEY)
+        for number in range(3):
+            ended(ledger, f"run-{number}", "env:PROOF_KEY")
+    return ledger
+
+
+@pytest.fixture
+def signed(signed_runs: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    monkeypatch.setenv("PROOF_KEY", KEY)
+    shutil.copytree(signed_runs.root, tmp_path / "signed")
+    return Ledger(signed_runs.spark, str(tmp_path / "signed"))
+
+
+def forge(ledger: Ledger, run_id: str, *, of: str = "run-1", rows: bool = True, **columns: object) -> None:
+    """Add a run that looks like another one but for some columns, with rows of `audit`."""
+    found = ledger.stored(RUNS).where(F.col("run_id") == of).withColumn("run_id", F.lit(run_id))
+    for name, value in columns.items():
+        found = found.withColumn(name, F.lit(value).cast(RUNS.schema[name].dataType))
+    ledger.append(RUNS, found, app_id=f"runs of {run_id}", version=1)
+    if rows:
+        audited = ledger.stored(AUDIT).where(F.col("run_id") == of).withColumn("run_id", F.lit(run_id))
+        ledger.append(AUDIT, audited, app_id=f"audit of {run_id}", version=1)
+
+
+def set_in_runs(ledger: Ledger, condition: str, **values: str) -> None:
+    tampered(ledger, RUNS).update(condition, values)
+
+
+ABANDONED = RunState.ABANDONED.value
+OTHER_ROWS = [("forged", "rows_removed", "plans"), ("forged", "rows_changed", "audit")]
+"""Of a forged run that has the digest of another one: its rows have another run id."""
+
+
+def second_row(ledger: Ledger) -> None:
+    forge(ledger, "run-0", of="run-0", rows=False, digest=None, requested_by="bob")
+
+
+def row_copied(ledger: Ledger) -> None:
+    forge(ledger, "run-0", of="run-0", rows=False)
+
+
+def abandoned_forged(ledger: Ledger) -> None:
+    forge(ledger, "forged", state=ABANDONED, digest=None)
+
+
+def abandoned_forged_before_all(ledger: Ledger) -> None:
+    forge(ledger, "forged", state=ABANDONED, digest=None, started_at=datetime(2020, 1, 1, tzinfo=UTC))
+
+
+def digest_copied(ledger: Ledger) -> None:
+    forge(ledger, "forged", of="run-0")
+
+
+def newest_abandoned(ledger: Ledger) -> None:
+    set_in_runs(ledger, "run_id = 'run-2'", state=f"'{ABANDONED}'")
+
+
+def newest_abandoned_without_digest(ledger: Ledger) -> None:
+    set_in_runs(ledger, "run_id = 'run-2'", state=f"'{ABANDONED}'", digest="NULL", finished_at="NULL")
+
+
+def newest_in_no_state(ledger: Ledger) -> None:
+    set_in_runs(ledger, "run_id = 'run-2'", state="NULL", digest="NULL", finished_at="NULL")
+
+
+def newest_open_but_ended(ledger: Ledger) -> None:
+    set_in_runs(ledger, "run_id = 'run-2'", state="'applying'", digest="NULL")
+
+
+def all_digests_removed(ledger: Ledger) -> None:
+    set_in_runs(ledger, "true", digest="NULL", proof="NULL", previous_digest="NULL")
+
+
+def ends_moved_back(ledger: Ledger) -> None:
+    set_in_runs(ledger, "run_id = 'run-2'", finished_at="started_at - INTERVAL 9 DAYS")
+
+
+def forged_with_an_early_end(ledger: Ledger) -> None:
+    forge(ledger, "forged", finished_at=datetime(2020, 1, 1, tzinfo=UTC), proof=None, digest="0" * 64)
+
+
+def nonsense(ledger: Ledger) -> None:
+    """Values that a reader could stumble over."""
+    forge(ledger, "forged", digest="\u00e9", finished_at=None, started_at=None, previous_digest=",,x")
+    never = tampered(ledger, RUNS)
+    never.update("run_id = 'forged'", {"finished_at": "timestamp_micros(9223372036854775807)"})
+    rows = ledger.stored(AUDIT).where("run_id = 'run-1'").withColumn("run_id", F.lit(None).cast("string"))
+    ledger.append(AUDIT, rows, app_id="nobody", version=1)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("manipulate", "since", "findings"),
+    [
+        (second_row, None, [("run-0", "run_added", "runs")]),
+        (row_copied, None, [("run-0", "run_added", "runs")]),
+        (abandoned_forged, None, [("forged", "no_digest", "runs")]),
+        (abandoned_forged_before_all, None, [("forged", "no_digest", "runs")]),
+        (abandoned_forged, "run-1", [("forged", "no_digest", "runs")]),
+        (digest_copied, "run-1", [("forged", "run_changed", "runs"), *OTHER_ROWS]),
+        (newest_abandoned, None, [("run-2", "run_changed", "runs")]),
+        (newest_abandoned_without_digest, None, [("run-2", "no_digest", "runs")]),
+        (newest_in_no_state, None, [("run-2", "no_digest", "runs")]),
+        (newest_open_but_ended, None, [("run-2", "no_digest", "runs")]),
+        (all_digests_removed, None, [(f"run-{number}", "no_digest", "runs") for number in range(3)]),
+        (ends_moved_back, "run-1", [("run-2", "run_changed", "runs")]),
+        (forged_with_an_early_end, "run-1", [("forged", "not_signed", "runs"), ("forged", "rows_added", "audit")]),
+        (
+            nonsense,
+            "run-1",
+            [
+                ("forged", "run_changed", "runs"),
+                ("forged", "run_removed", "runs"),
+                *OTHER_ROWS,
+                (None, "run_removed", "runs"),
+            ],
+        ),
+    ],
+)
+def test_nobody_without_the_key_can_forge_or_hide_a_run(
+    signed: Ledger, manipulate: Callable[[Ledger], None], since: str | None, findings: list[tuple[str, str, str]]
+) -> None:
+    manipulate(signed)
+    assert found(verify(signed, settings_of(signed, "env:PROOF_KEY"), since=since)) == findings
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("manipulate", "findings"),
+    [
+        (second_row, [("run-0", "run_added", "runs")]),
+        (abandoned_forged, [("forged", "no_digest", "runs")]),
+        (newest_abandoned, [("run-2", "run_changed", "runs")]),
+        (newest_abandoned_without_digest, [("run-2", "no_digest", "runs")]),
+    ],
+)
+def test_a_forgery_without_digests_is_found_without_a_key_too(
+    three: Ledger, manipulate: Callable[[Ledger], None], findings: list[tuple[str, str, str]]
+) -> None:
+    manipulate(three)
+    assert found(verify(three, settings_of(three))) == findings
+
+
+def test_from_follows_the_digests_and_not_the_times_that_rows_say(signed: Ledger) -> None:
+    settings = settings_of(signed, "env:PROOF_KEY")
+    clean = verify(signed, settings, since="run-2")
+    assert (found(clean), clean.runs, clean.earlier) == ([], 1, 2)
+    forged_with_an_early_end(signed)
+    second_row(signed)
+    ends_moved_back(signed)
+    assert found(verify(signed, settings, since="run-1")) == [
+        ("run-0", "run_added", "runs"),
+        ("forged", "not_signed", "runs"),
+        ("forged", "rows_added", "audit"),
+        ("run-2", "run_changed", "runs"),
+    ]
+    assert found(verify(signed, settings, since="run-2"))[-1] == ("run-2", "run_changed", "runs")
+
+
+def test_a_key_makes_every_run_without_a_digest_a_finding(signed: Ledger) -> None:
+    settings = settings_of(signed, "env:PROOF_KEY")
+    abandoned_forged_before_all(signed)
+    all_digests_removed(signed)
+    verified = verify(signed, settings)
+    assert found(verified) == [(run_id, "no_digest", "runs") for run_id in ("forged", "run-0", "run-1", "run-2")]
+    assert "if proof.key was set later, verify --from the first signed run" in verified.findings[-1].message
+
+
+def test_an_abandoned_run_is_proven_as_a_finished_one(signed: Ledger) -> None:
+    settings = settings_of(signed, "env:PROOF_KEY")
+    request = runs.Request(command="provision", run_id="given-up")
+    run = runs.begin(signed, settings, request, {"command": "provision"})
+    run.append_audit(signed.rows(AUDIT, rows(run, {"topic": "x", "action": "delete"}, phase="apply")))
+    before = verify(signed, settings)
+    assert (found(before), before.unproven_runs) == ([], ["given-up"])
+
+    runs.abandon(signed, settings, "given-up")
+    row = find_run(signed, "given-up")
+    assert row is not None
+    assert (row["state"], row["proof"]["audit_rows"]) == ("abandoned", "1")
+    verified = verify(signed, settings)
+    assert (found(verified), verified.runs, verified.unproven, verified.heads) == ([], 4, 0, [row["digest"]])
+
+    # As an older topicledger would have left it; abandoned once more, it gets its digest.
+    set_in_runs(signed, "run_id = 'given-up'", digest="NULL", proof="NULL", previous_digest="NULL")
+    assert found(verify(signed, settings)) == [("given-up", "no_digest", "runs")]
+    runs.abandon(signed, settings, "given-up")
+    assert found(verify(signed, settings)) == []
+    tampered(signed, AUDIT).update("run_id = 'given-up'", {"outcome": "'ok'"})
+    assert found(verify(signed, settings)) == [("given-up", "rows_changed", "audit")]
+
+
+@pytest.mark.thorough
+def test_a_run_of_another_ledger_with_the_same_key_is_found(ledger: Ledger, signed: Ledger) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    ended(ledger, "elsewhere", "env:PROOF_KEY", at=later)
+    for table in (RUNS, PLANS, AUDIT):
+        signed.append(table, ledger.stored(table).where("run_id = 'elsewhere'"), app_id="somebody", version=1)
+    assert found(verify(signed, settings_of(signed, "env:PROOF_KEY"))) == [("elsewhere", "run_added", "runs")]
+
+
+@pytest.mark.thorough
+def test_an_open_run_is_not_proven_and_is_named(signed: Ledger) -> None:
+    """So the newest run, made open again, looks like one: its digest kept elsewhere shows it."""
+    settings = settings_of(signed, "env:PROOF_KEY")
+    (digest,) = verify(signed, settings).heads
+    set_in_runs(signed, "run_id = 'run-2'", state="'applying'", digest="NULL", finished_at="NULL")
+    verified = verify(signed, settings, expected=[digest])
+    assert (found(verified), verified.unproven_runs) == ([(None, "not_found", "runs")], ["run-2"])
+
+
+@pytest.mark.thorough
+def test_runs_from_before_the_key_are_left_out_by_from(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROOF_KEY", KEY)
+    settings = settings_of(ledger, "env:PROOF_KEY")
+    ended(ledger, "unsigned")
+    ended(ledger, "signed", "env:PROOF_KEY")
+    forge(ledger, "older", of="unsigned", digest=None, proof=None, started_at=datetime(2020, 1, 1, tzinfo=UTC))
+    assert found(verify(ledger, settings)) == [("unsigned", "not_signed", "runs"), ("older", "no_digest", "runs")]
+    verified = verify(ledger, settings, since="signed")
+    assert (found(verified), verified.earlier, verified.unproven_runs) == ([], 1, ["older"])
+
+
+def test_a_short_key_verifies_what_it_signed_and_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(ledger, "env:PROOF_KEY")
+    monkeypatch.setenv("PROOF_KEY", "s3cret")
+    with monkeypatch.context() as older:
+        older.setattr(proof, "LEAST_KEY_BYTES", 1)
+        ended(ledger, "signed", "env:PROOF_KEY")
+    verified = verify(ledger, settings)
+    assert (found(verified), verified.signed) == ([], 1)
+    with pytest.raises(SecretError, match="shorter than 32 bytes") as refused:
+        runs.start(ledger, settings, runs.Request(command="plan"))
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.thorough
 def test_who_has_no_key_cannot_forge_a_run_and_the_key_is_asked_for(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    signed: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROOF_KEY", "right")
-    settings = settings_of(ledger, "env:PROOF_KEY")
-    ended(ledger, "signed", "env:PROOF_KEY")
-    ended(ledger, "forged")
-    assert found(verify(ledger, settings)) == [("forged", "not_signed", "runs")]
-    with pytest.raises(UsageError, match=r"run signed is signed: set \[proof\] key"):
-        verify(ledger, settings_of(ledger))
-    monkeypatch.setenv("PROOF_KEY", "wrong")
-    assert found(verify(ledger, settings))[0] == ("signed", "other_key", "runs")
+    settings = settings_of(signed, "env:PROOF_KEY")
+    ended(signed, "forged")
+    assert found(verify(signed, settings)) == [("forged", "not_signed", "runs")]
+    with pytest.raises(UsageError, match=r"run run-0 is signed: set \[proof\] key"):
+        verify(signed, settings_of(signed))
+    monkeypatch.setenv("PROOF_KEY", KEY[::-1])
+    assert found(verify(signed, settings))[0] == ("run-0", "other_key", "runs")
     monkeypatch.delenv("PROOF_KEY")
     with pytest.raises(SecretError, match="environment variable PROOF_KEY is not set"):
-        runs.start(ledger, settings, runs.Request(command="plan"))
+        runs.start(signed, settings, runs.Request(command="plan"))
 
 
 @pytest.mark.thorough

@@ -97,3 +97,12 @@ def test_every_kind_of_drift_is_documented_with_its_severity() -> None:
 
 def test_reports_say_what_to_do_about_every_kind_of_drift() -> None:
     assert set(OF_DRIFT) == {each.value for each in DriftKind}
+
+
+def test_each_claim_about_proof_links_to_its_test() -> None:
+    """The links themselves are checked above."""
+    page = text(REPOSITORY / "docs" / "proof.md")
+    _, _, rows = page.partition("| claim | with a key | without | test |\n")
+    claims = list(itertools.takewhile(lambda line: line.startswith("|"), rows.splitlines()))[1:]
+    assert len(claims) > 10
+    assert [each for each in claims if not re.search(r"\| \[`test_\w+`\]\(\S+\.py\) \|$", each)] == []

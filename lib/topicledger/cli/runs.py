@@ -116,7 +116,7 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     ledger = open_ledger(options, settings, "runs")
     if cancel:
         _cancel(ledger, settings, options.run_id)
-    runs.abandon(ledger, options.run_id)
+    runs.abandon(ledger, settings, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
     take_away_left(ledger, settings, options.run_id)
     return ExitCode.DONE

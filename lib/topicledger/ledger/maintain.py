@@ -104,6 +104,9 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     ledger.ensure(RUNS)
     if request.run_id is not None and find_run(ledger, request.run_id) is not None:
         raise UsageError(f"there is a run {request.run_id} already; a maintenance can't be resumed: give another id")
+    if request.execute:
+        # It seals what it abandons, and its own end: a missing key is an error before anything is done.
+        proof.signer(settings)
     run = _begin(ledger, settings, request) if request.execute else None
     abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
     open_runs = _open_runs(ledger, abandoned)

@@ -1,4 +1,7 @@
-"""The proof of a run: at its end its row in `runs` gets digests of its rows, and of the runs before it."""
+"""The proof of a run: at its end its row in `runs` gets digests of its rows, and of the runs before it.
+
+A run ends when it is finished or abandoned.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ import hmac
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import functions as F
 
 from topicledger.config.secrets import resolve
 from topicledger.config.settings import Settings
+from topicledger.errors import SecretError
 from topicledger.ledger.digests import RowsDigest, of_run, text_of_row
-from topicledger.ledger.run import Run
+from topicledger.ledger.run import Run, find_run, row_of
+from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model import RunState
 from topicledger.schemas import APPROVALS, AUDIT, PLANS, RUNS, Table
@@ -22,7 +29,11 @@ PROVEN = (PLANS, AUDIT, APPROVALS)
 """Tables whose rows of a run are proven."""
 ALGORITHM, KEY_ID = "algorithm", "key_id"
 """Of `runs.proof`: how the digest was made, and which key signed it."""
+FORMAT, SEALS_ABANDONED = "format", "2"
+"""Of `runs.proof`: the version that made it. Since 2 abandoned runs have a digest, too."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
+LEAST_KEY_BYTES = 32
+"""Of a key that signs: as many bytes as its digests have (RFC 2104, section 3)."""
 DIGEST = "digest"
 """The column of `runs` that the digest is in."""
 NOT_PROVEN = (DIGEST, "notified")
@@ -34,6 +45,11 @@ class Signer:
     """Makes digests, with a key where there is one."""
 
     key: bytes | None = field(repr=False)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the key is too short to sign with."""
+        return self.key is not None and len(self.key) < LEAST_KEY_BYTES
 
     @property
     def about(self) -> Mapping[str, str]:
@@ -50,7 +66,22 @@ class Signer:
 
 
 def signer(settings: Settings) -> Signer:
-    """By the key of the settings, read now. Raises SecretError where it can't be read here."""
+    """Signs with the key of the settings, which is read now.
+
+    Raises SecretError if the key can't be read here or is shorter than `LEAST_KEY_BYTES`.
+    """
+    found = verifier(settings)
+    if found.is_short:
+        raise SecretError(
+            f"proof.key: the key is shorter than {LEAST_KEY_BYTES} bytes and could be guessed, so it signs no run. Set "
+            "a longer one, such as from `openssl rand -hex 32`. `runs verify` still takes the short key for the runs "
+            "that it signed; verify later runs with the new key and --from the first run that it signed"
+        )
+    return found
+
+
+def verifier(settings: Settings) -> Signer:
+    """The same for verification, with a key of any length: a short one may have signed earlier runs."""
     key = settings.proof.key
     return Signer(None if key is None else resolve("proof.key", key).encode())
 
@@ -67,15 +98,18 @@ class Ending:
 def ending(run: Run) -> Ending:
     """Read the run's rows of `PROVEN`, and what came before it. All of its rows are committed."""
     run.commits.settle()
-    ledger = run.ledger
+    return _ending(run.ledger, run.run_id, run.audit_digest)
+
+
+def _ending(ledger: Ledger, run_id: str, of_audit: RowsDigest | None = None) -> Ending:
+    """`of_audit`: the digest of its rows of `audit`, if it is known."""
     with ThreadPoolExecutor(2) as beside:
         before = beside.submit(heads, ledger)
         tables = [table for table in PROVEN if table is not APPROVALS or ledger.exists(APPROVALS)]
         versions = beside.submit(lambda: {table.name: ledger.latest_version(table) for table in tables})
-        appended = run.audit_digest
-        found = {} if appended is None else {AUDIT.name: appended}
+        found = {} if of_audit is None else {AUDIT.name: of_audit}
         unread = [table for table in tables if table.name not in found]
-        found |= of_run({table.name: ledger.stored(table).where(F.col("run_id") == run.run_id) for table in unread})
+        found |= of_run({table.name: ledger.stored(table).where(F.col("run_id") == run_id) for table in unread})
         proof: dict[str, str] = {}
         for table in tables:
             proof |= recorded(table, found[table.name], versions.result()[table.name])
@@ -90,10 +124,13 @@ def recorded(table: Table, digest: RowsDigest, version: int) -> Mapping[str, str
 
 def read_recorded(proof: Mapping[str, str], table: Table) -> RowsDigest:
     """What `recorded` wrote; no rows where it says nothing of the table."""
-    rows, sha256 = proof.get(f"{table.name}_rows"), proof.get(f"{table.name}_sha256")
-    if rows is None or sha256 is None or not rows.isdecimal():
-        return RowsDigest()
-    return RowsDigest(rows=int(rows), sha256=sha256)
+    rows, sha256 = number(proof.get(f"{table.name}_rows")), proof.get(f"{table.name}_sha256")
+    return RowsDigest() if rows is None or sha256 is None else RowsDigest(rows=rows, sha256=sha256)
+
+
+def number(text: str | None) -> int | None:
+    """A count or a version as `recorded` wrote it; None for any other text."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else None
 
 
 def ending_of_maintenance(run: Run) -> Ending:
@@ -110,7 +147,23 @@ def heads(ledger: Ledger) -> Sequence[str]:
 
 def sealed(run: Run, end: Ending, columns: Mapping[str, object]) -> Mapping[str, object]:
     """`columns` that the run finishes with, and `proof`, `previous_digest` and `digest`."""
-    signs = signer(run.settings)
-    more = {**columns, "proof": {**end.proof, **signs.about}, "previous_digest": ",".join(end.heads) or None}
-    row = {**run.row, **more, "state": RunState.FINISHED.value}
-    return {**more, DIGEST: signs.digest(text_of_row(RUNS.schema, row, less=NOT_PROVEN))}
+    return _sealed({**run.row, "state": RunState.FINISHED.value}, end, columns, signer(run.settings))
+
+
+def _sealed(row: Mapping[str, Any], end: Ending, columns: Mapping[str, object], signs: Signer) -> Mapping[str, object]:
+    proof = {**end.proof, **signs.about, FORMAT: SEALS_ABANDONED}
+    more = {**columns, "proof": proof, "previous_digest": ",".join(end.heads) or None}
+    return {**more, DIGEST: signs.digest(text_of_row(RUNS.schema, {**row, **more}, less=NOT_PROVEN))}
+
+
+def seal_abandoned(ledger: Ledger, signs: Signer, run_id: str) -> None:
+    """Seal the row of an abandoned run, with the rows that the run has now; a row with a digest stays as it is."""
+    # Nothing else changes the row of an abandoned run any more.
+    row = find_run(ledger, run_id)
+    if row is None or row["state"] != RunState.ABANDONED or row[DIGEST] is not None:
+        return
+    ledger.ensure(PLANS, AUDIT)
+    columns = {"finished_at": row["finished_at"] or datetime.now(UTC)}
+    values = _sealed(row.asDict(), _ending(ledger, run_id), columns, signs)
+    unsealed = f"{row_of(run_id)} AND state = {sql_value(RunState.ABANDONED.value)} AND {DIGEST} IS NULL"
+    ledger.update(RUNS, unsealed, {name: sql_value(value) for name, value in values.items()})

@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger import __version__
-from topicledger.config.secrets import check_references, resolve
+from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
+from topicledger.ledger import proof
 from topicledger.ledger.run import (
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
@@ -145,8 +146,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     for cluster in selected:
         # The driver needs every secret sooner or later: a missing one is an error before the run has a row.
         check_references(cluster)
-    if settings.proof.key is not None:
-        resolve("proof.key", settings.proof.key)
+    proof.signer(settings)
     if row is None:
         return _begin(ledger, settings, request, run_id, selected, request.bearing())
     return _resume(ledger, settings, request, row)
@@ -325,14 +325,20 @@ def _to_abandon(ledger: Ledger, run_id: str) -> Row:
     return row
 
 
-def abandon(ledger: Ledger, run_id: str) -> None:
-    """Abandon a run by hand: it can't be resumed any more. Raises UsageError where it is finished or unknown."""
+def abandon(ledger: Ledger, settings: Settings, run_id: str) -> None:
+    """Abandon a run by hand: it can't be resumed any more, and ends with a digest as finished runs do.
+
+    An abandoned run without a digest, of an older topicledger, gets one. Raises UsageError where the run is finished or
+    unknown, and SecretError where `proof.key` can't be read here.
+    """
     ledger.ensure(RUNS)
+    signs = proof.signer(settings)
     _to_abandon(ledger, run_id)
     unless = f"state <> {sql_value(RunState.FINISHED.value)}"
     new = {"state": sql_value(RunState.ABANDONED.value)}
-    if ledger.update(RUNS, f"{row_of(run_id)} AND {unless}", new) == 0:
-        raise UsageError(f"run {run_id} has finished meanwhile: there is nothing to abandon")
+    if ledger.update(RUNS, f"{row_of(run_id)} AND {unless} AND digest IS NULL", new) == 0:
+        _to_abandon(ledger, run_id)
+    proof.seal_abandoned(ledger, signs, run_id)
 
 
 def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Sequence[str]:
@@ -346,12 +352,16 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Seq
     expired = [row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()]
     if not execute or not expired:
         return sorted(expired)
+    signs = proof.signer(settings)
     ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
     states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
     ledger.update(RUNS, f"{ids} AND state IN ({states})", {"state": sql_value(RunState.ABANDONED.value)})
     # One of them may have been resumed, and be `applying`, in the meantime.
-    done = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id")
-    return sorted(row["run_id"] for row in done.collect())
+    rows = ledger.read(RUNS).where(ids).where(F.col("state") == RunState.ABANDONED.value).select("run_id").collect()
+    done = sorted(row["run_id"] for row in rows)
+    for run_id in done:
+        proof.seal_abandoned(ledger, signs, run_id)
+    return done
 
 
 def os_user() -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,17 +16,29 @@ from rich.console import Console
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
-from topicledger.ledger.digests import RowsDigest, of_runs, row_texts
+from topicledger.ledger.chain import NEVER, Chain, RunRow, read_rows
+from topicledger.ledger.digests import RowsDigest, of_runs
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
-from topicledger.ledger.proof import ALGORITHM, DIGEST, HMAC, KEY_ID, NOT_PROVEN, PROVEN, Signer, read_recorded, signer
+from topicledger.ledger.proof import (
+    FORMAT,
+    KEY_ID,
+    LEAST_KEY_BYTES,
+    PROVEN,
+    SEALS_ABANDONED,
+    Signer,
+    number,
+    read_recorded,
+    verifier,
+)
 from topicledger.ledger.tables import Ledger
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.schemas import RUNS, Table
 from topicledger.text import SHOWN_FAILURES, show
 
-LATE_COMMIT = timedelta(minutes=10)
-"""How long after `finished_at` a run's last commit may come: until then a run that ends may not see it."""
+log = logging.getLogger(__name__)
+
+_KEY_SET_LATER = "if proof.key was set later, verify --from the first signed run"
 
 
 class Kind(StrEnum):
@@ -50,7 +62,7 @@ class Finding:
     """Something that isn't as a run left it."""
 
     run_id: str | None
-    """None of a digest that was expected."""
+    """None of a digest that was expected, and of rows without a run id."""
     kind: Kind
     table: str
     message: str
@@ -68,8 +80,14 @@ class Verified:
     """Of these, with a key."""
     retention: Sequence[str]
     """Of these, runs whose rows a maintenance removed by age: their own row in `runs` is verified only."""
+    earlier: int
+    """Runs that were not verified, since they are before the one to verify from."""
+    earlier_by_other_key: int
+    """Of these, signed with another key."""
     unproven: int
-    """Runs with rows and no digest: not over, abandoned, or of before there were digests."""
+    """Runs with rows and no digest, which are open, or of before there were digests."""
+    unproven_runs: Sequence[str]
+    """Their ids."""
     heads: Sequence[str]
     """Digests that no run names as before it: keep them elsewhere, and give one as --expect."""
     findings: Sequence[Finding]
@@ -84,57 +102,45 @@ class Verified:
         return json.dumps({"format_version": FORMAT_VERSION, "exit_code": self.exit_code, **asdict(self)}, indent=2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sealed:
-    """A run's row with its digest."""
-
-    run_id: str
-    command: str
-    started_at: datetime
-    finished_at: datetime
-    digest: str
-    previous: Sequence[str]
-    proof: Mapping[str, str]
-    arguments: Mapping[str, str]
-    text: str
-    """What the digest is of."""
+_OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))
 
 
 def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expected: Sequence[str] = ()) -> Verified:
-    """Compute every digest again, of runs that ended with or after `since` where one is named.
+    """Compute every digest again; if a run `since` is named, not of the runs that it names as before it.
 
-    Raises UsageError where there is no such run with a digest, or where runs are signed and `proof.key` isn't set.
+    Raises UsageError if there is no such run with a digest, or if runs are signed and `proof.key` isn't set.
     """
     ledger.ensure(RUNS)
-    signs = signer(settings)
-    rows = _rows(ledger)
-    everything = sorted(map(_sealed, filter(_is_sealed, rows)), key=lambda each: (each.finished_at, each.run_id))
-    first = next((number for number, each in enumerate(everything) if each.run_id == since), 0 if since is None else -1)
-    if first < 0:
-        raise UsageError(f"there is no run {since} with a digest in {ledger.root}; see `runs list`")
-    chosen = everything[first:]
-    if signs.key is None and (of_key := next((each for each in chosen if _is_signed(each)), None)):
+    signs = verifier(settings)
+    if signs.is_short:
+        log.warning("proof.key is shorter than %d bytes: it verifies, and signs no run", LEAST_KEY_BYTES)
+    rows = read_rows(ledger)
+    everything = [each for each in rows if each.digest]
+    chain = Chain(everything, signs)
+    first = None if since is None else _first(everything, since, chain, ledger)
+    before = frozenset[str]() if first is None else chain.before(first)
+    chosen = [each for each in everything if each.digest not in before]
+    earlier = [each for each in everything if each.digest in before]
+    if signs.key is None and (of_key := next((each for each in chosen if each.signed), None)):
         raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in {settings.path} to verify it")
     tables = [table for table in PROVEN if ledger.exists(table)]
-    found = _found(ledger, tables, [each.run_id for each in everything[:first]])
+    found = _found(ledger, tables, {each.run_id for each in earlier} - {each.run_id for each in chosen})
     retention = _Retention(everything, signs)
-    links = _Links(everything, signs)
-    findings: list[Finding] = []
+    findings = list(_several_rows(rows))
     retained: list[str] = []
     for each in chosen:
         findings += _own_row(each, signs)
-        findings += links.broken(each)
+        findings += _links(each, chain, signs)
         for table in PROVEN:
-            now = found.pop((table.name, each.run_id), RowsDigest())
-            problem = _compared(each, table, now)
+            problem = _compared(each, table, found.get((table.name, each.run_id), RowsDigest()))
             if problem is not None and problem.kind is Kind.ROWS_REMOVED and retention.explains(each, table):
                 retained.append(each.run_id)
             elif problem is not None:
                 findings.append(problem)
-    left = {run_id for _, run_id in found}
-    states = {row["run_id"]: row for row in rows}
-    began = everything[0].started_at if everything else None
-    findings += _without_digest(left, states, began)
+    left = {run_id for _, run_id in found} - {each.run_id for each in everything}
+    without = list(without_digest(left, rows, first, signs))
+    findings += [each for each in without if isinstance(each, Finding)]
+    unproven = [each for each in without if isinstance(each, str)]
     findings += _restored(ledger, tables, everything)
     digests = {each.digest for each in everything}
     findings += [
@@ -146,54 +152,26 @@ def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expe
         runs=len(chosen),
         first=chosen[0].run_id if chosen else None,
         last=chosen[-1].run_id if chosen else None,
-        signed=sum(map(_is_signed, chosen)),
+        signed=sum(each.signed for each in chosen),
+        earlier=len(earlier),
+        earlier_by_other_key=sum(each.signed and not each.signed_by(signs) for each in earlier),
         retention=list(dict.fromkeys(retained)),
-        unproven=len(left),
-        heads=links.heads,
+        unproven=len(unproven),
+        unproven_runs=unproven,
+        heads=chain.heads,
         findings=findings,
     )
 
 
-def _rows(ledger: Ledger) -> Sequence[Mapping[str, Any]]:
-    rows = ledger.stored(RUNS).select(*RUNS.schema.names).toArrow()
-    named = ("run_id", "state", "started_at", "finished_at", "proof", "previous_digest", DIGEST, "arguments")
-    texts = row_texts(rows, less=NOT_PROVEN)
-    pairs = ("proof", "arguments")
-    return [
-        {**row, **{name: row[name] and dict(row[name]) for name in pairs}, "text": text}
-        for row, text in zip(rows.select(named).to_pylist(), texts, strict=True)
-    ]
+def _first(everything: Sequence[RunRow], since: str, chain: Chain, ledger: Ledger) -> RunRow:
+    """The run to verify from: of several rows, the one that its digest was made of."""
+    named = sorted((each for each in everything if each.run_id == since), key=chain.authentic)
+    if not named:
+        raise UsageError(f"there is no run {since} with a digest in {ledger.root}; see `runs list`")
+    return named[-1]
 
 
-def _is_sealed(row: Mapping[str, Any]) -> bool:
-    return row[DIGEST] is not None
-
-
-def _is_signed(run: _Sealed) -> bool:
-    return run.proof.get(ALGORITHM) == HMAC
-
-
-def _sealed(row: Mapping[str, Any]) -> _Sealed:
-    arguments = row["arguments"] or {}
-    return _Sealed(
-        run_id=row["run_id"],
-        command=arguments.get("command", ""),
-        started_at=_utc(row["started_at"]),
-        finished_at=_utc(row["finished_at"]),
-        digest=row[DIGEST],
-        previous=[each for each in (row["previous_digest"] or "").split(",") if each],
-        proof=row["proof"] or {},
-        arguments=arguments,
-        text=row["text"],
-    )
-
-
-def _utc(moment: datetime | None) -> datetime:
-    # PySpark gives the moment in this process's own time zone, without saying so. Without one: somebody removed it.
-    return datetime.min.replace(tzinfo=UTC) if moment is None else moment.astimezone(UTC)
-
-
-def _found(ledger: Ledger, tables: Sequence[Table], earlier: Sequence[str]) -> dict[tuple[str, str], RowsDigest]:
+def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) -> dict[tuple[str, str], RowsDigest]:
     """By table and run, the rows that there are now, but for those of `earlier` runs."""
 
     def rows(table: Table) -> DataFrame:
@@ -203,27 +181,61 @@ def _found(ledger: Ledger, tables: Sequence[Table], earlier: Sequence[str]) -> d
         left_out = ledger.spark.createDataFrame([(run_id,) for run_id in earlier], "run_id string")
         return stored.join(F.broadcast(left_out), on="run_id", how="left_anti").select(*stored.columns)
 
-    return dict(of_runs({table.name: rows(table) for table in tables})) if tables else {}
+    found = of_runs({table.name: rows(table) for table in tables}) if tables else {}
+    return {(table, run_id or ""): digest for (table, run_id), digest in found.items()}
 
 
-def _own_row(run: _Sealed, signs: Signer) -> Iterator[Finding]:
+def _several_rows(rows: Sequence[RunRow]) -> Iterator[Finding]:
+    """Run ids of several rows of `runs`: a run has one, whatever its rows say."""
+    for run_id, count in Counter(each.run_id for each in rows).items():
+        if count > 1:
+            message = f"{count} rows have this run id, and a run has one: the others were added"
+            yield Finding(run_id=run_id, kind=Kind.RUN_ADDED, table=RUNS.name, message=message)
+
+
+def _own_row(run: RunRow, signs: Signer) -> Iterator[Finding]:
     """Whether the row in `runs` is the one that the digest was made of."""
 
     def finding(kind: Kind, message: str) -> Finding:
         return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
 
-    about = run.proof.get(KEY_ID)
-    if signs.key is not None and not _is_signed(run):
-        yield finding(
-            Kind.NOT_SIGNED, "it isn't signed; if proof.key was set later, verify --from the first signed run"
-        )
-    elif signs.key is not None and about != signs.about[KEY_ID]:
-        yield finding(Kind.OTHER_KEY, f"it is signed with another key ({show(str(about))}), or says so")
-    elif not hmac.compare_digest(signs.digest(run.text), run.digest):
+    if signs.key is not None and not run.signed:
+        yield finding(Kind.NOT_SIGNED, f"it isn't signed; {_KEY_SET_LATER}")
+    elif signs.key is not None and not run.signed_by(signs):
+        about = show(str(run.proof.get(KEY_ID)))
+        yield finding(Kind.OTHER_KEY, f"it is signed with another key ({about}), or says so")
+    elif not run.holds(signs):
         yield finding(Kind.RUN_CHANGED, "its row was changed after it ended")
 
 
-def _compared(run: _Sealed, table: Table, now: RowsDigest) -> Finding | None:
+def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
+    """Runs before it that aren't there, and whether those after it know it."""
+
+    def finding(kind: Kind, message: str) -> Finding:
+        return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
+
+    for digest in chain.missing(run):
+        yield finding(
+            Kind.RUN_REMOVED,
+            f"no run has the digest {show(digest)} any more, which it names as before it: that run was removed, or "
+            "changed together with its digest",
+        )
+    # A signed run that nobody names is a run that ended: its last commit came late.
+    if signs.key is None and chain.is_unknown(run):
+        yield finding(
+            Kind.RUN_ADDED,
+            "runs that ended more than 10 minutes after it don't name it as before them: it was added or changed "
+            "later, or its driver was stopped right at its end",
+        )
+    if chain.is_second_root(run):
+        yield finding(
+            Kind.RUN_ADDED,
+            "it names no run before it, and another run did so more than 10 minutes earlier: it was added, or comes "
+            "from another ledger that has the same key",
+        )
+
+
+def _compared(run: RunRow, table: Table, now: RowsDigest) -> Finding | None:
     """Whether a run's rows in a table are those that it ended with."""
     then = read_recorded(run.proof, table)
     if now == then:
@@ -232,46 +244,15 @@ def _compared(run: _Sealed, table: Table, now: RowsDigest) -> Finding | None:
     message = f"{then.rows:,} rows when it ended, {now.rows:,} now"
     if kind is Kind.ROWS_CHANGED:
         message = f"of its {now.rows:,} rows some were changed"
+    if kind is Kind.ROWS_ADDED and run.state == RunState.ABANDONED:
+        message += "; it was abandoned: its driver may have been running still"
     return Finding(run_id=run.run_id, kind=kind, table=table.name, message=message)
-
-
-class _Links:
-    """Which run names which as before it."""
-
-    def __init__(self, everything: Sequence[_Sealed], signs: Signer) -> None:
-        self._digests = {each.digest for each in everything}
-        named = {digest for each in everything for digest in each.previous}
-        self.heads = sorted(self._digests - named)
-        self._signs = signs
-        self._newest = max((each.finished_at for each in everything), default=None)
-
-    def broken(self, run: _Sealed) -> Iterator[Finding]:
-        """A run before it that isn't there, or one that those after it don't know."""
-        for digest in run.previous:
-            if digest not in self._digests:
-                yield Finding(
-                    run_id=run.run_id,
-                    kind=Kind.RUN_REMOVED,
-                    table=RUNS.name,
-                    message=f"no run has the digest {show(digest)} any more, which it names as before it: that run was "
-                    "removed, or changed together with its digest",
-                )
-        # Where it is signed it is a run that ended: its last commit came late.
-        late = self._newest is not None and run.finished_at + LATE_COMMIT < self._newest
-        if self._signs.key is None and run.digest in self.heads and late:
-            yield Finding(
-                run_id=run.run_id,
-                kind=Kind.RUN_ADDED,
-                table=RUNS.name,
-                message="runs that ended more than 10 minutes after it don't name it as before them: it was added "
-                "or changed later, or its driver was stopped right at its end",
-            )
 
 
 class _Retention:
     """What `maintain` removed by age."""
 
-    def __init__(self, everything: Sequence[_Sealed], signs: Signer) -> None:
+    def __init__(self, everything: Sequence[RunRow], signs: Signer) -> None:
         self._before: dict[str, datetime] = {}
         for each in everything:
             if any(_own_row(each, signs)):
@@ -279,37 +260,67 @@ class _Retention:
                 continue
             for table in PROVEN:
                 days = each.arguments.get(f"{table.name}_retention_days", "")
-                if each.command == MAINTAIN and days.isdecimal():
+                if each.arguments.get("command") == MAINTAIN and days.isdecimal():
                     kept = oldest_kept(int(days), each.finished_at)
                     self._before[table.name] = max(kept, self._before.get(table.name, kept))
 
-    def explains(self, run: _Sealed, table: Table) -> bool:
+    def explains(self, run: RunRow, table: Table) -> bool:
         """Whether rows of the run are old enough to have been removed."""
         before = self._before.get(table.name)
         return before is not None and run.started_at < before
 
 
-def _without_digest(
-    left: set[str], states: Mapping[str, Mapping[str, Any]], began: datetime | None
-) -> Iterator[Finding]:
-    """Runs that have rows and no digest."""
+def without_digest(
+    left: Collection[str], rows: Sequence[RunRow], first: RunRow | None, signs: Signer
+) -> Iterator[Finding | str]:
+    """Runs that have rows and no digest: a finding of each, or its id where it needs none.
+
+    An open run has no digest yet. With a key, every run that is over must have one, except those that say that they
+    began before the run to verify from. Without a key, those must that began after the first run with a digest, and
+    of the abandoned ones those after the first run of a topicledger that seals them.
+    """
+    since = first.started_at if first is not None and first.holds(signs) else NEVER
+    began = next((each.started_at for each in rows if each.digest), None)
+    sealing = (each.started_at for each in rows if each.proof.get(FORMAT) == SEALS_ABANDONED)
+    began_to_seal = min(sealing, default=None)
+    by_id = {each.run_id: each for each in rows}
     for run_id in sorted(left):
-        row = states.get(run_id)
+
+        def finding(kind: Kind, message: str, run_id: str = run_id) -> Finding:
+            return Finding(run_id=run_id or None, kind=kind, table=RUNS.name, message=message)
+
+        row = by_id.get(run_id)
         if row is None:
-            message = "there are rows of it in plans, audit or approvals, and it isn't in `runs`"
-            yield Finding(run_id=run_id, kind=Kind.RUN_REMOVED, table=RUNS.name, message=message)
-        elif row["state"] == RunState.FINISHED and began is not None and _utc(row["started_at"]) > began:
-            message = "it is finished and has no digest: it was removed, or an older topicledger finished the run"
-            yield Finding(run_id=run_id, kind=Kind.NO_DIGEST, table=RUNS.name, message=message)
+            yield finding(Kind.RUN_REMOVED, "there are rows of it in plans, audit or approvals, and it isn't in `runs`")
+            continue
+        abandoned = row.state == RunState.ABANDONED
+        after = since if signs.key is not None else began_to_seal if abandoned else began
+        is_open = row.state in _OPEN and row.finished_at == NEVER
+        is_earlier = after is None or NEVER < row.started_at < after
+        if is_open or is_earlier:
+            yield run_id
+        elif abandoned:
+            yield finding(
+                Kind.NO_DIGEST,
+                "it is abandoned and has no digest: its state was changed, it was added, or an older topicledger "
+                "abandoned it. In the last case `runs abandon` gives it one when it is called once more",
+            )
+        else:
+            older = "" if signs.key is None else f"; {_KEY_SET_LATER}"
+            yield finding(
+                Kind.NO_DIGEST,
+                f"it is {show(row.state)} and has no digest: it was removed, or an older topicledger finished the run"
+                + older,
+            )
 
 
-def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[_Sealed]) -> Iterator[Finding]:
+def _restored(ledger: Ledger, tables: Sequence[Table], everything: Sequence[RunRow]) -> Iterator[Finding]:
     """Tables whose version is before the one that a run left."""
     for table in tables:
         versions = {
-            int(version): each.run_id
+            version: each.run_id
             for each in everything
-            if (version := each.proof.get(f"{table.name}_version", "")).isdecimal()
+            if (version := number(each.proof.get(f"{table.name}_version"))) is not None
         }
         if not versions:
             continue
@@ -334,8 +345,14 @@ def render(verified: Verified, console: Console) -> None:
         count = len(verified.retention)
         first = ", ".join(map(show, verified.retention[:5]))
         say(f"rows of {count} of these runs were removed by retention (maintain): {first}")
+    if verified.earlier:
+        other = f", {verified.earlier_by_other_key} of them signed with another key" * bool(
+            verified.earlier_by_other_key
+        )
+        say(f"{verified.earlier:,} runs before the first of these were not verified{other}")
     if verified.unproven:
-        say(f"{verified.unproven} runs with rows have no digest: not over, abandoned, or of before there were digests")
+        first = ", ".join(map(show, verified.unproven_runs[:5]))
+        say(f"nothing proves {verified.unproven:,} runs with rows, which are open or older than digests: {first}")
     for finding in verified.findings[:SHOWN_FAILURES]:
         of = "" if finding.run_id is None else f"run {show(finding.run_id)}, "
         say(f"{finding.kind.value}: {of}table {finding.table}: {finding.message}")
