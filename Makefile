@@ -27,7 +27,7 @@ $(VENV): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON='$(PYTHON)' scripts/setup.sh
 
 # One run of the script makes all; a pattern rule is how make is told so.
-build/jars/kafka/%omplete build/jars/kafka-tools/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py | $(VENV)
+build/jars/kafka/%omplete build/jars/kafka-tools/%omplete build/jars/delta/%omplete: scripts/fetch_jars.py scripts/jars.sha256 | $(VENV)
 	@.venv/bin/python scripts/fetch_jars.py
 
 $(LOCAL_FILES): lib/topicledger/ledger/LocalFiles.java scripts/compile_java.sh | $(VENV)

@@ -3,7 +3,8 @@
 `fetch_jars.py s3` fetches those for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, `fetch_jars.py
 kafka-VERSION...` brokers of other versions.
 
-Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone.
+Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone; files that
+differ from jars.sha256 are refused.
 TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
 """
 
@@ -18,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
+PINS = Path(__file__).resolve().parent / "jars.sha256"
+"""As sha256sum writes it, of folders in build/jars: `cd build/jars && sha256sum --check ../../scripts/jars.sha256`."""
 IVY_CACHE = BUILD / "ivy"
 DELTA = "4.4.0"
 KAFKA = "4.3.1"
@@ -39,13 +42,20 @@ class Jars:
     """Organisation, module, revision."""
     transitive: bool
     """Whether what they depend on comes too."""
-    sha256: Mapping[str, str] = field(default_factory=dict)
-    """File name -> the digest it must have; without any, Ivy's own check against the repository's SHA-1 is all."""
+    pinned: bool = True
+    """Whether each file must be one of `PINS`; else Ivy's own check against the repository's SHA-1 is all."""
 
     @property
     def folder(self) -> Path:
         """Where they go."""
         return BUILD / "jars" / self.name
+
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """File name -> the digest it must have."""
+        pins = (line.split(maxsplit=1) for line in PINS.read_text(encoding="ascii").splitlines())
+        of_all = ((digest, *path.split("/")) for digest, path in pins)
+        return {name: digest for digest, folder, name in of_all if folder == self.name} if self.pinned else {}
 
     @property
     def content(self) -> str:
@@ -58,6 +68,7 @@ def brokers(name: str, version: str) -> Jars:
     """A broker of that version."""
     return Jars(
         name=name,
+        pinned=version == KAFKA,
         # slf4j-simple fits the slf4j-api 1.7 that Kafka brings.
         coordinates=(("org.apache.kafka", "kafka_2.13", version), ("org.slf4j", "slf4j-simple", "1.7.36")),
         transitive=True,
@@ -99,11 +110,6 @@ FOR_S3 = (
             ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
         ),
         transitive=False,
-        sha256={
-            "hadoop-aws-3.5.0.jar": "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa",
-            "bundle-2.35.4.jar": "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
-            "analyticsaccelerator-s3-1.3.1.jar": "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
-        },
     ),
 )
 
@@ -119,12 +125,6 @@ FOR_YARN = (
             ("org.bouncycastle", "bcutil-jdk18on", "1.82"),
         ),
         transitive=False,
-        sha256={
-            "hadoop-client-minicluster-3.5.0.jar": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
-            "bcprov-jdk18on-1.82.jar": "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
-            "bcpkix-jdk18on-1.82.jar": "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
-            "bcutil-jdk18on-1.82.jar": "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
-        },
     ),
 )
 
@@ -181,12 +181,20 @@ def fetch(jars: Jars) -> None:
 
 
 def check_digests(jars: Jars, folder: Path) -> None:
-    """Raises FetchError where a file hasn't the digest that is pinned."""
-    for name, wanted in jars.sha256.items():
-        with (folder / name).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != wanted:
-            raise FetchError(f"{name} has the SHA-256 {found} instead of {wanted}: it isn't the file that was pinned")
+    """Raises FetchError unless the files are those that are pinned, all of them and no others."""
+    if not jars.pinned:
+        return
+    found = {}
+    for path in folder.glob("*.jar"):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    for name in sorted(found.keys() | jars.sha256.keys()):
+        wanted, digest = jars.sha256.get(name), found.get(name)
+        if digest != wanted:
+            raise FetchError(
+                f"{name} has the SHA-256 {digest or '(it is missing)'} instead of {wanted or '(it is not pinned)'}, so "
+                f"nothing was installed. If its version was changed on purpose, change {PINS.name} as well"
+            )
 
 
 def run_ivy(jars: Jars, ivy_file: Path, target: Path) -> None:

@@ -21,7 +21,7 @@ lock() {
     rm "$folder/lock"
 }
 
-lock pyproject.toml requirements.lock 'a development environment' --extra dev
+lock pyproject.toml requirements.lock 'a development environment' --extra dev --build-deps-for editable
 lock requirements-airflow.in requirements-airflow.lock 'the Airflow environment'
 lock requirements-docs.in requirements-docs.lock 'the environment that builds docs/'
 lock requirements-s3.in requirements-s3.lock 'the environment of the S3 that tests keep tables in'

@@ -54,6 +54,7 @@ if ! is_python311 .venv/bin/python; then
     "$python" -m venv --clear .venv || fail "no virtual environment can be made in .venv"
 fi
 install --requirement requirements.lock
-install --no-deps --quiet --editable .
+# By the setuptools of requirements.lock: pip would fetch one whose digest nobody knows.
+install --no-deps --no-build-isolation --quiet --editable .
 .venv/bin/python -c 'import topicledger.schemas' || fail "the package can't be imported from .venv"
 touch .venv/.complete
