@@ -71,6 +71,10 @@ fi
 log_dir=${TOPICLEDGER_LOG_DIR:-$here/build/logs}
 mkdir -p -- "$log_dir"
 log_dir=$(cd -- "$log_dir" && pwd)
+log=$log_dir/spark.log
+if [[ -L $log || (-e $log && ! -f $log) ]]; then
+    fail 2 "Spark's log $log is a link, or no regular file: set TOPICLEDGER_LOG_DIR to a folder of your own"
+fi
 level=WARN
 console=OFF
 stdin=
@@ -82,7 +86,7 @@ for argument; do
 done
 logging="-Dlog4j2.configurationFile=file:$here/conf/log4j2.properties"
 logging+=" -Dtopicledger.log.level=$level -Dtopicledger.log.console=$console"
-logging+=" '-Dtopicledger.log.file=$log_dir/spark.log'"
+logging+=" '-Dtopicledger.log.file=$log'"
 # Classes that `make setup` has parsed and checked; where they are of another Java, Java doesn't look at them.
 classes=$here/build/classes/spark.jsa
 sharing=
@@ -227,7 +231,7 @@ fi
 
 if [[ -s $scratch/jvm ]]; then
     sed -i.all '/^WARNING: Using incubator modules/d' "$scratch/jvm"
-    cat "$scratch/jvm" >>"$log_dir/spark.log"
+    cat "$scratch/jvm" >>"$log"
     # Without a job, nobody else says why.
     [[ -s $scratch/driver ]] || sed '/^[[:space:]]*at /d' "$scratch/jvm" >&2
 fi

@@ -20,10 +20,15 @@ QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize
 
 
 def settings_file(
-    folder: Path, clusters: Mapping[str, list[str]], *, root: Path | str | None = None, more: str = ""
+    folder: Path,
+    clusters: Mapping[str, list[str]],
+    *,
+    root: Path | str | None = None,
+    single_writer: bool = False,
+    more: str = "",
 ) -> Path:
     """Write run settings for clusters by their addresses; `more` is TOML that follows."""
-    lines = ["[tables]", f'root = "{root or folder / "ledger"}"']
+    lines = ["[tables]", f'root = "{root or folder / "ledger"}"', f"single_writer = {str(single_writer).lower()}"]
     for name, servers in clusters.items():
         lines += [f"[clusters.{name}]", f"bootstrap_servers = {servers!r}".replace("'", '"')]
     path = folder / "settings.toml"

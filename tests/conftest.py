@@ -20,9 +20,11 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.
 _SERIAL = f"-XX:+UseSerialGC -Xmn600m -Djava.io.tmpdir={new_folder()}"
 _QUICK = f"{commands.QUICK_JAVA} -Djava.io.tmpdir={new_folder()}"
-_SESSION = f'--driver-memory 1500m --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
+# No test cuts the power: thousands of commits need not be on the disk.
+_UNSYNCED = "--conf spark.hadoop.topicledger.fsync=false"
+_SESSION = f'--driver-memory 1500m {_UNSYNCED} --conf "spark.driver.defaultJavaOptions={_SERIAL}" pyspark-shell'
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _SESSION)
-os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'--conf "spark.driver.defaultJavaOptions={_QUICK}"')
+os.environ.setdefault("TOPICLEDGER_SUBMIT_ARGS", f'{_UNSYNCED} --conf "spark.driver.defaultJavaOptions={_QUICK}"')
 
 # How long an example takes is no test: the machine may be doing something else.
 settings.register_profile("untimed", deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,13 +53,21 @@ def test_executors_import_the_package_from_the_zip(standalone: str, tmp_path: Pa
 def test_a_run_on_two_workers_observes_on_them_and_finishes(
     standalone: str, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    config = commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
+    servers = {"main": kafka.bootstrap_servers}
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     names = [f"standalone-{number}" for number in range(20)]
     estate.declare(*topics(names, num_partitions=2))
     job = str(commands.REPOSITORY / "jobs" / "provision.py")
-    arguments = [str(commands.SUBMIT), job, "--config", str(config), "--run-id", "standalone"]
-    done = commands.run(arguments, SPARK_MASTER=standalone)
+
+    def provision(*, single_writer: bool) -> subprocess.CompletedProcess[str]:
+        config = commands.settings_file(tmp_path, servers, single_writer=single_writer)
+        arguments = [str(commands.SUBMIT), job, "--config", str(config), "--run-id", "standalone"]
+        return commands.run(arguments, SPARK_MASTER=standalone)
+
+    refused = provision(single_writer=False)
+    assert refused.returncode == 2
+    assert f"since Spark's master is {standalone}" in refused.stderr
+    done = provision(single_writer=True)
     assert done.returncode == 0, done.stderr
     assert set(estate.last("standalone").values()) == {("verify", "ok", None)}
     estate.check_invariant("standalone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ HADOOPS_OWN = {
 }
 
 
-def opened(spark: SparkSession, *, own: bool = False) -> tuple[Any, Any, Any]:
+def opened(spark: SparkSession, *, own: bool = False, fsync: bool = False) -> tuple[Any, Any, Any]:
     """Hadoop's package, and local files by both of its interfaces: Hadoop's own, or the session's."""
     context: Any = spark.sparkContext
     jvm, hadoop = context._jvm, context._jvm.org.apache.hadoop
     conf = hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
     for name, value in HADOOPS_OWN.items() if own else ():
         conf.set(name, value)
+    conf.setBoolean("topicledger.fsync", fsync)
     root = jvm.java.net.URI("file:///")
     system = hadoop.fs.FileSystem.newInstance(root, conf)
     assert system.getClass().getSimpleName() == ("LocalFileSystem" if own else "LocalFiles")
@@ -119,3 +121,32 @@ def both_renamed(spark: SparkSession, folder: Path, *, own: bool, rounds: int) -
             assert (folder / f"{round_}.json").read_text() in [str(who) for who in (0, 1) if done[who]]
             both += all(done)
     return both
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_commit_is_on_the_disk_with_its_rows_when_it_is_made(
+    spark: SparkSession, tmp_path: Path, synced: bool
+) -> None:
+    """As Java's flight recorder has it: a power cut can't be tried here."""
+    hadoop, system, log = opened(spark, fsync=synced)
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    none = options(spark, hadoop)
+    recording = jvm.jdk.jfr.Recording()
+    recording.enable("jdk.FileForce").withoutThreshold()
+    recording.start()
+    folder = tmp_path / "table"
+    for name in ("rows.parquet", "_delta_log/1.tmp"):
+        with closing(system.create(hadoop.fs.Path(str(folder / name)))) as out:
+            out.write(bytearray(b"some"))
+    names = hadoop.fs.Path(str(folder / "_delta_log/1.tmp")), hadoop.fs.Path(str(folder / "_delta_log/1.json"))
+    log.rename(*names, none)
+    recording.stop()
+    saved = jvm.java.io.File(str(tmp_path / "forced.jfr")).toPath()
+    recording.dump(saved)
+    recording.close()
+    events = jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(saved)
+    forced = [Path(path) for event in events if (path := event.getString("path")) is not None]
+    own = [str(path.relative_to(folder)) for path in forced if path.is_relative_to(folder)]
+    assert own == (["rows.parquet", "_delta_log/1.tmp", "_delta_log"] if synced else [])
+    assert (folder / "_delta_log" / "1.json").read_bytes() == b"some"

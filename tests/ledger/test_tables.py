@@ -6,6 +6,7 @@ What each table looks like is kept in golden/*.txt. To write these anew after a 
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -314,6 +315,31 @@ def test_where_a_put_is_atomic_no_log_store_is_needed(
     for root in (str(tmp_path), f"file:{tmp_path}", "s3-like/folder", "abfss://x@y/z", "gs://bucket/ledger"):
         Ledger(spark, root).require_atomic_commits(refuse=True)
     assert caplog.text == ""
+
+
+def test_files_that_machines_share_are_refused_or_warned_of(
+    pristine: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The master's address stands for a cluster: test_standalone_cluster has a real one."""
+    monkeypatch.setattr(Ledger, "_master", "spark://here:7077")
+    for root in (pristine.root, f"file:{pristine.root}"):
+        ledger = Ledger(pristine.spark, root)
+        with pytest.raises(UsageError, match=r"tables in file:.* master is spark://here:7077 .* single_writer = true"):
+            ledger.require_atomic_commits(refuse=True)
+        ledger.require_atomic_commits(refuse=False)
+        assert "two drivers can overwrite each other's commits" in caplog.text
+        caplog.clear()
+    Ledger(pristine.spark, "hdfs://name/ledger").require_atomic_commits(refuse=True)
+
+
+def test_a_file_system_without_hard_links_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, target: Path) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    with pytest.raises(UsageError, match="since this file system makes no hard links"):
+        ledger.require_atomic_commits(refuse=True)
+    assert not list(Path(ledger.root).glob(".topicledger-*"))
 
 
 @pytest.mark.parametrize("command", ["apply", "provision"])

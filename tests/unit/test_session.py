@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from topicledger.ledger.session import DEFAULTS, FEW_ROWS, JAVA_OPTIONS, S3_LOG_STORE, for_few_rows, workers_python
+from topicledger.errors import UsageError
+from topicledger.ledger.session import (
+    DEFAULTS,
+    FEW_ROWS,
+    JAVA_OPTIONS,
+    S3_LOG_STORE,
+    for_few_rows,
+    open_log,
+    workers_python,
+)
 
 CONF = commands.REPOSITORY / "conf" / "spark-defaults.conf"
 
@@ -106,3 +118,77 @@ def test_what_a_session_starts_workers_with_is_its_own(monkeypatch: pytest.Monke
     with workers_python():
         assert os.environ["PYSPARK_PYTHON"] == "/some/python"
     assert os.environ["PYSPARK_PYTHON"] == "/some/python"
+
+
+def test_spark_logs_into_a_file_that_only_this_user_reads(tmp_path: Path) -> None:
+    for text in (b"one", b"two"):
+        number = open_log(tmp_path)
+        os.write(number, text)
+        os.close(number)
+    log = tmp_path / "spark.log"
+    assert (log.read_bytes(), log.stat().st_mode & 0o777) == (b"onetwo", 0o600)
+
+
+@pytest.mark.parametrize("kind", ["link", "second name", "pipe", "folder", "another user's"])
+def test_spark_does_not_log_into_what_others_put_there(tmp_path: Path, kind: str) -> None:
+    (precious := tmp_path / "precious").write_text("as it was")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    log = folder / "spark.log"
+    if kind == "link":
+        log.symlink_to(precious)
+    elif kind == "second name":
+        log.hardlink_to(precious)
+    elif kind == "pipe":
+        os.mkfifo(log)
+    elif kind == "folder":
+        log.mkdir()
+    elif os.getuid() != 0:
+        pytest.skip("only root can make a file another user's")
+    else:
+        log.write_text("")
+        os.chown(log, 12345, 12345)
+    with pytest.raises(UsageError, match="Set TOPICLEDGER_LOG_DIR to a folder of your own"):
+        open_log(folder)
+    assert precious.read_text() == "as it was"
+
+
+def test_spark_submit_does_not_log_into_a_link(tmp_path: Path) -> None:
+    (tmp_path / "spark.log").symlink_to(tmp_path / "precious")
+    done = subprocess.run(
+        [commands.SUBMIT, "jobs/plan.py"],
+        env={**os.environ, "TOPICLEDGER_LOG_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, (tmp_path / "precious").exists()) == (2, False)
+    assert "set TOPICLEDGER_LOG_DIR to a folder of your own" in done.stderr
+
+
+def test_a_command_by_hand_listens_on_loopback_only(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+    java = context._jvm.java.lang.ProcessHandle.current().pid()
+    listening = listened_on(java)
+    assert listening
+    assert {address for address in listening if not address.is_loopback} == set()
+
+
+def listened_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The addresses that a process listens on, as the kernel says."""
+    sockets = set()
+    for number in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            sockets.add(str(number.readlink()))
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in sockets:
+                words = bytes.fromhex(local.partition(":")[0])
+                # Words of four bytes, in the order of the machine's.
+                packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+                address = ipaddress.ip_address(packed)
+                mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+                found.append(mapped or address)
+    return found

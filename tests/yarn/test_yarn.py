@@ -81,7 +81,8 @@ def test_executors_are_containers_that_import_the_package_from_the_zip(yarn: Yar
 
 def ten_and_one_too_wide(spark: SparkSession, kafka: EmbeddedKafka, folder: Path, name: str) -> tuple[Path, Estate]:
     """The settings and the tables of a run of which one topic fails."""
-    config = commands.settings_file(folder, {"main": kafka.bootstrap_servers}, more='[kafka]\nobserve = "executors"\n')
+    servers = {"main": kafka.bootstrap_servers}
+    config = commands.settings_file(folder, servers, single_writer=True, more='[kafka]\nobserve = "executors"\n')
     estate = Estate(spark, folder / "ledger", {"main": kafka})
     names = [f"{name}-{number}" for number in range(10)]
     estate.declare(*topics(names), {"topic": f"{name}-wide", "replication_factor": 3})
@@ -161,7 +162,10 @@ def slow(yarn: Yarn, spark: SparkSession, tmp_path: Path) -> Iterator[Slow]:
     """A run in deploy mode cluster that is amid its creates, on a broker of its own that takes its time."""
     with clusters.plain() as kafka, admin_of(kafka) as admin:
         config = commands.settings_file(
-            tmp_path, {"main": kafka.bootstrap_servers}, more="[kafka]\nmax_batch_records = 40\n"
+            tmp_path,
+            {"main": kafka.bootstrap_servers},
+            single_writer=True,
+            more="[kafka]\nmax_batch_records = 40\n",
         )
         estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
         names = [f"slow-{number:03}" for number in range(140)]

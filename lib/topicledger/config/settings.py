@@ -49,7 +49,7 @@ class TablesSettings:
     relative to the current working directory, not to the settings file."""
     single_writer: bool = False
     """Set it only where never more than one command runs at a time: then `apply` and `provision` accept tables on S3
-    without a LogStore for several drivers."""
+    without a LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""
 
 
 @dataclass(frozen=True, kw_only=True)

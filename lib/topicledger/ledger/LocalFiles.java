@@ -1,9 +1,13 @@
+import java.io.FilterOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.nio.channels.FileChannel;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
@@ -20,10 +24,13 @@ import org.apache.hadoop.fs.local.LocalConfigKeys;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local files, all but three things. Without its native library Hadoop starts a process to set a file's mode
+ * Hadoop's local files, all but four things. Without its native library Hadoop starts a process to set a file's mode
  * (chmod) and another to see whether a file is a link (readlink), some 500 in a run of topicledger: Java itself knows.
  * And it looks whether a name is free before it renames a file to it, so that of two processes that commit the same
  * version of a Delta table at once both can succeed, and one commit is lost: a link is made where there is none only.
+ * And it leaves it to the system when a file gets to the disk: a power cut can take a commit, or leave it without the
+ * rows that it names. Here a file is on the disk when it is closed (its checksums aside: Hadoop does without them), and
+ * its new name is when it has it. The property `topicledger.fsync` = false leaves that out.
  */
 public class LocalFiles extends LocalFileSystem {
     public LocalFiles() {
@@ -38,6 +45,17 @@ public class LocalFiles extends LocalFileSystem {
     }
 
     private static class Raw extends RawLocalFileSystem {
+        @Override
+        protected OutputStream createOutputStreamWithMode(Path path, boolean append, FsPermission permission)
+                throws IOException {
+            var out = super.createOutputStreamWithMode(path, append, permission);
+            return syncs(path) ? new Synced(out, pathToFile(path).toPath()) : out;
+        }
+
+        private boolean syncs(Path path) {
+            return getConf().getBoolean("topicledger.fsync", true) && !path.getName().endsWith(".crc");
+        }
+
         @Override
         public void setPermission(Path path, FsPermission permission) throws IOException {
             if (permission.getStickyBit()) {
@@ -67,12 +85,52 @@ public class LocalFiles extends LocalFileSystem {
                 return;
             }
             Files.delete(source);
+            if (syncs(to)) {
+                syncFolder(pathToFile(to).toPath().getParent());
+            }
         }
 
         @Override
         public FileStatus getFileLinkStatus(Path path) throws IOException {
             boolean link = Files.isSymbolicLink(pathToFile(path).toPath());
             return link ? super.getFileLinkStatus(path) : getFileStatus(path);
+        }
+    }
+
+    /** A file that is on the disk when it is closed. */
+    private static class Synced extends FilterOutputStream {
+        private final java.nio.file.Path path;
+        private boolean closed;
+
+        Synced(OutputStream out, java.nio.file.Path path) {
+            super(out);
+            this.path = path;
+        }
+
+        @Override
+        public void write(byte[] bytes, int offset, int length) throws IOException {
+            out.write(bytes, offset, length);
+        }
+
+        @Override
+        public void close() throws IOException {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            super.close();
+            try (var file = FileChannel.open(path, StandardOpenOption.WRITE)) {
+                file.force(true);
+            }
+        }
+    }
+
+    /** Some file systems know no such thing of a folder; those that do have its new names on the disk then. */
+    private static void syncFolder(java.nio.file.Path folder) {
+        try (var file = FileChannel.open(folder, StandardOpenOption.READ)) {
+            file.force(true);
+        } catch (IOException error) {
+            // The file itself is on the disk.
         }
     }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,6 +22,7 @@ from pyspark.sql.types import StructField
 from topicledger.arrow import arrow_schema
 from topicledger.errors import TableError, UsageError
 from topicledger.ledger.retries import retried
+from topicledger.ledger.session import is_local
 from topicledger.ledger.sql import column_definition, definition, other_types, sql_text
 from topicledger.schemas import MANIFESTS, RUNS, SCHEMA_VERSION, SCHEMA_VERSION_PROPERTY, Table
 
@@ -49,6 +52,19 @@ def require_root(root: str) -> None:
         )
 
 
+def _links(folder: Path) -> bool:
+    """Whether hard links can be made in a folder. True where it isn't there, or this user can't write to it."""
+    if not folder.is_dir():
+        return True
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".topicledger-") as own:
+            (one := Path(own, "one")).touch()
+            Path(own, "other").hardlink_to(one)
+    except OSError as error:
+        return error.errno in (errno.EACCES, errno.EROFS)
+    return True
+
+
 def _in_catalog(root: str) -> bool:
     """Whether a root is `catalog.schema`."""
     return bool(_CATALOG_ROOT.fullmatch(root))
@@ -76,31 +92,55 @@ class Definitions:
         return f"delta.`{self.location(table).replace('`', '``')}`"
 
     def require_atomic_commits(self, *, refuse: bool) -> None:
-        """Of tables on S3, warns where two drivers can overwrite each other's commits, or raises UsageError.
+        """Raises UsageError where two drivers can overwrite each other's commits, or warns unless `refuse`.
 
-        Delta's own LogStore for S3 knows only its own driver's commits. ConditionalS3LogStore has S3 refuse the second
-        of two, and S3DynamoDBLogStore a table in DynamoDB.
+        On S3, Delta's own LogStore knows only its own driver's commits. ConditionalS3LogStore has S3 refuse the second
+        of two, and S3DynamoDBLogStore a table in DynamoDB. On files of this machine LocalFiles makes a commit by a
+        hard link, which the file system refuses where the name is taken; only drivers with a local master have it.
         Reads nothing where the root is an address; of a catalog's schema, where its tables are.
         """
-        for address in self._addresses():
-            scheme = address.partition(":")[0].lower()
-            log_store = f"spark.delta.logStore.{scheme}.impl"
-            if scheme not in _S3 or self.spark.conf.get(log_store, None) in _S3_LOG_STORES:
-                continue
-            problem = (
-                f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
-                f"Set {log_store} to {' or '.join(_S3_LOG_STORES)} for every driver, or [tables] single_writer = true "
-                "in the settings where never more than one command runs at a time"
-            )
-            if refuse:
-                raise UsageError(f"{problem}. Nothing was read or sent")
-            log.warning("%s", problem)
+        problem = next(filter(None, map(self._overwrites, self._addresses())), None)
+        if problem is None:
             return
+        problem += ", or [tables] single_writer = true in the settings where never more than one command runs at a time"
+        if refuse:
+            raise UsageError(f"{problem}. Nothing was read or sent")
+        log.warning("%s", problem)
+
+    def _overwrites(self, address: str) -> str | None:
+        """Why drivers can overwrite each other's commits in a place, and what helps; None where they can't."""
+        scheme = "file" if address.startswith("/") else address.partition(":")[0].lower()
+        log_store = f"spark.delta.logStore.{scheme}.impl"
+        if scheme in _S3 and self.spark.conf.get(log_store, None) not in _S3_LOG_STORES:
+            return (
+                f"tables in {address}: on S3 two drivers can overwrite each other's commits, leases among them. "
+                f"Set {log_store} to {' or '.join(_S3_LOG_STORES)} for every driver"
+            )
+        if scheme != "file":
+            return None
+        overwrite = f"tables in {address}: two drivers can overwrite each other's commits, leases among them"
+        if not is_local(self._master):
+            return (
+                f"{overwrite}, since Spark's master is {self._master} and the files are on a disk that machines share. "
+                "Keep the tables in HDFS, S3 or another object storage, use a local master"
+            )
+        if not _links(Path(address.removeprefix("file:"))):
+            return f"{overwrite}, since this file system makes no hard links. Keep the tables on one that does"
+        return None
+
+    @property
+    def _master(self) -> str:
+        return self.spark.conf.get("spark.master", None) or "unknown"
 
     def _addresses(self) -> Sequence[str]:
         """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
-        if not self._in_catalog:
+        if not self._in_catalog and (":" in self.root or is_local(self._master)):
             return [self.root]
+
+        def located() -> Sequence[str]:
+            # A path is of Hadoop's default file system, which a cluster may have set.
+            tables = [table for table in (RUNS, MANIFESTS) if self.exists(table)]
+            return [str(self._delta(table).detail().collect()[0]["location"]) for table in tables]
 
         def ask() -> Sequence[str]:
             tables = [self.location(table) for table in (RUNS, MANIFESTS) if self.exists(table)]
@@ -112,7 +152,7 @@ class Definitions:
                 found = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
             return [str(row["value"]) for rows in found for row in rows.where("name = 'Location'").collect()]
 
-        return retried(f"the location of {self.root} can't be read", ask)
+        return retried(f"the location of {self.root} can't be read", ask if self._in_catalog else located)
 
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from topicledger.errors import TopicLedgerError
+from topicledger.errors import TopicLedgerError, UsageError
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -43,6 +45,10 @@ LOCAL_FILES: Mapping[str, str] = {
 }
 """Hadoop's local files by LocalFiles.java, where `make setup` has compiled it; spark-submit.sh says so, too."""
 
+LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Of local masters: executors are on this machine, so nobody else has to reach the driver. SPARK_LOCAL_IP, which
+spark-submit.sh sets, or PYSPARK_SUBMIT_ARGS may name another address."""
+
 S3_LOG_STORE: Mapping[str, str] = {"spark.delta.logStore.s3a.impl": "ConditionalS3LogStore"}
 """Delta's commits on S3 by ConditionalS3LogStore.java, where `make setup` has compiled it; spark-submit.sh says so,
 too. PYSPARK_SUBMIT_ARGS may name another one."""
@@ -67,21 +73,27 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
         return builder.getOrCreate()
     master = os.environ.get("SPARK_MASTER", "local[*]")
     # Executors on other machines don't have the class.
-    files = _local_files() if master.startswith("local") else None
+    files = _local_files() if is_local(master) else None
     log_store = _log_store()
     ours = {
         **DEFAULTS,
         **_java(name),
         **(LOCAL_FILES if files else {}),
-        **({key: value for key, value in S3_LOG_STORE.items() if key not in _submit_args()} if log_store else {}),
+        **(_unless_named(LOOPBACK) if is_local(master) and "SPARK_LOCAL_IP" not in os.environ else {}),
+        **(_unless_named(S3_LOG_STORE) if log_store else {}),
         "spark.jars": ",".join(map(str, [*_delta_jars(), *log_store])),
     }
     builder = builder.master(master)
     for key, value in ours.items():
         builder = builder.config(key, value)
-    started = _started_with_output_in(None if verbose else _log_folder() / "spark.log")
+    started = _started_with_output_in(None if verbose else _log_folder())
     with started, workers_python(), _behind_sparks_jars(files):
         return builder.getOrCreate()
+
+
+def is_local(master: str) -> bool:
+    """Whether a master's executors are on the driver's machine: spark-submit.sh tells it in the same way."""
+    return master.startswith("local")
 
 
 @contextmanager
@@ -106,21 +118,46 @@ def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
 
 
 def _log_folder() -> Path:
-    """Where Spark's own log goes: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the temporary folder."""
+    """Return the folder of Spark's own log: TOPICLEDGER_LOG_DIR, else the checkout's build/logs, else the user's own
+    one in the temporary folder."""
     build = _CHECKOUT / "build"
-    default = build / "logs" if build.is_dir() else Path(tempfile.gettempdir())
-    folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR", default))
-    folder.mkdir(parents=True, exist_ok=True)
+    own = Path(tempfile.gettempdir()) / f"topicledger-{os.getuid()}"
+    default = build / "logs" if build.is_dir() else own
+    folder = Path(os.environ.get("TOPICLEDGER_LOG_DIR") or default)
+    folder.mkdir(mode=0o700 if folder == own else 0o777, parents=True, exist_ok=True)
     return folder
 
 
+def open_log(folder: Path) -> int:
+    """Open `spark.log` in a folder to append to it, and return its file descriptor.
+
+    Raises UsageError if it can't be opened, or if somebody else may have put it there: a link, no regular file, or a
+    file of another user unless that user owns the folder and nobody else may write to it.
+    """
+    path = folder / "spark.log"
+    instead = "Set TOPICLEDGER_LOG_DIR to a folder of your own"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        number = os.open(path, flags, 0o600)
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise UsageError(f"Spark's log {path} can't be opened: {reason}. {instead}") from error
+    file, around = os.fstat(number), folder.stat()
+    owners = {os.getuid(), *(() if around.st_mode & stat.S_IWOTH else (around.st_uid,))}
+    if not stat.S_ISREG(file.st_mode) or file.st_nlink != 1 or file.st_uid not in owners:
+        os.close(number)
+        raise UsageError(f"Spark's log {path} is no regular file of this user. {instead}")
+    return number
+
+
 @contextmanager
-def _started_with_output_in(log: Path | None) -> Iterator[None]:
-    """A context in which new processes write to `log`, or to stderr where that is None.
+def _started_with_output_in(folder: Path | None) -> Iterator[None]:
+    """A context in which new processes write to `spark.log` in `folder`, or to stderr where that is None.
 
     Stdout is for the command's data. Afterwards this process has its own streams again; a JVM that was
     started keeps those it got.
     """
+    log = None if folder is None else open_log(folder)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -128,9 +165,9 @@ def _started_with_output_in(log: Path | None) -> Iterator[None]:
         if log is None:
             os.dup2(2, 1)
         else:
-            with log.open("ab") as file:
-                os.dup2(file.fileno(), 1)
-                os.dup2(file.fileno(), 2)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
         yield
     finally:
         for number, before in enumerate(kept, start=1):
@@ -198,8 +235,10 @@ def _log_store() -> list[Path]:
     return sorted((_jars() / "s3-log-store").glob("*.jar"))
 
 
-def _submit_args() -> str:
-    return os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+def _unless_named(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Those that PYSPARK_SUBMIT_ARGS doesn't name."""
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return {key: value for key, value in settings.items() if key not in given}
 
 
 def _local_files() -> Path | None:
