@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_a_run_that_is_started_again_announces_once(
             summary = estate.run(run_id="open", requested_by="alice")
             assert summary.exit_code == 1
             run = runs.start(estate.ledger, estate.settings, runs.Request(command="provision", run_id="open"))
-            announce(run, to, of_run(summary, "alice", datetime.now(UTC)))
+            announce(run, to, partial(of_run, summary, "alice", datetime.now(UTC)))
             run.settle()
     assert sorted(kind for kind, _ in received.posts) == ["application/cloudevents+json", "application/json"]
     (row,) = estate.rows(RUNS, "open")
