@@ -28,6 +28,7 @@ from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import proof
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
+from topicledger.ledger.throttles import clusters_left
 from topicledger.model import OURS, Outcome, Phase, Refusal, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
@@ -71,6 +72,8 @@ def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool
     if run.prunes is not None:
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     with ExitStack() as closing, run:
+        # Beside the plan: a run with nothing to do must not wait for it.
+        left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
         planned = plan(run, context)
         ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
@@ -79,8 +82,8 @@ def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool
             summary = close(run, planned, problems, planning_only=True, detailed=detailed)
             code = exit_code({ExitCode.ERROR: summary.exit_code == ExitCode.ERROR, ExitCode.GUARD_STOPPED: True})
             return replace(_waiting(summary, waits), exit_code=int(code))
-        if not planning_only:
-            done = stages.apply(run, context, ready, closing)
+        if left is not None:
+            done = stages.apply(run, context, ready, closing, left.result)
             problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
         summary = close(run, planned, problems, planning_only=planning_only, detailed=detailed)
         return _waiting(summary, waits)

@@ -354,8 +354,8 @@ def test_what_phases_hand_on_is_what_the_tables_say(
         read.append(in_batches(sendable(run)))
         return ready
 
-    def after_apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:
-        done = apply(run, context, ready, closing)
+    def after_apply(run: Run, context: Context, ready: Validated, closing: ExitStack, left: Any) -> Applied:
+        done = apply(run, context, ready, closing, left)
         actions, answers = applied(run)
         handed.append((done.actions, {key: done.answers[key] for key in answers}))
         read.append((actions, answers))

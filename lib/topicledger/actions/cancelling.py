@@ -2,7 +2,8 @@
 
 Kafka takes away what it was adding, and keeps what it was to remove. Where nobody interfered that is the set of brokers
 that a partition was on, but not always in the order it was: another replica may be the preferred leader (R3). So only
-moves to the planned brokers are cancelled, and the row says where replicas were left.
+moves of the planned topic to the planned brokers are cancelled, compared right before each request. The row says
+where replicas were left. A topic that still moves to the planned brokers afterwards gets no row: it stays open.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from topicledger import kafka
+from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
 from topicledger.actions.waves import is_in_place, moves_of
 from topicledger.kafka import Response, error_name
@@ -30,42 +32,91 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
 
     Yields a row of phase apply for each topic of which anything was moved or cancelled: ok where all of it was moved
     before, else failed CANCELLED with where its replicas are. Topics of which nothing was begun stay open. Raises
-    OutcomeUnknown where reassignments may not be listed.
+    OutcomeUnknown where reassignments may not be listed, and, after the rows, where any still moves.
     """
     began = datetime.now(UTC)
-    moves = {target.topic: moves_of(target) for target in targets}
-    listed = _listed(context)
-    ours = {
-        topic: under_way
-        for topic, each in moves.items()
-        if (under_way := [move for move in each if set(listed.get(_key(move), ())) == set(move.after)])
+    cancelling = _Cancelling(context, targets)
+    cancelling.look(targets)
+    sent = [
+        replace(target, assignments=None, num_partitions=len(cancelling.ours[target.topic]))
+        for target in targets
+        if target.topic in cancelling.ours
+    ]
+    checked = CheckedRequest(context, cancelling.compare, cancelling.request)
+    answers = {target.topic: answer.result for target, answer in context.send(sent, checked, changes=True)}
+    refused = {
+        topic: f"{error_name(each.error_code)} {each.error_message or ''}".strip()
+        for topic, each in answers.items()
+        if each.error_code != kafka.NONE and topic not in checked.refused
     }
-    errors: dict[str, TopicResult] = {}
+    accepted = {topic: moves for topic, moves in cancelling.asked.items() if topic not in refused}
+    states, listed = _settled(context, targets, accepted)
+    context.require_planned_cluster()
+    moving: dict[str, str] = {}
+    for target in targets:
+        state = states.get(target.topic)
+        if state is not None and state.permitted and state.topic_id != target.topic_id:
+            yield _recreated(context, target, state, began)
+            continue
+        left = _Left(cancelling.moves[target.topic], state, listed)
+        if left.moving:
+            unsettled = "not settled yet" if target.topic in accepted else "its topic id can't be compared now"
+            moving[target.topic] = refused.get(target.topic, unsettled)
+        elif left.is_known and (target.topic in cancelling.asked or left.moved):
+            yield _row(context, target, left, began)
+    if moving:
+        topic, why = next(iter(moving.items()))
+        raise OutcomeUnknown(
+            f"cluster {context.cluster}: moves of {len(moving)} topics go on, they are not cancelled: {topic} among "
+            f"them ({why}); cancel again"
+        )
 
-    def request(asked: Sequence[Target]) -> Response:
-        wanted = {_key(move): None for target in asked for move in ours[target.topic]}
-        answers, throttled = context.admin.reassign(wanted)
-        results = {target.topic: TopicResult() for target in asked}
+
+class _Cancelling:
+    """What of targets is under way to the planned brokers, and the requests that cancel it."""
+
+    def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
+        self._context = context
+        self.moves = {target.topic: moves_of(target) for target in targets}
+        self.ours: dict[str, Sequence[Move]] = {}
+        """By topic, what can be cancelled now."""
+        self.asked: dict[str, list[Move]] = {}
+        """By topic, what any request named."""
+
+    def look(self, targets: Sequence[Target]) -> None:
+        """Find out what of targets can be cancelled now: moves to the planned brokers, of the planned topic."""
+        listed = _listed(self._context)
+        states = self._context.topic_states([target.topic for target in targets])
+        for target in targets:
+            state = states.get(target.topic)
+            ours = [move for move in self.moves[target.topic] if _is_ours(move, listed)]
+            self.ours.pop(target.topic, None)
+            if ours and state is not None and state.topic_id == target.topic_id:
+                self.ours[target.topic] = ours
+
+    def compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
+        """Each target with a refusal if nothing of it can be cancelled any more."""
+        self.look(targets)
+        for target in targets:
+            nothing = self._context.skipped(target, phase, "nothing is under way to the planned brokers")
+            yield target, None if target.topic in self.ours else nothing
+
+    def request(self, targets: Sequence[Target]) -> Response:
+        """Cancel what is under way of targets."""
+        wanted = {_key(move): None for target in targets for move in self.ours[target.topic]}
+        for target in targets:
+            self.asked.setdefault(target.topic, []).extend(self.ours[target.topic])
+        answers, throttled = self._context.admin.reassign(wanted)
+        results = {target.topic: TopicResult() for target in targets}
         for (topic, _), each in answers.items():
             # What was moved in the meantime can't be cancelled any more.
             if each.error_code not in (kafka.NONE, NO_REASSIGNMENT_IN_PROGRESS):
                 results[topic] = each
         return Response(results=results, throttle_time_ms=throttled)
 
-    sent = [
-        replace(target, assignments=None, num_partitions=len(ours[target.topic]))
-        for target in targets
-        if target.topic in ours
-    ]
-    for target, answer in context.send(sent, request, changes=True):
-        if answer.result.error_code != kafka.NONE:
-            errors[target.topic] = answer.result
-    states, listed = _settled(context, targets, ours)
-    context.require_planned_cluster()
-    for target in targets:
-        left = _Left(moves[target.topic], states.get(target.topic), listed, errors.get(target.topic))
-        if left.is_known and (target.topic in ours or left.moved):
-            yield _row(context, target, left, began)
+
+def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
+    return set(listed.get(_key(move), ())) == set(move.after)
 
 
 def _listed(context: ClusterContext) -> Mapping[Partition, Replicas]:
@@ -104,36 +155,31 @@ def _is_between(move: Move, state: TopicState | None, listed: Mapping[Partition,
 class _Left:
     """Where a topic's partitions were left."""
 
-    def __init__(
-        self,
-        moves: Sequence[Move],
-        state: TopicState | None,
-        listed: Mapping[Partition, Replicas],
-        error: TopicResult | None,
-    ) -> None:
-        self._error = error
+    def __init__(self, moves: Sequence[Move], state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         live = state.partitions if state is not None else {}
         self.is_known = state is not None and state.permitted
+        self.moving = [move for move in moves if _is_ours(move, listed)]
+        """Those that still are under way to the planned brokers."""
         self.assignments = {move.partition: live[move.partition].replicas for move in moves if move.partition in live}
         self.moved = [move for move in moves if is_in_place(move, live.get(move.partition), listed)]
         self.all_moved = len(self.moved) == len(moves)
-        self._words = [f"{len(self.moved)} of {len(moves)} partitions moved"]
+        words = [f"{len(self.moved)} of {len(moves)} partitions moved"]
         for move in moves:
             where, key = self.assignments.get(move.partition), _key(move)
             if key in listed:
-                self._words.append(f"partition {move.partition} is still being moved to {list(listed[key])}")
+                words.append(f"partition {move.partition} is still being moved to {list(listed[key])}")
             elif where is not None and where not in (move.before, move.after):
                 was = f"and was on {list(move.before)}"
                 if set(where) == set(move.before):
                     was += ": Kafka restores brokers, not their order, so that another one is the preferred leader"
-                self._words.append(f"partition {move.partition} is on {list(where)}, {was}")
+                words.append(f"partition {move.partition} is on {list(where)}, {was}")
+        self.message = "; ".join(("cancelled", *words))
 
-    @property
-    def message(self) -> str:
-        words = "; ".join(("cancelled", *self._words))
-        if self._error is None:
-            return words
-        return f"{words}; {error_name(self._error.error_code)}: {self._error.error_message or 'not cancelled'}"
+
+def _recreated(context: ClusterContext, target: Target, state: TopicState, began: datetime) -> PhaseResult:
+    answer = Answer(TopicResult(error_code=OURS, before=target.before), 1, began, datetime.now(UTC))
+    message = f"recreated since the plan, with id {state.topic_id}: nothing of the new topic was cancelled"
+    return context.result(target, Phase.APPLY, Outcome.FAILED, answer, note=Refusal.RECREATED, message=message)
 
 
 def _row(context: ClusterContext, target: Target, left: _Left, began: datetime) -> PhaseResult:

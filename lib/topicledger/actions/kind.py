@@ -42,8 +42,9 @@ class ActionKind:
     """Of a plan that is applied later than it was made, yields a row of phase apply for each target that isn't sent:
     refused, or skipped where nothing is left to do. What it yields no row for is as the plan saw it."""
     recover: Step
-    """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more; changes
-    nothing. All others were not carried out, as the controller says, but for those that `leave_open` named."""
+    """Of targets that an earlier start may have sent, yields those that were carried out, or can't be any more, and
+    those that are under way, with the outcome pending, which is no row of `audit`; changes nothing. All others were not
+    carried out, as the controller says, but for those that `leave_open` named."""
     apply: Step
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
     `ClusterContext.send_each`, which compares the cluster's id and checks the lease right before each; what is read

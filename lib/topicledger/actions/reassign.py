@@ -3,6 +3,8 @@
 Kafka has no validateOnly for it and lets a second target win silently (R1, R2): what is moved is compared with the plan
 and with what is under way before each request. The controller adds the new replicas, and removes the old ones when the
 new are in sync.
+
+A topic of which anything may be under way is never refused: it is waited for, and its row says how far it was moved.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import ActionKind
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
-from topicledger.actions.waves import Waves
+from topicledger.actions.waves import NO_DESCRIBE, Waves
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer
 from topicledger.model import (
@@ -49,24 +51,40 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses what isn't as planned any more; what an earlier start may have begun to move is left to `apply`."""
+    """Refuses what isn't as planned any more; what an earlier start has begun to move is left to `apply`."""
     for target, refusal in check(context, targets):
         if refusal is not None:
             yield context.refused(target, Phase.APPLY, *refusal)
 
 
 def check(context: ClusterContext, targets: Sequence[Target]) -> Iterator[tuple[Target, tuple[Refusal, str] | None]]:
-    """Each target, with why it isn't moved, or None; changes nothing."""
+    """Each target, with why it isn't moved, or None; changes nothing. None, too, for what is or may be under way."""
     if not context.admin.reassigns:
         message = "this broker is older than Kafka 2.4 and can't move replicas by request: nothing is moved"
-        yield from ((target, (Refusal.BROKER_TOO_OLD, message)) for target in targets)
+        for target in targets:
+            yield target, None if target.maybe_sent else (Refusal.BROKER_TOO_OLD, message)
         return
     listed = context.reassignments()
     states = context.topic_states([target.topic for target in targets])
     up = {broker.broker_id for broker in context.brokers()}
     context.require_planned_cluster()
     for target in targets:
-        yield target, _refusal(target, states.get(target.topic), listed, up)
+        state = states.get(target.topic)
+        begun = target.maybe_sent and _may_be_begun(target, state, listed)
+        yield target, None if begun else _refusal(target, state, listed, up)
+
+
+def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None) -> bool:
+    """Whether anything of a target may be sent and under way: it isn't shown that all is where it was, and unlisted."""
+    if listed is None or state is None or not state.permitted or state.topic_id != target.topic_id:
+        return True
+    before = planned_before(target)
+    return any(
+        (target.topic, each) in listed
+        or each not in state.partitions
+        or state.partitions[each].replicas != before.get(each)
+        for each in planned_after(target)
+    )
 
 
 def _refusal(
@@ -74,20 +92,20 @@ def _refusal(
 ) -> tuple[Refusal, str] | None:
     if listed is None:
         message = (
-            "this principal may not list reassignments, so nobody knows whether another one is under way: "
+            "this principal may not list reassignments, so it is unknown whether another one is under way: "
             "grant it Describe on the cluster"
         )
         return Refusal.NOT_PERMITTED, message
     if state is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not state.permitted:
-        return Refusal.NOT_PERMITTED, "this principal may not describe the topic any more; grant it Describe"
+        return Refusal.NOT_PERMITTED, NO_DESCRIBE
     if state.topic_id != target.topic_id:
         return Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}; plan again"
     before, after = planned_before(target), planned_after(target)
     for partition, brokers in after.items():
         under_way, live = listed.get((target.topic, partition)), state.partitions.get(partition)
-        if under_way is not None and not (target.maybe_sent and set(under_way) == set(brokers)):
+        if under_way is not None:
             return (
                 Refusal.REASSIGNMENT_IN_PROGRESS,
                 f"partition {partition} is being moved to {list(under_way)} by somebody else, and Kafka would let this "
@@ -95,17 +113,14 @@ def _refusal(
             )
         if live is None:
             return Refusal.CHANGED_SINCE_PLAN, f"partition {partition} doesn't exist; plan again"
-        # What is removed last may not be shown as removed yet (R4).
-        both = target.maybe_sent and set(live.replicas) == {*before.get(partition, ()), *brokers}
-        if under_way is None and live.replicas not in (before.get(partition), brokers) and not both:
+        if live.replicas not in (before.get(partition), brokers):
             return (
                 Refusal.CHANGED_SINCE_PLAN,
                 f"partition {partition} is on brokers {list(live.replicas)}, and the plan saw "
                 f"{list(before.get(partition, ()))}; plan again",
             )
         down = sorted(set(brokers) - up)
-        # What was begun is waited for, with the broker.
-        if down and not target.maybe_sent and live.replicas != brokers:
+        if down and live.replicas != brokers:
             return Refusal.BROKERS_UNAVAILABLE, f"brokers {down} are not up: nothing is moved to them; plan again"
     return None
 
@@ -121,7 +136,8 @@ def planned_after(target: Target) -> dict[int, Replicas]:
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those whose every partition is where it is to be, in sync (R4). What is under way goes on in `apply`."""
+    """Those whose every partition is where it is to be, in sync (R4); pending is what is or may be under way, or was
+    partly moved. All others are where they were."""
     now = datetime.now(UTC)
     waves = Waves(context, targets)
     waves.look()
@@ -132,6 +148,9 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
             yield context.result(
                 target, Phase.APPLY, Outcome.OK, waves.answer(target, now), note=Note.RECOVERED, message=message
             )
+        elif waves.is_begun(target):
+            answer = Answer(TopicResult(), 1, now, datetime.now(UTC))
+            yield context.result(target, Phase.APPLY, Outcome.PENDING, answer)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:

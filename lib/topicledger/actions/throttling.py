@@ -1,4 +1,7 @@
-"""Throttles of moves: intent in a table before they are set, and taken away afterwards, by whichever start comes next.
+"""Throttles of moves: written down before they are set, and taken away once the cluster moves nothing of it any more.
+
+A topic's list protects the partitions that were added to it; a broker's rate protects every move that reads from the
+broker or writes to it. Only ListPartitionReassignments shows that a move is over: without its answer all stay set.
 
 What another hand set stays: a broker's rate that is set already is kept, replicas of others stay in a topic's list, and
 what was changed since it was set isn't touched.
@@ -9,11 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
+from topicledger.kafka.reassignments import Partition, Replicas
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Action, Target, TopicResult
 from topicledger.model.moves import (
     BROKER,
@@ -33,6 +38,9 @@ _RATES = (LEADER_RATE, FOLLOWER_RATE)
 _LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _EVERY = "*"
 
+_Key: TypeAlias = tuple[str, str, str]
+"""Resource type, resource, config."""
+
 
 @dataclass(frozen=True)
 class Throttling:
@@ -42,54 +50,101 @@ class Throttling:
     records: ThrottleRecords
 
     def begin(self, moves: Sequence[Move], rate: int) -> None:
-        """Throttle moves to `rate` bytes a second on each broker; what earlier starts left is taken away first."""
-        self.end()
+        """Throttle moves to `rate` bytes a second on each broker. Throttles that earlier starts left on them stay set,
+        with the new rate."""
         if rate <= 0 or not any(move.adding for move in moves):
             return
-        throttles = [*self._rates(moves, rate), *self._lists(moves)]
+        written = _by_key(self.records.left())
+        throttles = [*self._rates(moves, rate, written), *self._lists(moves, written)]
         if throttles:
             self.records.intend(throttles)
-            self._set(throttles, {_key(each): each.value for each in throttles})
+            self._set({_key(each): each.value for each in throttles})
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
 
-    def end(self) -> None:
-        """Take away what may be set. What is set on a broker that is down stays written down, for a later start.
+    def end(self) -> int:
+        """Take away what protects no move any more, by whichever run it was set; returns how many throttles stay.
 
-        Raises ClusterError where the cluster refuses it, or gives no answer: then all stays written down.
+        A throttle on a broker that is down stays written down, for a later start. Raises ClusterError where the cluster
+        refuses it, or gives no answer: then all stays written down.
         """
-        written = self.records.left()
+        written = _by_key(self.records.left())
         if not written:
-            return
+            return 0
+        over = self._over(written)
+        if not over:
+            return len(written)
         name, up = self.context.cluster, self._live_brokers()
-        left = [each for each in written if each.resource_type != BROKER or int(each.resource) in up]
+        left = {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
         live = self._live(left)
         # A third value is another hand's. What isn't shown as set may be on its way, so it is taken away, too.
-        ours = [each for each in left if _key(each) in live and live[_key(each)] in (each.value, each.before)]
-        self._set(ours, {_key(each): each.before for each in ours})
-        self.records.removed(left)
+        ours = {
+            key: rows[-1].before
+            for key, rows in left.items()
+            if key in live and live[key] in {value for each in rows for value in (each.value, each.before)}
+        }
+        self._set(ours)
+        # What was read counts only if it is the planned cluster that answered.
+        self.context.require_planned_cluster()
+        self.records.removed([each for rows in left.values() for each in rows])
         log.info("cluster %s: %d throttles taken away", name, len(ours))
-        for each in (each for each in left if each not in ours):
-            log.info(
-                "cluster %s: %s of %s %s isn't ours any more", name, each.config, each.resource_type, each.resource
+        for kind, resource, config in left.keys() - ours.keys():
+            log.info("cluster %s: %s of %s %s isn't ours any more", name, config, kind, resource)
+        for _, resource, config in over.keys() - left.keys():
+            log.warning("cluster %s: %s stays set on broker %s, which is down", name, config, resource)
+        return len(written) - len(left)
+
+    def _over(self, written: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
+        """The throttles that protect nothing which the cluster lists as being moved."""
+        name, listed = self.context.cluster, self.context.reassignments()
+        if listed is None:
+            log.warning(
+                "cluster %s: %d throttles stay set: this principal may not list reassignments, so that it is unknown "
+                "whether replicas still move; grant it Describe on the cluster",
+                name,
+                len(written),
             )
-        for each in (each for each in written if each not in left):
-            log.warning("cluster %s: %s stays set on broker %s, which is down", name, each.config, each.resource)
+            return {}
+        brokers = self._moving_brokers(listed)
+
+        def protects(key: _Key, rows: Sequence[Throttle]) -> bool:
+            kind, resource, _ = key
+            if kind == BROKER:
+                return brokers is None or int(resource) in brokers
+            return any((resource, each) in listed for each in _partitions(rows))
+
+        over = {key: rows for key, rows in written.items() if not protects(key, rows)}
+        if len(over) < len(written):
+            log.info("cluster %s: %d throttles stay set: replicas still move", name, len(written) - len(over))
+        return over
+
+    def _moving_brokers(self, listed: Mapping[Partition, Replicas]) -> frozenset[int] | None:
+        """The brokers that moves read from or write to; None where that isn't known of one of them."""
+        states = self.context.topic_states(sorted({topic for topic, _ in listed}))
+        found: set[int] = set()
+        for (topic, partition), after in listed.items():
+            live = states[topic].partitions.get(partition) if topic in states else None
+            if live is None:
+                return None
+            found |= {*after, *live.replicas}
+        return frozenset(found)
 
     def _live_brokers(self) -> frozenset[int]:
         return frozenset(broker.broker_id for broker in self.context.brokers())
 
-    def _rates(self, moves: Sequence[Move], rate: int) -> Iterator[Throttle]:
+    def _rates(
+        self, moves: Sequence[Move], rate: int, written: Mapping[_Key, Sequence[Throttle]]
+    ) -> Iterator[Throttle]:
         brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
         for broker in sorted(brokers & self._live_brokers()):
             found = self._ask_broker(broker)
             for config in _RATES:
-                # A rate that is set already is another hand's.
-                if config not in found:
-                    yield Throttle(
-                        resource_type=BROKER, resource=str(broker), config=config, before=None, value=str(rate)
-                    )
+                key, live = (BROKER, str(broker), config), found.get(config)
+                ours = {each.value for each in written.get(key, ())}
+                # A rate that another hand set is kept.
+                if live is None or (live in ours and live != str(rate)):
+                    yield _throttle(key, before=None, value=str(rate))
 
-    def _lists(self, moves: Sequence[Move]) -> Iterator[Throttle]:
+    def _lists(self, moves: Sequence[Move], written: Mapping[_Key, Sequence[Throttle]]) -> Iterator[Throttle]:
         wanted: dict[str, dict[str, set[str]]] = {}
         for move in moves:
             if move.adding:
@@ -99,20 +154,20 @@ class Throttling:
         found = self._topic_configs(wanted)
         for topic, lists in wanted.items():
             for config, replicas in lists.items():
-                before = found.get(topic, {}).get(config)
-                if topic in found and before != _EVERY:
-                    others = set(filter(None, (before or "").split(",")))
-                    value = ",".join(sorted(others | replicas))
-                    if value != before:
-                        yield Throttle(resource_type=TOPIC, resource=topic, config=config, before=before, value=value)
+                key, live = (TOPIC, topic, config), found.get(topic, {}).get(config)
+                if topic in found and live != _EVERY and not replicas <= _entries(live):
+                    ours = {entry for each in written.get(key, ()) for entry in _added(each)}
+                    others = _entries(live) - ours
+                    before = live if others == _entries(live) else ",".join(sorted(others)) or None
+                    yield _throttle(key, before=before, value=",".join(sorted(_entries(live) | replicas)))
 
-    def _live(self, throttles: Sequence[Throttle]) -> Mapping[tuple[str, str, str], str | None]:
+    def _live(self, keys: Collection[_Key]) -> Mapping[_Key, str | None]:
         """What is set now, by config; of a topic that is gone there is nothing."""
-        found: dict[tuple[str, str, str], str | None] = {}
-        for broker in {each.resource for each in throttles if each.resource_type == BROKER}:
+        found: dict[_Key, str | None] = {}
+        for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
             configs = self._ask_broker(int(broker))
             found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
-        topics = {each.resource for each in throttles if each.resource_type == TOPIC}
+        topics = {resource for kind, resource, _ in keys if kind == TOPIC}
         for topic, set_on_it in self._topic_configs(topics).items():
             found |= {(TOPIC, topic, name): set_on_it.get(name) for name in _LISTS}
         return found
@@ -134,10 +189,10 @@ class Throttling:
             if configs.error_code == kafka.NONE
         }
 
-    def _set(self, throttles: Sequence[Throttle], values: Mapping[tuple[str, str, str], str | None]) -> None:
+    def _set(self, values: Mapping[_Key, str | None]) -> None:
         by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
-        for each in throttles:
-            by_resource.setdefault((each.resource_type, each.resource), {})[each.config] = values[_key(each)]
+        for (resource_type, resource, config), value in values.items():
+            by_resource.setdefault((resource_type, resource), {})[config] = value
         for kind, request in ((BROKER, self._alter_brokers), (TOPIC, self._alter_topics)):
             targets = [
                 Target(
@@ -173,5 +228,33 @@ class ThrottleRefused(ClusterError):
     """The cluster refuses to set or take away a throttle: no move is begun without it."""
 
 
-def _key(throttle: Throttle) -> tuple[str, str, str]:
+def _key(throttle: Throttle) -> _Key:
     return throttle.resource_type, throttle.resource, throttle.config
+
+
+def _throttle(key: _Key, *, before: str | None, value: str) -> Throttle:
+    resource_type, resource, config = key
+    return Throttle(resource_type=resource_type, resource=resource, config=config, before=before, value=value)
+
+
+def _by_key(written: Sequence[Throttle]) -> Mapping[_Key, Sequence[Throttle]]:
+    """The rows of each config, the latest last: a later run adds to a list, or changes a rate, that an earlier one
+    left."""
+    found: dict[_Key, list[Throttle]] = {}
+    for each in written:
+        found.setdefault(_key(each), []).append(each)
+    return found
+
+
+def _entries(replicas: str | None) -> set[str]:
+    return set(filter(None, (replicas or "").split(",")))
+
+
+def _added(throttle: Throttle) -> set[str]:
+    """The entries of a topic's list that a run added."""
+    return _entries(throttle.value) - _entries(throttle.before)
+
+
+def _partitions(rows: Sequence[Throttle]) -> set[int]:
+    """The partitions that a topic's list protects."""
+    return {int(entry.partition(":")[0]) for each in rows for entry in _added(each)}

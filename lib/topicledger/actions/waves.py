@@ -1,4 +1,8 @@
-"""Moves in waves: so many partitions and bytes under way per broker, the next ones as the first are done."""
+"""Moves in waves: so many partitions and bytes under way per broker, the next ones as the first are done.
+
+Each request is compared with the cluster right before it goes, also when it is repeated: Kafka lets a second target win
+silently (R2). What a request names may be under way from then on, whatever becomes of its answer.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from topicledger import kafka
+from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
-from topicledger.kafka.sending import Answer, OutcomeUnknown
+from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, UnderWay, parse_assignments
 
@@ -43,6 +48,12 @@ class Waves:
         self._under_way: dict[Partition, Move] = {}
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
         """By topic of which nothing more is begun: our refusal, or the broker's answer."""
+        for topic, withdrawn in context.limits.moving.withdrawn.items():
+            self._failed[topic] = (withdrawn.error, _ours(f"the rest was not begun: {withdrawn.message}"))
+        self._begun = {target.topic for target in targets if target.maybe_sent}
+        """Topics of which anything may have been sent."""
+        self._unanswered: set[Partition] = set()
+        """What was sent and may be under way, although no answer says so."""
         self._sent: dict[Partition, float] = {}
         """When what was acknowledged was sent, or what an earlier start sent was first seen, by the context's clock."""
         self._unlisted_since: dict[str, float] = {}
@@ -56,8 +67,8 @@ class Waves:
         """Move all; yields a row of phase apply for each topic as soon as all its partitions are done, or one can't be.
 
         Raises OutcomeUnknown where asked to stop, and where a broker that is to get replicas stays down: topics without
-        a row are open. Throttles of what is then under way stay, written down; else they are taken away before it
-        returns.
+        a row are open. Throttles of what then is or may be under way stay, written down; the others are taken away
+        before it returns.
         """
         context = self._context
         limits = context.limits.moving
@@ -73,8 +84,7 @@ class Waves:
                     break
                 wave = self._next_wave()
                 if throttling is not None and not begun:
-                    todo = [move for moves in self._moves.values() for move in moves if not self._is_done(move)]
-                    throttling.begin(todo, limits.settings.throttle)
+                    throttling.begin(self._to_throttle(), limits.settings.throttle)
                     begun = True
                 if wave:
                     self._start(wave)
@@ -83,14 +93,24 @@ class Waves:
                 context.wait(pause)
                 self.look()
         except ClusterError:
-            if throttling is not None and self._under_way:
-                words = "cluster %s: %d partitions are still being moved; their throttles stay until the next start"
-                log.warning(words, context.cluster, len(self._under_way))
-            raise
-        finally:
-            # What wasn't looked at may be under way.
-            if throttling is not None and not self._under_way and (self._looked or not self._targets):
+            moving = len(self._under_way.keys() | self._unanswered)
+            if throttling is not None and moving:
+                words = "cluster %s: %d partitions are, or may be, still moved; their throttles stay until that is over"
+                log.warning(words, context.cluster, moving)
+            elif throttling is not None and self._looked:
                 throttling.end()
+            # What wasn't looked at may be under way.
+            raise
+        if throttling is not None:
+            throttling.end()
+
+    def _to_throttle(self) -> Sequence[Move]:
+        return [
+            move
+            for topic in self._targets
+            for move in self._moves[topic]
+            if not self._is_done(move) and (topic not in self._failed or (topic, move.partition) in self._under_way)
+        ]
 
     def _measure(self) -> None:
         """Take the sizes of partitions from their brokers, where these say; else shares of what the plan says."""
@@ -102,60 +122,74 @@ class Waves:
             topic for topic, moves in self._moves.items() if all((topic, move.partition) in sizes for move in moves)
         )
 
-    def look(self) -> None:
-        """Find out what is done (R4: in sync where it is to be, and no longer listed) and what is under way."""
+    def look(self, topics: Sequence[str] | None = None) -> None:
+        """Find out what is done (R4: in sync where it is to be, and no longer listed) and what is under way, of all
+        topics or of those named."""
         context = self._context
+        seen = list(self._targets) if topics is None else topics
         listed = context.reassignments()
-        states = context.topic_states(list(self._targets))
+        states = context.topic_states(seen)
         if listed is None:
             raise OutcomeUnknown(
                 f"cluster {context.cluster}: this principal may not list reassignments any more: grant it Describe on "
                 "the cluster, and start the run again with its id"
             )
-        self._under_way = {}
-        for topic in self._targets:
+        for topic in seen:
             for move in self._moves[topic]:
+                self._under_way.pop((topic, move.partition), None)
                 self._see(move, states.get(topic), listed)
         self._looked = True
-        self._require_brokers()
+        if topics is None:
+            self._require_brokers()
 
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]
+        if key in self._done:
+            # What others make of it afterwards is theirs: verify reports that.
+            return
+        under_way = listed.get(key)
+        if under_way is not None and set(under_way) != set(move.after):
+            why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
+            self._fail(move.topic, Refusal.REASSIGNMENT_IN_PROGRESS, why)
+            return
         if state is None:
-            self._see_unlisted(move, moved_now=key in listed)
+            self._see_unlisted(move, moved_now=under_way is not None)
             return
         self._unlisted_since.pop(move.topic, None)
-        if state.topic_id != target.topic_id:
-            words = f"recreated since the plan, with id {state.topic_id}"
-            self._failed[move.topic] = (Refusal.RECREATED, _ours(words))
-            return
-        live, under_way = state.partitions.get(move.partition), listed.get(key)
-        if under_way is not None:
-            if set(under_way) == set(move.after):
+        if not state.permitted:
+            if under_way is not None:
                 self._under_way[key] = move
-            else:
-                why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
-                self._failed[move.topic] = (Refusal.REASSIGNMENT_IN_PROGRESS, _ours(why))
+            self._fail(move.topic, Refusal.NOT_PERMITTED, NO_DESCRIBE)
+            return
+        if state.topic_id != target.topic_id:
+            self._fail(move.topic, Refusal.RECREATED, f"recreated since the plan, with id {state.topic_id}")
+            return
+        live = state.partitions.get(move.partition)
+        if under_way is not None:
+            self._unanswered.discard(key)
+            self._under_way[key] = move
         elif is_in_place(move, live, listed):
+            self._unanswered.discard(key)
             self._done.add(key)
         elif self._is_on_its_way(move, live):
             self._under_way[key] = move
         elif live is None or live.replicas != move.before:
             where = "gone" if live is None else f"on brokers {list(live.replicas)}"
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
-            self._failed[move.topic] = (Refusal.CHANGED_SINCE_PLAN, _ours(why))
+            self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, why)
         elif self._sent.pop(key, None) is not None:
             # Acknowledged, and neither listed nor done: somebody cancelled it. It goes again.
             log.info("cluster %s: partition %d of %s goes again", self._context.cluster, move.partition, move.topic)
+
+    def _fail(self, topic: str, refusal: Refusal, why: str) -> None:
+        """Begin nothing more of a topic; what is under way is waited for."""
+        self._failed.setdefault(topic, (refusal, _ours(why)))
 
     def _see_unlisted(self, move: Move, *, moved_now: bool) -> None:
         """A topic that no broker lists for a while is deleted; one broker may lag behind the others."""
         now = self._context.clock()
         if not moved_now and now - self._unlisted_since.setdefault(move.topic, now) >= _UNLISTED_FOR:
-            self._failed[move.topic] = (
-                Refusal.CHANGED_SINCE_PLAN,
-                _ours("the topic was deleted while it was moved"),
-            )
+            self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, "the topic was deleted while it was moved")
         else:
             self._under_way[move.topic, move.partition] = move
 
@@ -167,7 +201,8 @@ class Waves:
         if live.replicas == move.after:
             return True
         both = set(live.replicas) == set(move.before) | set(move.after)
-        if live.replicas != move.before and both and self._targets[move.topic].maybe_sent:
+        maybe_sent = self._targets[move.topic].maybe_sent or key in self._unanswered
+        if live.replicas != move.before and both and maybe_sent:
             self._sent.setdefault(key, now)
         return key in self._sent and now - self._sent[key] < self._context.retry_policy.visibility
 
@@ -193,7 +228,15 @@ class Waves:
 
     def is_done(self, target: Target) -> bool:
         """Whether all of a topic's partitions are done."""
-        return target.topic not in self._failed and all(map(self._is_done, self._moves[target.topic]))
+        return all(map(self._is_done, self._moves[target.topic]))
+
+    def is_begun(self, target: Target) -> bool:
+        """Whether any of a topic's partitions is or may be under way, or done, or in no place that the plan knows.
+
+        Else the cluster shows that nothing of it was carried out: each is where it was, and none is listed.
+        """
+        keys = {(target.topic, move.partition) for move in self._moves[target.topic]}
+        return target.topic in self._failed or not keys.isdisjoint({*self._under_way, *self._unanswered, *self._done})
 
     def _ended(self) -> Iterator[PhaseResult]:
         for topic, target in list(self._targets.items()):
@@ -205,13 +248,18 @@ class Waves:
                 )
             elif topic in self._failed and not under_way:
                 del self._targets[topic]
-                note, result = self._failed[topic]
-                done = sum(map(self._is_done, self._moves[topic]))
-                words = f"{result.error_message or ''} ({done} of {len(self._moves[topic])} partitions moved)".strip()
-                answer = Answer(replace(result, before=target.before), 1, self._began, datetime.now(UTC))
-                yield self._context.result(
-                    target, Phase.APPLY, outcome_of(kafka.UNKNOWN_SERVER_ERROR), answer, note=note, message=words
-                )
+                yield self._ended_early(target, *self._failed[topic])
+
+    def _ended_early(self, target: Target, note: Refusal | None, result: TopicResult) -> PhaseResult:
+        """The row of a topic that is not, or not all, moved: refused only if nothing of it was sent."""
+        context, words = self._context, result.error_message or ""
+        if note is not None and target.topic not in self._begun:
+            return context.refused(target, Phase.APPLY, note, f"{words}: nothing of it was sent; plan again")
+        done, moves = sum(map(self._is_done, self._moves[target.topic])), self._moves[target.topic]
+        words = f"{done} of {len(moves)} partitions moved; {words}".removesuffix("; ")
+        answer = Answer(replace(result, before=target.before), 1, self._began, datetime.now(UTC))
+        outcome = outcome_of(kafka.UNKNOWN_SERVER_ERROR)
+        return context.result(target, Phase.APPLY, outcome, answer, note=note, message=words)
 
     def answer(self, target: Target, began: datetime) -> Answer:
         """Of a topic that is done: what was moved, from when to when."""
@@ -245,25 +293,39 @@ class Waves:
 
         def request(targets: Sequence[Target]) -> Response:
             asked = {(move.topic, move.partition): move.after for each in targets for move in by_topic[each.topic]}
+            earlier = set(self._unanswered)
+            self._unanswered |= asked.keys()
+            self._begun |= {target.topic for target in targets}
             answers, throttled = self._context.admin.reassign(asked)
-            # What an answer that got lost did is found out by looking.
             now = self._context.clock()
-            self._sent |= {key: now for key, each in answers.items() if each.error_code == kafka.NONE}
             results: dict[str, TopicResult] = {}
-            for (topic, _), each in answers.items():
-                if topic not in results or results[topic].error_code == kafka.NONE:
-                    results[topic] = each
+            for key, each in answers.items():
+                if each.error_code == kafka.NONE:
+                    self._sent[key] = now
+                if each.error_code == kafka.NONE or (key not in earlier and not may_be_done(each)):
+                    self._unanswered.discard(key)
+                if key[0] not in results or results[key[0]].error_code == kafka.NONE:
+                    results[key[0]] = each
             return Response(results=results, throttle_time_ms=throttled)
 
         targets = [
             replace(self._targets[topic], assignments=None, num_partitions=len(by_topic[topic])) for topic in by_topic
         ]
-        for target, answer in self._context.send(targets, request, changes=True):
+        checked = CheckedRequest(self._context, self._compare, request)
+        for target, answer in self._context.send(targets, checked, changes=True):
             for move in by_topic[target.topic]:
                 if (target.topic, move.partition) in self._sent:
                     self._under_way[target.topic, move.partition] = move
-            if answer.result.error_code != kafka.NONE:
-                self._failed[target.topic] = (None, answer.result)
+            if target.topic not in checked.refused and answer.result.error_code != kafka.NONE:
+                self._failed.setdefault(target.topic, (None, answer.result))
+
+    def _compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
+        """Each target with a refusal if its topic is no longer as planned, or can't be compared now."""
+        self.look([target.topic for target in targets])
+        for target in targets:
+            unknown = target.topic in self._failed or target.topic in self._unlisted_since
+            why = Refusal.CHANGED_SINCE_PLAN, "not sent"
+            yield target, self._context.refused(target, phase, *why) if unknown else None
 
     def _say(self) -> None:
         now = self._context.clock()
@@ -285,6 +347,9 @@ class Waves:
             rate,
             left,
         )
+
+
+NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"
 
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:

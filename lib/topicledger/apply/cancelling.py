@@ -16,13 +16,15 @@ from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
 from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run
+from topicledger.ledger.throttles import clusters_left
 from topicledger.model import Phase, RunState, Work
 from topicledger.plan.standing import in_batches, sendable
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 
 def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
-    """Cancel what the run has under way, write down where that left replicas, and take the throttles away.
+    """Cancel what the run has under way, write down where that left replicas, and take away the throttles that protect
+    no move any more.
 
     Returns by cluster why something of it is still open. A stop that was asked for doesn't end it.
     """
@@ -66,5 +68,6 @@ def _cancel(run: Run, context: Context, work: Work, held: Leases) -> Mapping[str
     step = each_cluster(run, unstopped, Phase.APPLY, work, Executor.cancel, held=held, title="cancel")
     run.settle()
     ended = {name: cluster_id for name, (cluster_id, _) in work.items() if name not in step.problems}
-    take_away(run.ledger, run.settings, run.run_id, ended, held)
+    left = {name: each for name, each in clusters_left(run.ledger).items() if ended.get(name) == each.cluster_id}
+    take_away(run, left, held)
     return step.problems

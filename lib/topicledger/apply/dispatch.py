@@ -28,6 +28,7 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.run import Run, Waves
 from topicledger.ledger.throttles import RecordedThrottles
 from topicledger.model import Action, Key, Outcome, Phase, PhaseResult, Refusal, Results, Target, TopicResult, Work
+from topicledger.model.moves import Withdrawn
 from topicledger.observe.clusters import disowned
 from topicledger.plan.standing import only
 from topicledger.policies import Policy
@@ -102,6 +103,8 @@ class Context:
     """Seconds that verify waits for leaders."""
     limits: dict[str, ClusterLimits] = field(default_factory=dict)
     """By cluster: the limits of its requests, kept from phase to phase."""
+    withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
+    """By cluster and topic that is under way: why nothing more of it is begun."""
 
 
 Step = Callable[[Executor, Sequence[Target]], Iterator[PhaseResult]]
@@ -129,6 +132,10 @@ class StepResult:
     def ok(self, work: Work) -> Work:
         """Of `work`, what was ok."""
         return only(work, lambda name, target: self._is_ok(self.results.get((name, target.resource, target.action))))
+
+    def under_way(self) -> frozenset[Key]:
+        """Those that an earlier start may have sent, and that aren't over."""
+        return frozenset(key for key, ended in self.results.items() if ended.outcome is Outcome.PENDING)
 
     def answers(self) -> Results:
         """What was answered to each action."""
@@ -197,7 +204,7 @@ def each_cluster(
                 if ended is None:
                     left -= 1
                 else:
-                    waves.add(ended)
+                    waves.add(_over(ended))
                     waves.flush_if_due()
                     for each in ended:
                         light = replace(each, result=replace(each.result, configs=None))
@@ -209,7 +216,7 @@ def each_cluster(
             while left:
                 ended = results.get()
                 left -= ended is None
-                waves.add(ended or ())
+                waves.add(_over(ended or ()))
             raise
         finally:
             waves.flush()
@@ -226,6 +233,11 @@ def each_cluster(
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
     return StepResult(results=found, problems=problems, left_open=left_open)
+
+
+def _over(ended: Sequence[PhaseResult]) -> Sequence[PhaseResult]:
+    """Those that are rows of `audit`: of phase apply, what is pending is under way."""
+    return [each for each in ended if (each.phase, each.outcome) != (Phase.APPLY, Outcome.PENDING)]
 
 
 def _allowed() -> None:
@@ -257,23 +269,19 @@ def _one_cluster(
     refused_as: str | None,
 ) -> Iterator[Sequence[PhaseResult]]:
     """How each batch of a cluster ended. Raises StaysOpen in the end where that isn't known of some actions."""
+    records = run.settings.kafka.max_batch_records
+    limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records))
+    limits.moving = MoveLimits(
+        settings=run.settings.replicas,
+        throttles=RecordedThrottles(ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id),
+        withdrawn=context.withdrawn.get(settings.name, {}),
+    )
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
             cluster=settings.name,
             cluster_id=cluster_id,
             admin=admin,
-            limits=context.limits.setdefault(
-                settings.name,
-                ClusterLimits(
-                    max_batch_records=run.settings.kafka.max_batch_records,
-                    moving=MoveLimits(
-                        settings=run.settings.replicas,
-                        throttles=RecordedThrottles(
-                            ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id
-                        ),
-                    ),
-                ),
-            ),
+            limits=limits,
             stop=context.stop,
             may_send=held.require_for_request if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
@@ -285,6 +293,8 @@ def _one_cluster(
         if live_id != cluster_id and unknown:
             # Only the planned cluster knows what became of it.
             raise executor.wrong_cluster(live_id)
+        if refused_as is not None and unknown:
+            raise ClusterError(f"cluster {settings.name}: {refused_as}; what may have been sent to it stays open")
         if refused_as is None and live_id != cluster_id:
             refused_as = f"planned for cluster id {cluster_id}, the cluster now says {live_id}; plan again"
         left, left_open = sum(map(len, batches)), dict[tuple[str, str], str]()

@@ -3,15 +3,16 @@
     take the leases -> recover -> refuse (expired, not declared any more) -> judge again -> mark -> send -> verify
 
 Whatever is known by now is stale, so what may not be sent any more is refused before anything is (DESIGN, sentence 5).
+What an earlier start may have sent, and what may still be under way, is never refused: nothing more of it is begun.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
@@ -28,7 +29,7 @@ from topicledger.ledger.leases import Leases
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.sent_batches import SentBatches
-from topicledger.ledger.throttles import clusters_left
+from topicledger.ledger.throttles import Leftover
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import (
@@ -38,12 +39,14 @@ from topicledger.model import (
     Outcome,
     Phase,
     PhaseResult,
+    Refusal,
     ResourceType,
     Results,
     RunState,
     Target,
     Work,
 )
+from topicledger.model.moves import Withdrawn
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import resources
@@ -55,6 +58,9 @@ from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, MANIFESTS, OBSERVED, PLANS, SENT_BATCHES, USAGES
 
 log = logging.getLogger(__name__)
+
+_KEY = ("cluster", "resource", "action")
+"""Columns that make a `Key`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +78,8 @@ class Validated:
     """By cluster, why something is still open on it: nothing more is sent there."""
     left_open: Mapping[Key, str] = field(default_factory=dict)
     """By action, why its outcome isn't known now: it is sent no more by this start."""
+    withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
+    """By cluster and topic that is under way: why nothing more of it is begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +92,20 @@ class Applied:
     """By cluster, why something is still open on it."""
 
 
-def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> Applied:
-    """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest."""
+def apply(
+    run: Run,
+    context: Context,
+    ready: Validated,
+    closing: ExitStack,
+    leftovers: Callable[[], Mapping[str, Leftover]],
+) -> Applied:
+    """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest.
+
+    `leftovers`: by cluster, the throttles that may have been left on it before this start. What protects no move any
+    more is taken away, whatever the run is about, and whichever run left it.
+    """
     if not ready.actions:
-        if run.may_have_sent:
-            # Its last outcome may have been all that an earlier start wrote down.
-            take_away_left(run.ledger, run.settings, run.run_id, wait=context.wait, stop=context.stop)
-        return _applied(run, {}, {}, {})
+        return _applied(run, {}, {}, take_away_left(run, _of_scope(run, leftovers()), context.stop))
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     held = closing.enter_context(_leases(run, context, ready))
     latest = run.ledger.latest_version(MANIFESTS)
@@ -102,18 +117,19 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
                 sent.begin(ready.actions)
             if judged.actions and run.state is not RunState.APPLYING:
                 run.commit_state(RunState.APPLYING)
-            done = _send(run, context, judged, held, sent, latest)
+            done = _send(run, replace(context, withdrawn=judged.withdrawn), judged, held, sent, latest)
     except Stopped:
         if context.stop.cancels:
             for problem in cancel(run, context, held).values():
                 log.warning("not all moves are cancelled: %s", problem)
         raise
     held.require()
-    if run.may_have_sent:
-        # Of moves that an earlier start began, and that this one only had to look at.
-        mine = {name: its_id for name, (its_id, _) in ready.actions.items() if name not in done.problems}
-        left = {name: its_id for name, its_id in clusters_left(run.ledger).items() if mine.get(name) == its_id}
-        take_away(run.ledger, run.settings, run.run_id, left, held)
+    left = {name: each for name, each in _of_scope(run, leftovers()).items() if name not in done.problems}
+    planned_for = {name: cluster_id for name, (cluster_id, _) in ready.actions.items()}
+    mine = {name: each for name, each in left.items() if planned_for.get(name) == each.cluster_id}
+    others = {name: each for name, each in left.items() if name not in planned_for}
+    stay = {**take_away(run, mine, held), **take_away_left(run, others, context.stop)}
+    done = replace(done, problems={**done.problems, **stay})
 
     def let_go() -> None:
         held.require()
@@ -122,6 +138,11 @@ def apply(run: Run, context: Context, ready: Validated, closing: ExitStack) -> A
     # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
     run.commits.add(let_go)
     return done
+
+
+def _of_scope(run: Run, left: Mapping[str, Leftover]) -> Mapping[str, Leftover]:
+    about = {cluster.name for cluster in run.clusters}
+    return {name: each for name, each in left.items() if name in about}
 
 
 def _leases(run: Run, context: Context, ready: Validated) -> Leases:
@@ -152,9 +173,23 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         return ready
     problems: dict[str, str] = {}
     left_open: dict[Key, str] = {}
+    under_way: frozenset[Key] = frozenset()
+    withdrawn: dict[str, dict[str, Withdrawn]] = {}
 
     def still_sendable() -> DataFrame:
         return sendable(run, [*problems], left_open)
+
+    def unsent() -> DataFrame:
+        return sendable(run, [*problems], left_open.keys() | under_way)
+
+    def refuse(transform: Transform) -> None:
+        rows = still_sendable().transform(transform)
+        if under_way:
+            # Refused means that nothing was sent: no more of these is begun, and apply says what became of them.
+            for row in _less(run, rows, under_way, how="left_semi").select(*_KEY, "error", "error_message").collect():
+                why = Withdrawn(error=Refusal(row["error"]), message=row["error_message"])
+                withdrawn.setdefault(row["cluster"], {}).setdefault(row["resource"], why)
+        _refuse(run, _less(run, rows, under_way), held)
 
     if run.may_have_sent:
         # What earlier starts may have sent is found out first.
@@ -162,22 +197,23 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         recovered = each_cluster(run, context, Phase.APPLY, maybe_sent, Executor.recover, held=held, title="recover")
         problems |= recovered.problems
         left_open |= recovered.left_open
-        too_old = expired(run.settings.guards.max_plan_age, datetime.now(UTC))
-        _refuse(run, still_sendable().transform(too_old), held)
+        under_way = recovered.under_way()
+        refuse(expired(run.settings.guards.max_plan_age, datetime.now(UTC)))
     for transform in others_declared:
-        _refuse(run, still_sendable().transform(transform), held)
+        refuse(transform)
     if run.of_files or latest != run.latest_version_then:
-        _refuse(run, _of_topics(still_sendable()).transform(_no_longer_asked_for(run, latest)), held)
+        no_longer = _no_longer_asked_for(run, latest)
+        refuse(lambda planned: planned.transform(_of_topics).transform(no_longer))
     seen, waiting = ready.seen, ready.waiting
     if afresh:
-        check = in_batches(still_sendable())
+        check = in_batches(unsent())
         checked = each_cluster(run, context, Phase.APPLY, check, Executor.changed_since_plan, held=held, title="check")
         problems |= checked.problems
         left_open |= checked.left_open
-        for transform, unjudged in resources.refused_now(run, context.policies, still_sendable):
-            _refuse(run, still_sendable().transform(transform), held)
+        for transform, unjudged in resources.refused_now(run, context.policies, unsent):
+            refuse(transform)
             problems |= unjudged
-        left = _of_topics(still_sendable())
+        left = unsent().transform(_of_topics)
         names = {row["cluster"] for row in left.select("cluster").distinct().collect()}
         clusters = [cluster for cluster in run.clusters if cluster.name in names]
         if clusters:
@@ -195,7 +231,16 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         waiting=waiting,
         problems=problems,
         left_open=left_open,
+        withdrawn=withdrawn,
     )
+
+
+def _less(run: Run, rows: DataFrame, keys: Collection[Key], *, how: str = "left_anti") -> DataFrame:
+    """Rows without those of `keys`; with `left_semi` those of `keys` only."""
+    if not keys:
+        return rows
+    named = run.spark.createDataFrame(sorted(keys), ", ".join(f"{name} string" for name in _KEY))
+    return rows.join(F.broadcast(named), on=list(_KEY), how=how)
 
 
 def _of_topics(planned: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
@@ -11,7 +12,7 @@ from rich.console import Console
 from topicledger.apply.cancelling import cancel_of
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
-from topicledger.apply.throttles import take_away_left
+from topicledger.apply.throttles import take_away_of
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
@@ -20,6 +21,7 @@ from topicledger.errors import ClusterError, ExitCode, UsageError
 from topicledger.ledger import runs, verifying
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.throttles import Leftover, clusters_left
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
@@ -109,7 +111,8 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...]) ->
 @click.option("--cancel", is_flag=True, help="Cancel moves of replicas that it has under way, before.")
 @common
 def runs_abandon(options: Options, cancel: bool) -> int:
-    """Give up an open run: --run-id names it. Throttles that runs left on clusters are taken away."""
+    """Give up an open run: --run-id names it. Its throttles are taken away, but for those of replicas that still move:
+    these are left to the next run on the cluster."""
     if options.run_id is None:
         raise UsageError("runs abandon needs --run-id; see `runs list`")
     settings = open_settings(options)
@@ -118,8 +121,16 @@ def runs_abandon(options: Options, cancel: bool) -> int:
         _cancel(ledger, settings, options.run_id)
     runs.abandon(ledger, settings, options.run_id)
     click.echo(f"run {options.run_id} is abandoned")
-    take_away_left(ledger, settings, options.run_id)
+    take_away_of(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
+    for name in _throttled(ledger, settings, options.run_id):
+        click.echo(f"throttles stay set on cluster {name}; the next run on it takes them away once nothing moves there")
     return ExitCode.DONE
+
+
+def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, Leftover]:
+    """By cluster, what a run may have left set."""
+    left = clusters_left(ledger)
+    return {name: each for name, each in left.items() if run_id in each.run_ids and name in settings.clusters}
 
 
 def _cancel(ledger: Ledger, settings: Settings, run_id: str) -> None:

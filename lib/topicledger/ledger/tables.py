@@ -165,6 +165,18 @@ class Ledger(Definitions):
         sets = ", ".join(f"{name} = {value}" for name, value in values.items())
         return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
+    def update_named(self, table: Table, named: DataFrame, condition: str, values: Mapping[str, str]) -> int:
+        """As `update`, of the rows that `named` has the key of: in its columns, once each. It is a join, so that there
+        may be any number of them."""
+        same = " AND ".join([condition, *(f"old.{name} <=> named.{name}" for name in named.columns)])
+
+        def update() -> int:
+            found = self._delta(table).alias("old").merge(named.alias("named"), same)
+            sets: dict[str, str | Column] = dict(values)
+            return _affected(found.whenMatchedUpdate(set=sets).execute())
+
+        return self._retried(table, "updated", update)
+
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many changed.
 

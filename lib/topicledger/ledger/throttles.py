@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,6 +13,8 @@ from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.model.moves import Throttle
 from topicledger.schemas import THROTTLES
+
+_CONFIG = ("resource_type", "resource", "config")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +46,10 @@ class RecordedThrottles:
         self.ledger.append(THROTTLES, self.ledger.rows(THROTTLES, rows), app_id=secrets.token_hex(16), version=1)
 
     def left(self) -> Sequence[Throttle]:
-        """Those that may be set, by whichever run."""
+        """Those that may be set, by whichever run; of the same config the latest last."""
         if not self.ledger.exists(THROTTLES):
             return []
-        rows = self.ledger.read(THROTTLES).where(F.expr(self._open())).orderBy("resource_type", "resource", "config")
+        rows = self.ledger.read(THROTTLES).where(F.expr(self._open())).orderBy(*_CONFIG, "set_at")
         return [
             Throttle(
                 resource_type=row["resource_type"],
@@ -63,20 +65,30 @@ class RecordedThrottles:
         """Returns when it is committed that these aren't set any more."""
         if not throttles:
             return
-        named = " OR ".join(
-            f"(resource_type = {sql_value(kind)} AND resource = {sql_value(name)})"
-            for kind, name in sorted({(each.resource_type, each.resource) for each in throttles})
-        )
-        now = {"removed_at": sql_value(datetime.now(UTC))}
-        self.ledger.update(THROTTLES, f"{self._open()} AND ({named})", now)
+        keys = [{name: getattr(each, name) for name in _CONFIG} for each in throttles]
+        named = self.ledger.rows(THROTTLES, keys).select(*_CONFIG).distinct()
+        self.ledger.update_named(THROTTLES, named, self._open(), {"removed_at": sql_value(datetime.now(UTC))})
 
     def _open(self) -> str:
         return f"cluster_id = {sql_value(self.cluster_id)} AND removed_at IS NULL"
 
 
-def clusters_left(ledger: Ledger) -> dict[str, str]:
-    """Name -> id of clusters on which throttles may be set, by whichever run."""
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """A cluster on which throttles may be set."""
+
+    cluster_id: str
+    run_ids: frozenset[str]
+    """The runs that set them."""
+
+
+def clusters_left(ledger: Ledger) -> Mapping[str, Leftover]:
+    """By name, the clusters on which throttles may be set, by whichever run."""
     if not ledger.exists(THROTTLES):
         return {}
-    rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id").distinct()
-    return {row["cluster"]: row["cluster_id"] for row in rows.collect()}
+    rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id", "run_id").distinct()
+    found: dict[str, Leftover] = {}
+    for row in rows.collect():
+        known = found[row["cluster"]].run_ids if row["cluster"] in found else frozenset()
+        found[row["cluster"]] = Leftover(cluster_id=row["cluster_id"], run_ids=known | {row["run_id"]})
+    return found

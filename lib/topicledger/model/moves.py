@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from topicledger.model.refusals import Refusal
+
 Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
 """Partition -> broker ids; the first is the preferred leader."""
 
@@ -48,6 +50,14 @@ def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
 def assignments_text(assignments: Assignments) -> str:
     """What `parse_assignments` reads."""
     return ";".join(f"{each}:{','.join(map(str, brokers))}" for each, brokers in sorted(assignments.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Why nothing more of a topic is moved than is under way: the plan is too old, or no longer asked for."""
+
+    error: Refusal
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,13 +162,16 @@ def reason(resource_type: ResourceType, undeclared: Column) -> Column:
 
 
 def expired(max_age: float, now: datetime) -> Transform:
-    """Actions planned more than `max_age` seconds before `now`: PLAN_EXPIRED."""
+    """Actions planned more than `max_age` seconds before `now`: PLAN_EXPIRED. In: `maybe_sent`, too."""
 
     def transform(planned: DataFrame) -> DataFrame:
+        ending = F.when(F.col("maybe_sent"), F.lit("nothing more of it is sent")).otherwise(F.lit("it was not sent"))
         message = F.concat(
             F.lit("planned at "),
             F.date_format("planned_at", ISO_TIME),
-            F.lit(f", and guards.max_plan_age is {max_age:g} s: it was not sent; plan again"),
+            F.lit(f", and guards.max_plan_age is {max_age:g} s: "),
+            ending,
+            F.lit("; plan again"),
         )
         old = planned.where(F.col("planned_at") < F.lit(now - timedelta(seconds=max_age)))
         return old.transform(refused(Refusal.PLAN_EXPIRED, message))

@@ -1,0 +1,274 @@
+"""Moves that are under way when answers get lost, other hands interfere, or the run isn't wanted any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.unit.moving_cluster import ATTEMPTS, LOST, MovingCluster, Written, executor_of, move
+from topicledger.actions.throttling import Throttling
+from topicledger.actions.waves import moves_of
+from topicledger.kafka.sending import OutcomeUnknown
+from topicledger.model import Outcome, PhaseResult, Refusal
+from topicledger.model.moves import (
+    BROKER,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    TOPIC,
+    Throttle,
+    Withdrawn,
+)
+
+BEFORE, AFTER = {0: (1,), 1: (1,)}, {0: (2,), 1: (2,)}
+LISTS = {(TOPIC, "t", LEADER_REPLICAS), (TOPIC, "t", FOLLOWER_REPLICAS)}
+RATES = {(BROKER, broker, rate) for broker in ("1", "2") for rate in (LEADER_RATE, FOLLOWER_RATE)}
+
+
+def ended(row: PhaseResult) -> tuple[Outcome, str | None, str | None]:
+    return row.outcome, row.error, row.error_message
+
+
+def started(cluster: MovingCluster, written: Written, *partitions: int) -> None:
+    """An earlier start moved these partitions, and died."""
+    moves = [each for each in moves_of(move("t", BEFORE, AFTER)) if each.partition in partitions]
+    Throttling(executor_of(cluster, written), written).begin(moves, 1_000)
+    cluster.reassign({("t", each.partition): each.after for each in moves})
+    cluster.requests.clear()
+
+
+@pytest.mark.parametrize("how", ["losses", "stop"])
+def test_a_wave_without_an_answer_keeps_its_throttle(how: str) -> None:
+    """The first wave is carried out and no answer comes: nothing that moves loses its throttle."""
+    cluster, written, stop = MovingCluster(t=BEFORE), Written(), threading.Event()
+    cluster.before_request = lambda _: LOST
+    executor = executor_of(cluster, written, stop=stop, meanwhile=stop.set if how == "stop" else lambda: None)
+    with pytest.raises(OutcomeUnknown):
+        list(executor.apply([move("t", BEFORE, AFTER)]))
+    assert len(cluster.requests) == (1 if how == "stop" else ATTEMPTS)
+    assert cluster.targets == {("t", part): (2,) for part in AFTER}
+    assert cluster.throttles() == LISTS | RATES
+    assert len(written.rows) == 6
+
+
+def test_a_foreign_change_ends_nothing_that_moves() -> None:
+    """Another hand changes one partition of a topic: the other one stays throttled, and is waited for."""
+    cluster, written, waits = MovingCluster(t=BEFORE), Written(), list[int]()
+    started(cluster, written, 0)
+    cluster.replicas["t", 1] = (3,)
+
+    def meanwhile() -> None:
+        waits.append(len(cluster.throttles()))
+        if len(waits) == 3:
+            cluster.finish()
+
+    executor, target = executor_of(cluster, written, meanwhile=meanwhile), move("t", BEFORE, AFTER, maybe_sent=True)
+    assert list(executor.changed_since_plan([target])) == []
+    (row,) = executor.apply([target])
+    assert ended(row) == (
+        Outcome.FAILED,
+        "CHANGED_SINCE_PLAN",
+        "1 of 2 partitions moved; partition 1 is on brokers [3], neither as planned nor as it was",
+    )
+    assert waits == [6, 6, 6]
+    assert cluster.requests == []
+    assert cluster.throttles() == set()
+    assert written.rows == []
+
+
+def test_a_second_hand_that_comes_before_a_repetition_keeps_its_target() -> None:
+    """The request is lost; until it is repeated, another hand moves the partition."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+
+    def interfere(number: int) -> None:
+        cluster.targets["t", 0] = (3,)
+        raise LOST
+
+    cluster.before_request = interfere
+    (row,) = executor_of(cluster, written).apply([move("t", BEFORE, AFTER)])
+    assert ended(row) == (
+        Outcome.FAILED,
+        "REASSIGNMENT_IN_PROGRESS",
+        "0 of 2 partitions moved; partition 0 is being moved to [3] by somebody else (R2)",
+    )
+    assert cluster.targets == {("t", 0): (3,)}
+    assert len(cluster.requests) == 1
+
+
+def test_a_second_hand_that_comes_while_throttles_are_set_keeps_its_target() -> None:
+    cluster, written = MovingCluster(t=BEFORE, u={0: (3,)}), Written()
+    cluster.before_alter = lambda: cluster.targets.setdefault(("t", 0), (3,))  # type: ignore[assignment, return-value]
+
+    def meanwhile() -> None:
+        cluster.finish(*(key for key in cluster.targets if key[0] == "u"))
+
+    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    rows = {
+        row.resource: ended(row) for row in executor.apply([move("t", BEFORE, AFTER), move("u", {0: (3,)}, {0: (2,)})])
+    }
+    assert rows["t"] == (
+        Outcome.REFUSED,
+        "REASSIGNMENT_IN_PROGRESS",
+        "partition 0 is being moved to [3] by somebody else (R2): nothing of it was sent; plan again",
+    )
+    assert rows["u"][0] is Outcome.OK
+    assert cluster.requests == [{("u", 0): (2,)}]
+    assert cluster.targets == {("t", 0): (3,)}
+
+
+def test_of_what_is_not_wanted_any_more_no_wave_is_begun() -> None:
+    """One partition moves, one doesn't yet, when the plan gets too old: the row says what happened."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0)
+    why = Withdrawn(error=Refusal.PLAN_EXPIRED, message="the plan is too old; plan again")
+    target = move("t", BEFORE, AFTER, maybe_sent=True)
+    (row,) = executor_of(cluster, written, meanwhile=cluster.finish, withdrawn={"t": why}).apply([target])
+    assert ended(row) == (
+        Outcome.FAILED,
+        "PLAN_EXPIRED",
+        "1 of 2 partitions moved; the rest was not begun: the plan is too old; plan again",
+    )
+    assert cluster.requests == []
+    assert cluster.replicas == {("t", 0): (2,), ("t", 1): (1,)}
+    assert cluster.throttles() == set()
+    moved = move("t", {0: (1,)}, {0: (2,)}, maybe_sent=True)
+    (row,) = executor_of(cluster, written, withdrawn={"t": why}).apply([moved])
+    assert row.outcome is Outcome.OK
+
+
+def recreate(cluster: MovingCluster) -> None:
+    cluster.ids["t"] = "another"
+
+
+def hide(cluster: MovingCluster) -> None:
+    del cluster.ids["t"]
+
+
+def interfere(cluster: MovingCluster) -> None:
+    cluster.targets["t", 1] = (3,)
+
+
+@pytest.mark.parametrize("happens", [recreate, hide, interfere])
+def test_recovery_says_what_it_can_not_show_as_never_begun(happens: Callable[[MovingCluster], None]) -> None:
+    target = move("t", BEFORE, AFTER, maybe_sent=True)
+    cluster = MovingCluster(t=BEFORE)
+    executor = executor_of(cluster, Written())
+    assert list(executor.recover([target])) == []
+    happens(cluster)
+    (row,) = executor.recover([target])
+    assert row.outcome is Outcome.PENDING
+    assert list(executor.changed_since_plan([target])) == []
+
+
+def test_recovery_tells_done_from_under_way() -> None:
+    cluster, target = MovingCluster(t=BEFORE), move("t", BEFORE, AFTER, maybe_sent=True)
+    executor = executor_of(cluster, Written())
+    cluster.reassign({("t", 0): (2,)})
+    assert [row.outcome for row in executor.recover([target])] == [Outcome.PENDING]
+    cluster.finish()
+    assert [row.outcome for row in executor.recover([target])] == [Outcome.PENDING]
+    cluster.reassign({("t", 1): (2,)})
+    cluster.finish()
+    assert [row.outcome for row in executor.recover([target])] == [Outcome.OK]
+
+
+def test_another_run_takes_throttles_away_when_nothing_moves_any_more() -> None:
+    cluster, written = MovingCluster(t=BEFORE, u={0: (3,)}), Written()
+    started(cluster, written, 0, 1)
+    another = Throttling(executor_of(cluster, written), written)
+    assert another.end() == 6
+    cluster.finish(("t", 0))
+    assert another.end() == 6
+    cluster.may_list = False
+    assert another.end() == 6
+    assert cluster.throttles() == LISTS | RATES
+    cluster.may_list = True
+    cluster.finish()
+    cluster.reassign({("u", 0): (1,)})
+    # The rates of a broker stay as long as anything moves to it or from it.
+    assert another.end() == 2
+    assert cluster.throttles() == {each for each in RATES if each[1] == "1"}
+    cluster.finish()
+    assert another.end() == 0
+    assert cluster.throttles() == set()
+
+
+def test_a_throttle_that_two_runs_add_to_is_taken_away_whole() -> None:
+    """A later run adds a partition to the list, and changes the rate, that an earlier one left."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    cluster.configs[TOPIC, "t", LEADER_REPLICAS] = "7:1"
+    started(cluster, written, 0)
+    later = Throttling(executor_of(cluster, written), written)
+    later.begin(moves_of(move("t", {1: (1,)}, {1: (2,)})), 2_000)
+    assert cluster.configs[TOPIC, "t", LEADER_REPLICAS] == "0:1,1:1,7:1"
+    assert cluster.configs[TOPIC, "t", FOLLOWER_REPLICAS] == "0:2,1:2"
+    assert {cluster.configs[each] for each in RATES} == {"2000"}
+    assert later.end() == 6 < len(written.rows)
+    cluster.finish()
+    assert later.end() == 0
+    assert cluster.configs == {(TOPIC, "t", LEADER_REPLICAS): "7:1"}
+    assert written.rows == []
+
+
+def test_throttles_are_not_forgotten_while_another_cluster_answers() -> None:
+    """What was read counts only after the cluster's id was compared."""
+    cluster, written = MovingCluster(), Written()
+    written.intend([Throttle(resource_type=TOPIC, resource="t", config=LEADER_REPLICAS, before=None, value="0:1")])
+    executor = executor_of(cluster, written)
+    executor.cluster_id = "kafka-other"
+    with pytest.raises(Exception, match="planned for cluster id kafka-other"):
+        Throttling(executor, written).end()
+    assert written.rows
+
+
+def test_a_cancel_that_kafka_refuses_is_no_cancel() -> None:
+    cluster, written = MovingCluster(t=BEFORE, u=BEFORE), Written()
+    started(cluster, written, 0, 1)
+    cluster.before_request = lambda _: 31
+    rows: list[PhaseResult] = []
+    with pytest.raises(OutcomeUnknown, match=r"moves of 1 topics go on.* t among them \(CLUSTER_AUTHORIZATION_FAILED"):
+        rows.extend(executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)]))
+    assert rows == []
+    assert set(cluster.targets) == {("t", 0), ("t", 1)}
+    assert Throttling(executor_of(cluster, written), written).end() == 6
+    cluster.before_request = lambda _: None
+    (row,) = executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert ended(row) == (Outcome.FAILED, "CANCELLED", "cancelled; 0 of 2 partitions moved")
+
+
+def test_a_topic_that_was_recreated_is_not_cancelled() -> None:
+    """Also where that happens between two requests: the topic's id is compared before each."""
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0, 1)
+
+    def recreated(number: int) -> None:
+        cluster.ids["t"] = "another"
+        raise LOST
+
+    cluster.before_request = recreated
+    (row,) = executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert ended(row) == (
+        Outcome.FAILED,
+        "RECREATED",
+        "recreated since the plan, with id another: nothing of the new topic was cancelled",
+    )
+    assert len(cluster.requests) == 1
+    assert set(cluster.targets) == {("t", 0), ("t", 1)}
+
+
+def test_a_move_that_another_hand_retargets_before_a_repetition_is_not_cancelled() -> None:
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    started(cluster, written, 0)
+
+    def retargeted(number: int) -> None:
+        cluster.targets["t", 0] = (3,)
+        raise LOST
+
+    cluster.before_request = retargeted
+    (row,) = executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert "partition 0 is still being moved to [3]" in str(row.error_message)
+    assert cluster.targets == {("t", 0): (3,)}
+    assert len(cluster.requests) == 1
