@@ -79,9 +79,13 @@ def test_a_second_target_would_win_silently_so_another_hands_move_is_refused(kaf
         target = move("hands.one", topic_id, {0: (1,)}, {0: (1, 3)})
         throttling.begin(moves_of(move("hands.one", topic_id, {0: (1,)}, {0: (1, 2, 3)})), 1)
         assert executor.admin.reassign({("hands.one", 0): (1, 2)})[0]["hands.one", 0].error_code == 0
-        for rows in (executor.validate([target]), executor.apply([replace(target, maybe_sent=True)])):
+        for rows, outcome in (
+            (executor.validate([target]), Outcome.REFUSED),
+            (executor.apply([target]), Outcome.REFUSED),
+            (executor.apply([replace(target, maybe_sent=True)]), Outcome.FAILED),
+        ):
             (row,) = rows
-            assert (row.outcome, row.error) == (Outcome.REFUSED, Refusal.REASSIGNMENT_IN_PROGRESS.value)
+            assert (row.outcome, row.error) == (outcome, Refusal.REASSIGNMENT_IN_PROGRESS.value)
         assert executor.reassignments() == {("hands.one", 0): (1, 2)}
         assert executor.admin.reassign({("hands.one", 0): (1, 3)})[0]["hands.one", 0].error_code == 0
         assert executor.reassignments() == {("hands.one", 0): (1, 3)}
@@ -109,7 +113,7 @@ def test_a_stopped_run_leaves_what_is_under_way_and_the_next_start_ends_it(kafka
     again = replace(target, maybe_sent=True)
     with mover(kafka_three, ReplicaSettings(throttle=50_000_000), kept) as executor:
         assert list(executor.changed_since_plan([again])) == []
-        assert list(executor.recover([again])) == []
+        assert [row.outcome for row in executor.recover([again])] == [Outcome.PENDING]
         (row,) = executor.apply([again])
         assert row.outcome is Outcome.OK
         (row,) = executor.recover([again])

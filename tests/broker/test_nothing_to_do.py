@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import live, make, remove
+from tests.broker.direct import admin_of, live, make, remove
+from tests.broker.moving import throttles_on
 from tests.harness import UNREACHABLE, Estate
+from tests.waiting import until
 from topicledger.errors import UsageError
+from topicledger.ledger.throttles import RecordedThrottles
+from topicledger.model import Action, Target
+from topicledger.model.moves import BROKER, LEADER_RATE, LEADER_REPLICAS, TOPIC, Throttle
 from topicledger.observe import topics
-from topicledger.schemas import BROKERS, OBSERVED, PLANS, RUNS, TABLES
+from topicledger.schemas import BROKERS, OBSERVED, PLANS, RUNS, TABLES, THROTTLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
@@ -90,3 +95,31 @@ def test_of_clusters_that_differ_only_those_are_written(
     assert {row["cluster"] for row in estate.rows(BROKERS)} == {"main"}
     with pytest.raises(UsageError, match="no complete plan"):
         estate.run("apply", unreached.run_id)
+
+
+def test_a_run_with_nothing_to_do_takes_away_throttles_that_runs_left(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those on a cluster that can't be reached, or that the run isn't about, stay and stop nothing."""
+    make(kafka, "nothing.slow")
+    lists, rates = {LEADER_REPLICAS: "0:1"}, {LEADER_RATE: "1000"}
+    with admin_of(kafka) as admin:
+        listed = Target(resource="nothing.slow", action=Action.ALTER_CONFIGS, after=lists)
+        assert admin.alter_configs([listed], validate_only=False).results["nothing.slow"].error_code == 0
+        assert admin.alter_broker_configs(1, rates).error_code == 0
+    until(lambda: len(throttles_on(kafka, ["nothing.slow"])) == 2, seconds=30)
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE})
+    left = [
+        Throttle(resource_type=TOPIC, resource="nothing.slow", config=LEADER_REPLICAS, before=None, value="0:1"),
+        Throttle(resource_type=BROKER, resource="1", config=LEADER_RATE, before=None, value="1000"),
+    ]
+    for name, cluster_id in {"main": kafka.cluster_id, "away": "kafka-away"}.items():
+        RecordedThrottles(ledger=estate.ledger, run_id="dead", cluster=name, cluster_id=cluster_id).intend(left)
+    assert estate.run("plan").exit_code == 0
+    assert estate.run(clusters=("away",)).exit_code == 0
+    assert len(throttles_on(kafka, ["nothing.slow"])) == 2
+    caplog.clear()
+    assert estate.run().exit_code == 0
+    until(lambda: throttles_on(kafka, ["nothing.slow"]) == {}, seconds=30)
+    assert {row["cluster"] for row in estate.rows(THROTTLES) if row["removed_at"] is None} == {"away"}
+    assert "throttles of cluster away stay for now: it can't be reached" in caplog.text

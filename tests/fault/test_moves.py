@@ -169,9 +169,10 @@ def test_a_driver_that_was_suspended_does_nothing_more_when_it_wakes(
     check_moved(estate, kafka_three, "asleep.one", "asleep")
 
 
-def test_a_run_that_is_abandoned_leaves_no_throttle(
+def test_an_abandoned_run_leaves_throttles_until_its_moves_end(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
+    """R4, R6: then the next run takes them away, whatever it is about."""
     estate, config = planned_moves(spark, tmp_path, kafka_three, "given.up", "given", SETTINGS.format(100_000))
     driver = begin(config, "given")
     try:
@@ -181,6 +182,12 @@ def test_a_run_that_is_abandoned_leaves_no_throttle(
         driver.wait()
     ended = commands.run(commands.command("runs", "abandon", "--config", str(config), "--run-id", "given"))
     assert ended.returncode == 0, ended.stderr[-3000:]
+    with admin_of(kafka_three) as admin:
+        if admin.list_reassignments():
+            assert "throttles stay set on cluster main; the next run on it takes them away" in ended.stdout
+            assert throttles_on(kafka_three)
+        until(lambda: admin.list_reassignments() == {}, seconds=120)
+    assert estate.run().exit_code == 0
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
     until(lambda: replicas(kafka_three, "given.up") == AFTER, seconds=60)

@@ -70,7 +70,7 @@ def outcomes(rows: Sequence[object]) -> list[Outcome]:
 
 @pytest.mark.parametrize("direction", ["request", "response"])
 def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
-    """R2: the same target again changes nothing; so does cancelling again what is cancelled."""
+    """R2: the same target again changes nothing. What a lost answer cancelled isn't cancelled again: it is compared."""
     topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
     target = move(topic, with_data(kafka_three, topic, before), before, after)
     with FaultProxy(kafka_three) as proxy:
@@ -88,7 +88,7 @@ def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedK
         with behind(proxy, kept) as executor:
             (row,) = executor.cancel([back])
             assert (row.error, row.error_message) == (Refusal.CANCELLED.value, "cancelled; 0 of 2 partitions moved")
-        assert proxy.count(REASSIGN, "request") == 4
+        assert proxy.count(REASSIGN, "request") == (4 if direction == "request" else 3)
     assert replicas(kafka_three, topic) == after
     with mover(kafka_three) as executor:
         Throttling(executor, kept).end()
@@ -119,7 +119,7 @@ def test_what_is_listed_no_more_and_not_in_sync_is_not_done(kafka_three: Embedde
             until(lambda: executor.topic_states(["sync.one"])["sync.one"].partitions[0].isr == {1}, seconds=60)
             assert executor.reassignments() == {}
             assert replicas(kafka_three, "sync.one") == after
-            assert list(executor.recover([replace(target, maybe_sent=True)])) == []
+            assert outcomes(list(executor.recover([replace(target, maybe_sent=True)]))) == [Outcome.PENDING]
         finally:
             kafka_three.start_broker(3)
 

@@ -105,7 +105,7 @@ def apply(
     more is taken away, whatever the run is about, and whichever run left it.
     """
     if not ready.actions:
-        return _applied(run, {}, {}, take_away_left(run, _of_scope(run, leftovers()), context.stop))
+        return _applied(run, {}, {}, take_away_left(run, _in_reach(run, ready, leftovers()), context.stop))
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     held = closing.enter_context(_leases(run, context, ready))
     latest = run.ledger.latest_version(MANIFESTS)
@@ -124,7 +124,7 @@ def apply(
                 log.warning("not all moves are cancelled: %s", problem)
         raise
     held.require()
-    left = {name: each for name, each in _of_scope(run, leftovers()).items() if name not in done.problems}
+    left = {name: each for name, each in _in_reach(run, ready, leftovers()).items() if name not in done.problems}
     planned_for = {name: cluster_id for name, (cluster_id, _) in ready.actions.items()}
     mine = {name: each for name, each in left.items() if planned_for.get(name) == each.cluster_id}
     others = {name: each for name, each in left.items() if name not in planned_for}
@@ -140,9 +140,13 @@ def apply(
     return done
 
 
-def _of_scope(run: Run, left: Mapping[str, Leftover]) -> Mapping[str, Leftover]:
-    about = {cluster.name for cluster in run.clusters}
-    return {name: each for name, each in left.items() if name in about}
+def _in_reach(run: Run, ready: Validated, left: Mapping[str, Leftover]) -> Mapping[str, Leftover]:
+    """What was left on clusters that the run is about, but for those that it could not reach before."""
+    about = {cluster.name: left[cluster.name] for cluster in run.clusters if cluster.name in left}
+    away = about.keys() - ready.seen.known if ready.seen is not None else frozenset()
+    for name in sorted(away):
+        log.warning("throttles of cluster %s stay for now: it can't be reached", name)
+    return {name: each for name, each in about.items() if name not in away}
 
 
 def _leases(run: Run, context: Context, ready: Validated) -> Leases:
