@@ -89,7 +89,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
 
-    # What an abandoned run left is taken away by the next run, which has nothing to do, once nothing moves.
+    # The next run has nothing to do, and takes away the throttles of an abandoned run once nothing moves.
     estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=100), replicas=SLOW)
     stopped_while_it_moves(estate, kafka_three, "again")
     runs.abandon(estate.ledger, "again")
@@ -102,7 +102,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
 
 
 def test_a_cancel_that_brokers_refuse_leaves_move_and_throttle() -> None:
-    """R2: without Alter on the cluster (31) there is no row, and what goes on is named."""
+    """R2: without Alter on the cluster (31) there is no row, and the error names the topic."""
     before, after, kept = {0: (1,)}, {0: (2,)}, Kept()
     with QuickKafka(KAFKA, KafkaOptions(brokers=3, sasl_users=SASL_USERS, heap="384m")) as kafka:
         made = make(kafka, "refused.cancel", assignments=before, num_partitions=None, replication_factor=None)

@@ -119,7 +119,7 @@ def test_a_second_hand_that_comes_while_throttles_are_set_keeps_its_target() -> 
     assert cluster.targets == {("t", 0): (3,)}
 
 
-def test_of_what_is_not_wanted_any_more_no_wave_is_begun() -> None:
+def test_a_withdrawn_move_begins_no_further_wave() -> None:
     """One partition moves, one doesn't yet, when the plan gets too old: the row says what happened."""
     cluster, written = MovingCluster(t=BEFORE), Written()
     started(cluster, written, 0)
@@ -214,7 +214,7 @@ def test_a_throttle_that_two_runs_add_to_is_taken_away_whole() -> None:
 
 
 def test_throttles_are_not_forgotten_while_another_cluster_answers() -> None:
-    """What was read counts only after the cluster's id was compared."""
+    """Answers count only after the cluster's id was compared."""
     cluster, written = MovingCluster(), Written()
     written.intend([Throttle(resource_type=TOPIC, resource="t", config=LEADER_REPLICAS, before=None, value="0:1")])
     executor = executor_of(cluster, written)
@@ -229,7 +229,9 @@ def test_a_cancel_that_kafka_refuses_is_no_cancel() -> None:
     started(cluster, written, 0, 1)
     cluster.before_request = lambda _: 31
     rows: list[PhaseResult] = []
-    with pytest.raises(OutcomeUnknown, match=r"moves of 1 topics go on.* t among them \(CLUSTER_AUTHORIZATION_FAILED"):
+    with pytest.raises(
+        OutcomeUnknown, match=r"moves of 1 topics continue.* t among them \(CLUSTER_AUTHORIZATION_FAILED"
+    ):
         rows.extend(executor_of(cluster, written).cancel([move("t", BEFORE, AFTER, maybe_sent=True)]))
     assert rows == []
     assert set(cluster.targets) == {("t", 0), ("t", 1)}
@@ -259,7 +261,7 @@ def test_a_topic_that_was_recreated_is_not_cancelled() -> None:
     assert set(cluster.targets) == {("t", 0), ("t", 1)}
 
 
-def test_a_move_that_another_hand_retargets_before_a_repetition_is_not_cancelled() -> None:
+def test_a_move_with_a_new_target_is_not_cancelled_by_a_repetition() -> None:
     cluster, written = MovingCluster(t=BEFORE), Written()
     started(cluster, written, 0)
 

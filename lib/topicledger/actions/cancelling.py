@@ -32,7 +32,7 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
 
     Yields a row of phase apply for each topic of which anything was moved or cancelled: ok where all of it was moved
     before, else failed CANCELLED with where its replicas are. Topics of which nothing was begun stay open. Raises
-    OutcomeUnknown where reassignments may not be listed, and, after the rows, where any still moves.
+    OutcomeUnknown if reassignments may not be listed, and, after the rows, if any still moves.
     """
     began = datetime.now(UTC)
     cancelling = _Cancelling(context, targets)
@@ -67,13 +67,13 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
     if moving:
         topic, why = next(iter(moving.items()))
         raise OutcomeUnknown(
-            f"cluster {context.cluster}: moves of {len(moving)} topics go on, they are not cancelled: {topic} among "
+            f"cluster {context.cluster}: moves of {len(moving)} topics continue, they are not cancelled: {topic} among "
             f"them ({why}); cancel again"
         )
 
 
 class _Cancelling:
-    """What of targets is under way to the planned brokers, and the requests that cancel it."""
+    """Moves of targets to the planned brokers, and the requests that cancel them."""
 
     def __init__(self, context: ClusterContext, targets: Sequence[Target]) -> None:
         self._context = context

@@ -64,7 +64,7 @@ class Throttling:
     def end(self) -> int:
         """Take away what protects no move any more, by whichever run it was set; returns how many throttles stay.
 
-        A throttle on a broker that is down stays written down, for a later start. Raises ClusterError where the cluster
+        A throttle on a broker that is down stays written down, for a later start. Raises ClusterError if the cluster
         refuses it, or gives no answer: then all stays written down.
         """
         written = _by_key(self.records.left())
@@ -83,7 +83,7 @@ class Throttling:
             if key in live and live[key] in {value for each in rows for value in (each.value, each.before)}
         }
         self._set(ours)
-        # What was read counts only if it is the planned cluster that answered.
+        # The answers count only if it is the planned cluster that gave them.
         self.context.require_planned_cluster()
         self.records.removed([each for rows in left.values() for each in rows])
         log.info("cluster %s: %d throttles taken away", name, len(ours))
@@ -118,7 +118,7 @@ class Throttling:
         return over
 
     def _moving_brokers(self, listed: Mapping[Partition, Replicas]) -> frozenset[int] | None:
-        """The brokers that moves read from or write to; None where that isn't known of one of them."""
+        """The brokers that moves read from or write to; None if one of them is unknown."""
         states = self.context.topic_states(sorted({topic for topic, _ in listed}))
         found: set[int] = set()
         for (topic, partition), after in listed.items():

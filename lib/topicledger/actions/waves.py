@@ -1,7 +1,7 @@
 """Moves in waves: so many partitions and bytes under way per broker, the next ones as the first are done.
 
 Each request is compared with the cluster right before it goes, also when it is repeated: Kafka lets a second target win
-silently (R2). What a request names may be under way from then on, whatever becomes of its answer.
+silently (R2). The partitions of a request may be under way from then on, whatever becomes of its answer.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Waves:
         """By topic of which nothing more is begun: our refusal, or the broker's answer."""
         for topic, withdrawn in context.limits.moving.withdrawn.items():
             self._failed[topic] = (withdrawn.error, _ours(f"the rest was not begun: {withdrawn.message}"))
-        self._begun = {target.topic for target in targets if target.maybe_sent}
+        self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which anything may have been sent."""
         self._unanswered: set[Partition] = set()
-        """What was sent and may be under way, although no answer says so."""
+        """Partitions that were sent and may be under way, although no answer says so."""
         self._sent: dict[Partition, float] = {}
         """When what was acknowledged was sent, or what an earlier start sent was first seen, by the context's clock."""
         self._unlisted_since: dict[str, float] = {}
@@ -66,7 +66,7 @@ class Waves:
     def run(self) -> Iterator[PhaseResult]:
         """Move all; yields a row of phase apply for each topic as soon as all its partitions are done, or one can't be.
 
-        Raises OutcomeUnknown where asked to stop, and where a broker that is to get replicas stays down: topics without
+        Raises OutcomeUnknown if asked to stop, and if a broker that gets replicas stays down: topics without
         a row are open. Throttles of what then is or may be under way stay, written down; the others are taken away
         before it returns.
         """
@@ -123,7 +123,7 @@ class Waves:
         )
 
     def look(self, topics: Sequence[str] | None = None) -> None:
-        """Find out what is done (R4: in sync where it is to be, and no longer listed) and what is under way, of all
+        """Find out what is done (R4: in sync where planned, and no longer listed) and what is under way, of all
         topics or of those named."""
         context = self._context
         seen = list(self._targets) if topics is None else topics
@@ -253,7 +253,7 @@ class Waves:
     def _ended_early(self, target: Target, note: Refusal | None, result: TopicResult) -> PhaseResult:
         """The row of a topic that is not, or not all, moved: refused only if nothing of it was sent."""
         context, words = self._context, result.error_message or ""
-        if note is not None and target.topic not in self._begun:
+        if note is not None and target.topic not in self._maybe_sent:
             return context.refused(target, Phase.APPLY, note, f"{words}: nothing of it was sent; plan again")
         done, moves = sum(map(self._is_done, self._moves[target.topic])), self._moves[target.topic]
         words = f"{done} of {len(moves)} partitions moved; {words}".removesuffix("; ")
@@ -295,7 +295,7 @@ class Waves:
             asked = {(move.topic, move.partition): move.after for each in targets for move in by_topic[each.topic]}
             earlier = set(self._unanswered)
             self._unanswered |= asked.keys()
-            self._begun |= {target.topic for target in targets}
+            self._maybe_sent |= {target.topic for target in targets}
             answers, throttled = self._context.admin.reassign(asked)
             now = self._context.clock()
             results: dict[str, TopicResult] = {}
