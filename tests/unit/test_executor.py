@@ -981,6 +981,27 @@ def test_what_changed_since_a_saved_plan_is_refused_and_the_rest_not_mentioned(
     assert "flush.ms is 6, not planned; another client created it; plan again" in str(messages["set"])
 
 
+def test_a_change_whose_answer_was_lost_is_not_refused(admin: MagicMock, executor: Executor) -> None:
+    """C12, K6: refused means that nothing was sent. Another client changes it before the request is repeated."""
+    found = ["1"]
+    admin.describe_topics.side_effect = lambda topics: [live(topic) for topic in topics]
+    admin.topic_configs.side_effect = lambda topics, names: [
+        TopicConfigs(topic=topic, configs=(ConfigEntry("flush.ms", found[-1], False, "DYNAMIC_TOPIC_CONFIG", False),))
+        for topic in topics
+    ]
+
+    def lose(targets: Sequence[Target], *, validate_only: bool) -> Response:
+        found.append("7")
+        raise LOST
+
+    admin.alter_configs.side_effect = lose
+    change = {"before": {"flush.ms": "1"}, "after": {"flush.ms": "2"}}
+    (ended,) = executor.apply([Target(resource="a", action=Action.ALTER_CONFIGS, topic_id="id-1", **change)])
+    assert brief([ended]) == [("a", "failed", -1, "CHANGED_SINCE_PLAN")]
+    assert "the answer to an earlier request for it was lost" in str(ended.error_message)
+    assert admin.alter_configs.call_count == 1
+
+
 def test_a_delete_that_may_have_been_sent_and_is_not_listed_is_left_to_the_same_delete(
     admin: MagicMock, executor: Executor
 ) -> None:

@@ -10,7 +10,7 @@ from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext
 from topicledger.kafka import Response
 from topicledger.kafka.sending import is_too_large, may_be_done
-from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 
 Check: TypeAlias = Callable[[Sequence[Target], Phase], Iterator[tuple[Target, PhaseResult | None]]]
 """Yields each target, with its refusal where its topic is not as planned; changes nothing. What an earlier request may
@@ -28,7 +28,7 @@ class CheckedRequest:
         self._request = request
         self._maybe_done: set[str] = set()
         self.refused: dict[str, PhaseResult] = {}
-        """By topic, what was not sent."""
+        """By topic, the row of what was not sent, or not sent again."""
         self._unknown: set[str] = set()
         """What can't be checked: it isn't sent, and its outcome isn't known."""
 
@@ -43,7 +43,7 @@ class CheckedRequest:
             if refused is None:
                 ready.append(target)
             else:
-                self.refused[target.topic] = refused
+                self.refused[target.topic] = self._ended(target, refused)
         self._unknown |= {each.topic for each in asked} - {each.topic for each in ready} - self.refused.keys()
         not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
         if not ready:
@@ -61,6 +61,13 @@ class CheckedRequest:
         # A later answer says nothing of an earlier request.
         self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)} - earlier
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
+
+    def _ended(self, target: Target, refused: PhaseResult) -> PhaseResult:
+        """Refused means that nothing was sent: the row of a target whose answer got lost says that it failed."""
+        if target.topic not in self._maybe_done or refused.outcome is not Outcome.REFUSED:
+            return refused
+        words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
+        return replace(refused, outcome=Outcome.FAILED, error_message=words)
 
 
 def describe_planned(
