@@ -32,10 +32,13 @@ class MovingCluster:
         self.targets: dict[Partition, Replicas] = {}
         self.configs: dict[tuple[str, str, str], str] = {}
         self.may_list = True
+        self.is_down = False
         self.requests: list[dict[Partition, Replicas | None]] = []
         self.before_request: Callable[[int], Exception | int | None] = lambda number: None
         """Called with the number of an AlterPartitionReassignments request, from 1. What it raises loses the request;
         an exception that it returns loses the answer to a request that is carried out, and a code refuses it."""
+        self.silent: frozenset[str] = frozenset()
+        """Topics that are answered -1, each time, and not moved."""
         self.before_alter: Callable[[], None] = lambda: None
         """Called before a config is altered."""
 
@@ -58,6 +61,8 @@ class MovingCluster:
         return Cluster(cluster_id="kafka-main", brokers=brokers, gives_topic_ids=True)
 
     def list_reassignments(self) -> dict[Partition, Replicas] | None:
+        if self.is_down:
+            raise LOST
         return dict(self.targets) if self.may_list else None
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
@@ -83,13 +88,15 @@ class MovingCluster:
         if isinstance(fate, int):
             return dict.fromkeys(asked, TopicResult(error_code=fate, error_message="said the broker")), 0
         for key, brokers in asked.items():
+            if key[0] in self.silent:
+                continue
             if brokers is None:
                 self.targets.pop(key, None)
             elif brokers != self.replicas[key]:
                 self.targets[key] = brokers
         if fate is not None:
             raise fate
-        return dict.fromkeys(asked, TopicResult()), 0
+        return {key: TopicResult(error_code=-1 if key[0] in self.silent else 0) for key in asked}, 0
 
     def broker_configs(self, broker: int, names: Collection[str]) -> dict[str, str]:
         of_broker = {name: self.configs.get((BROKER, str(broker), name)) for name in names}

@@ -44,14 +44,48 @@ def started(cluster: MovingCluster, written: Written, *partitions: int) -> None:
 def test_a_wave_without_an_answer_keeps_its_throttle(how: str) -> None:
     """The first wave is carried out and no answer comes: nothing that moves loses its throttle."""
     cluster, written, stop = MovingCluster(t=BEFORE), Written(), threading.Event()
-    cluster.before_request = lambda _: LOST
+
+    def lose(number: int) -> Exception:
+        cluster.is_down = how == "losses" and number == ATTEMPTS
+        return LOST
+
+    cluster.before_request = lose
     executor = executor_of(cluster, written, stop=stop, meanwhile=stop.set if how == "stop" else lambda: None)
     with pytest.raises(OutcomeUnknown):
         list(executor.apply([move("t", BEFORE, AFTER)]))
     assert len(cluster.requests) == (1 if how == "stop" else ATTEMPTS)
+    cluster.is_down = False
     assert cluster.targets == {("t", part): (2,) for part in AFTER}
     assert cluster.throttles() == LISTS | RATES
     assert len(written.rows) == 6
+
+
+def test_a_wave_that_moves_without_any_answer_is_waited_for() -> None:
+    cluster, written = MovingCluster(t=BEFORE), Written()
+    cluster.before_request = lambda _: LOST
+
+    def meanwhile() -> None:
+        if len(cluster.requests) == ATTEMPTS:
+            cluster.finish()
+
+    (row,) = executor_of(cluster, written, meanwhile=meanwhile).apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    assert cluster.throttles() == set()
+
+
+def test_a_topic_that_is_always_answered_minus_one_fails_alone() -> None:
+    """C12, N1: the others of its wave are moved, and so are later waves."""
+    cluster, written = MovingCluster(t=BEFORE, u=BEFORE), Written()
+    cluster.silent = frozenset({"t"})
+    executor = executor_of(cluster, written, meanwhile=cluster.finish)
+    rows = {row.resource: ended(row) for row in executor.apply([move(name, BEFORE, AFTER) for name in ("t", "u")])}
+    outcome, error, message = rows["t"]
+    assert (outcome, error) == (Outcome.FAILED, "UNKNOWN_SERVER_ERROR")
+    assert str(message).startswith("0 of 2 partitions moved; ")
+    assert str(message).endswith(": the rest was not begun")
+    assert rows["u"][0] is Outcome.OK
+    assert cluster.throttles() == set()
+    assert written.rows == []
 
 
 def test_a_foreign_change_ends_nothing_that_moves() -> None:

@@ -150,14 +150,20 @@ class ClusterContext:
             raise OutcomeUnknown(str(StaysOpen(self.cluster, silent)))
 
     def send_each(
-        self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
+        self,
+        targets: Sequence[Target],
+        request: Callable[[Sequence[Target]], Response],
+        *,
+        changes: bool,
+        silent: dict[str, NoOutcome] | None = None,
     ) -> Iterator[tuple[Target, Answer]]:
-        """As `send`, for a kind's steps. What has no outcome is left out: `Executor` finds out what became of it."""
+        """As `send`, for a kind's steps. A target without an outcome is left out: `Executor` finds out what it did, or
+        the kind itself, which passes `silent` for it, by resource."""
         for target, answer in self._sender.send(targets, request, changes=changes):
             if isinstance(answer, Answer):
                 yield target, answer
             else:
-                self._silent[target.resource] = answer
+                (self._silent if silent is None else silent)[target.resource] = answer
 
     def leave_open(self, target: Target, why: str) -> None:
         """For a kind's steps: its outcome can't be known now; others go on, and the next start asks again."""

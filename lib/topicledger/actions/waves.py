@@ -18,7 +18,7 @@ from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
-from topicledger.kafka.sending import Answer, OutcomeUnknown, may_be_done
+from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, UnderWay, parse_assignments
 
@@ -311,13 +311,30 @@ class Waves:
         targets = [
             replace(self._targets[topic], assignments=None, num_partitions=len(by_topic[topic])) for topic in by_topic
         ]
-        checked = CheckedRequest(self._context, self._compare, request)
-        for target, answer in self._context.send(targets, checked, changes=True):
+        checked, silent = CheckedRequest(self._context, self._compare, request), dict[str, NoOutcome]()
+        for target, answer in self._context.send_each(targets, checked, changes=True, silent=silent):
             for move in by_topic[target.topic]:
                 if (target.topic, move.partition) in self._sent:
                     self._under_way[target.topic, move.partition] = move
             if target.topic not in checked.refused and answer.result.error_code != kafka.NONE:
                 self._failed.setdefault(target.topic, (None, answer.result))
+
+        if silent:
+            # No answer says an outcome: the cluster shows whether it moves.
+            self.look(list(silent))
+        for topic, why in silent.items():
+            keys = {(topic, move.partition) for move in by_topic[topic]}
+            if not keys <= self._under_way.keys() | self._done:
+                self._give_up(self._targets[topic], why)
+
+    def _give_up(self, target: Target, silent: NoOutcome) -> None:
+        """Begin nothing more of a topic that the cluster says no outcome of, and that doesn't move as asked."""
+        if silent.by_itself:
+            words = f"{silent.why}: the rest was not begun"
+            note = None if silent.told else Refusal.NO_ANSWER
+            self._failed.setdefault(target.topic, (note, replace(silent.last.result, error_message=words)))
+        else:
+            self._context.leave_open(self._targets.pop(target.topic), silent.why)
 
     def _compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
         """Each target with a refusal if its topic is no longer as planned, or can't be compared now."""
