@@ -31,8 +31,8 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 pytestmark = pytest.mark.thorough
 
-SLOW = ReplicaSettings(throttle=100_000, max_partitions_per_broker=1)
-"""Two megabytes take some 20 s."""
+SLOW = ReplicaSettings(throttle=20_000, max_partitions_per_broker=1)
+"""Four megabytes take minutes, in which several runs start and end."""
 
 
 def stopped_while_it_moves(estate: Estate, kafka: EmbeddedKafka, run_id: str, **request: Any) -> None:
@@ -55,7 +55,7 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """R4, R6: through other runs, an abandoned one, and a plan that is too old when it is resumed."""
-    with_data(kafka_three, "stay.moved", {0: (1,), 1: (1,)}, 3_000_000)
+    with_data(kafka_three, "stay.moved", {0: (1,), 1: (1,)}, 4_000_000)
     estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=100))
     estate.settings = replace(estate.settings, replicas=SLOW)
     estate.declare({"topic": "stay.moved", "placement": "brokers:3"})
@@ -90,7 +90,8 @@ def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
 
     # The next run has nothing to do, and takes away the throttles of an abandoned run once nothing moves.
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=100), replicas=SLOW)
+    some_seconds = replace(SLOW, throttle=400_000)
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=100), replicas=some_seconds)
     stopped_while_it_moves(estate, kafka_three, "again")
     runs.abandon(estate.ledger, "again")
     assert throttles_on(kafka_three, ["stay.moved"])
