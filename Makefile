@@ -63,8 +63,8 @@ setup-docs: $(VENV)  ## install mkdocs-material into build/docs-venv, for `make 
 demo: setup  ## start a broker, load manifests, provision their topics, look at the result
 	@scripts/demo.sh
 
-broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three)
-	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS)
+broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three, AUTHORIZER=1 for users and ACLs)
+	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS) $(if $(AUTHORIZER),--authorizer)
 
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests

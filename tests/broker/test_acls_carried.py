@@ -123,6 +123,16 @@ def test_a_cluster_whose_acls_may_not_be_listed_is_not_exported_without_them(
     assert not (tmp_path / "main.yaml").exists()
 
 
+@pytest.mark.thorough
+def test_export_with_acls_of_a_cluster_without_authorizer_says_what_to_do(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
+    (problem,) = exported_to(estate, tmp_path / "main.yaml").problems
+    assert "its brokers have no authorizer" in problem
+    assert problem.endswith("for the rest leave out --with-acls")
+
+
 MANAGED = {"manage": ("^User:rights",), "max_acl_deletes": 10}
 
 

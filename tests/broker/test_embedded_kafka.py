@@ -316,3 +316,14 @@ def test_the_foreground_broker_ends_cleanly(script: Callable[..., Any], number: 
     assert broker.wait(timeout=30) == 0
     assert not runs(keeper)
     assert not runs(java)
+
+
+def test_foreground_broker_with_an_authorizer_enforces_acls(script: Callable[..., Any]) -> None:
+    broker = script("-m", "topicledger.testing.embedded_kafka", "--jars", str(clusters.JARS), "--authorizer")
+    signed_in = {"bootstrap_servers": broker.stdout.readline().strip(), "security_protocol": "SASL_PLAINTEXT"}
+    codes = []
+    for name, password in embedded_kafka.USERS.items():
+        user = {"sasl_mechanism": "PLAIN", "sasl_plain_username": name, "sasl_plain_password": password}
+        with closing(KafkaAdminClient(**signed_in, **user)) as admin:
+            codes.append(create(admin, "tried", num_partitions=1, replication_factor=1)["error_code"])
+    assert codes == [0, TOPIC_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED]

@@ -160,6 +160,35 @@ def test_what_is_declared_is_all_that_an_entity_is_to_have(spark: SparkSession) 
     }
 
 
+def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> None:
+    live = [{"user": "a", "producer_byte_rate": 5.0}, {"client_id": "c", "producer_byte_rate": 5.0}]
+    for mistake in ({"producer_byte_rate": -1.0}, {"ip": "10.0.0.1"}, {"cluster": "mian"}, {"user": None}):
+        found = decided(spark, [{**QUOTA, **mistake}], live)
+        assert {row["decision"] for row in found.values() if row["phase"] is None} <= {"unmanaged"}, mistake
+        assert [row["outcome"] for row in found.values()].count("refused") == 1
+
+
+@pytest.mark.parametrize(
+    ("entity", "reason"),
+    [
+        ({"user": "User:bob"}, "leave out User:"),
+        ({"user": "*"}, "write <default>"),
+        ({"user": None, "client_id": "*"}, "write <default>"),
+        ({"user": "CN=bob"}, None),
+    ],
+)
+def test_quota_that_almost_never_applies_is_a_warning(
+    spark: SparkSession, entity: dict[str, Any], reason: str | None
+) -> None:
+    (row,) = decided(spark, [{**QUOTA, **entity}], []).values()
+    assert (row["decision"], row["phase"]) == ("alter_quota", None)
+    told = [(each["policy"], each["message"]) for each in row["violations"] or ()]
+    assert [policy for policy, _ in told] == ([] if reason is None else ["unusual_quota"])
+    assert reason is None or reason in told[0][1]
+    absent = decided(spark, [{**QUOTA, **entity, "state": "absent"}], [{**entity, "producer_byte_rate": 1.0}])
+    assert {row["violations"] for row in absent.values()} == {None}
+
+
 def test_more_changes_than_the_guard_allows_are_all_stopped(spark: SparkSession) -> None:
     declared = [{**QUOTA, "user": name} for name in "ab"]
     found = decided(spark, [*declared, {**QUOTA, "user": "same"}], [{"user": "same", "producer_byte_rate": 1000.0}], 1)

@@ -52,8 +52,11 @@ def failing(count: int) -> Summary:
 @WIDTHS
 def test_failures_for_the_same_reason_are_one_row(width: int) -> None:
     screen = terminal(width)
-    warning = Warned(cluster="main", topic="new.000", action="create", policy="num_partitions", message="new.000 has 4")
-    warnings = [replace(warning, topic=each, message=f"{each} has 4") for each in ("new.000", "new.001", LONG)]
+    named = {"topic": "new.000", "resource": "new.000"}
+    warning = Warned(cluster="main", **named, action="create", policy="num_partitions", message="new.000 has 4")
+    warnings = [
+        replace(warning, topic=each, resource=each, message=f"{each} has 4") for each in ("new.000", "new.001", LONG)
+    ]
     render(replace(failing(18), warnings=warnings, warning_count=3), screen)
     text = printed(screen)
     assert "".join(text.split()).count("can't") + text.count("legal") >= 2

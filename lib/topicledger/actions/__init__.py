@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
 from topicledger.actions.kind import ActionKind
+from topicledger.config.guards import ApprovedClass
 from topicledger.model import ResourceType, Target, resource_type_of
 
 KINDS: dict[str, ActionKind] = {
@@ -26,6 +28,22 @@ KINDS: dict[str, ActionKind] = {
     )
 }
 """Every kind, by name."""
+
+_APPROVED_AS: Mapping[str, tuple[ApprovedClass, ...]] = {
+    delete.KIND.name: ("deletes",),
+    reassign.KIND.name: ("moves",),
+    acls.ADD.name: ("rights",),
+    acls.DELETE.name: ("rights",),
+    quotas.KIND.name: ("rights",),
+    # What these may lose makes a plan one of `losses`.
+    **dict.fromkeys((each.KIND.name for each in (create, add_partitions, alter_configs, elect_leaders)), ()),
+}
+
+
+def approved_as(action: str) -> Collection[ApprovedClass]:
+    """The classes of `guards.approvals_for` of a plan with such an action: every one for a kind that isn't listed."""
+    every: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
+    return _APPROVED_AS.get(action, every)
 
 
 def in_order() -> Sequence[ActionKind]:

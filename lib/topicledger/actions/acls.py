@@ -1,8 +1,8 @@
 """acl_add and acl_delete: CreateAcls and DeleteAcls (A1 to A6). Both come to the same when they are sent twice (A2).
 
-Adds go before deletes, other than Kafka's own alter of KIP-4 had it: where a right changes its host or its pattern, the
-new ACL is there before the old one goes, and controllers keep that order. A delete waits for what replaces it: it isn't
-sent where that isn't there.
+Adds go before deletes, other than Kafka's own alter of KIP-4 had it: where planned adds grant again what a delete
+takes, wholly or in part, they are there before the old ACL goes, and controllers keep that order. A delete waits for
+all that replaces it: it isn't sent where any of that isn't there.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class _Listed:
         self.unknown: str | None = None
         self._acls: frozenset[Acl] = frozenset()
         try:
-            self._acls = context.acls({_acl(target).principal for target in targets})
+            asked = {_acl(target).principal for target in targets}
+            self._acls = context.acls(asked.union(acl.principal for each in targets for acl in _replaced_by(each)))
         except NotListed as error:
             self.unknown = str(error)
 

@@ -97,15 +97,15 @@ def _render_failures(summary: Summary, console: Console) -> None:
 
 
 def _render_warnings(summary: Summary, console: Console) -> None:
-    grid = Grid(title=f"Warnings of policies: {summary.warning_count}", title_justify="left")
-    names = ("cluster", "topic", "action", "policy", "message")
+    grid = Grid(title=f"Warnings: {summary.warning_count}", title_justify="left")
+    names = ("cluster", "resource", "action", "policy", "message")
     for name in names:
         grid.add_column(name, overflow="fold")
     same: dict[tuple[object, ...], list[str]] = {}
     for each in summary.warnings:
-        key = (each.cluster, each.action, each.policy, alike(each.message, each.topic))
-        same.setdefault(key, []).append(each.topic)
-    first = {alike(each.message, each.topic): each.message for each in reversed(summary.warnings)}
+        key = (each.cluster, each.action, each.policy, alike(each.message, each.resource))
+        same.setdefault(key, []).append(each.resource)
+    first = {alike(each.message, each.resource): each.message for each in reversed(summary.warnings)}
     for (cluster, action, policy, said), topics in same.items():
         grid.add_row(*map(cell, (cluster, listed(topics), action, policy, first[str(said)])))
     console.print(grid)

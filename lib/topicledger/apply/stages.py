@@ -255,7 +255,7 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     """What `intent` says of planned actions, by the manifests at version `latest`."""
     now = run.ledger.read(MANIFESTS, latest)
     if run.prunes is not None:
-        return declared_since(now, latest)
+        return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
         declared = now.transform(
             manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))

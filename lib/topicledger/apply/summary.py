@@ -14,7 +14,7 @@ from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
+from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, ResourceType
 from topicledger.plan.lines import RETURNED
 from topicledger.plan.resources import COUNTED
 from topicledger.policies.judging import WARNING
@@ -59,10 +59,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Warned:
-    """One rule that a topic breaks, of a policy that only warns."""
+    """One rule that an action breaks, of a policy that only warns."""
 
     cluster: str
-    topic: str
+    topic: str | None
+    """None of an action on no topic."""
+    resource: str
+    """The topic, or the text of an ACL or a quota's entity."""
     action: str
     policy: str
     message: str
@@ -179,10 +182,12 @@ def summarise(
     """
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
+    beside_topics = False
     pending = unknown = 0
     for tally in _tallies(results) if results is not None else ():
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
+        beside_topics |= tally.beside_topics
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
         if tally.planned and (validated or phase in (None, Phase.MANIFEST)):
             name = "planned" if planning_only else "open"
@@ -201,7 +206,7 @@ def summarise(
     failures = _failures(results) if results is not None and failure_count else []
     any_skipped = any(Outcome.SKIPPED in counts for counts in outcomes.values())
     skipped = _skipped(results) if results is not None and any_skipped else {}
-    warnings, warning_count = _warnings(run) if results is not None else ([], 0)
+    warnings, warning_count = _warnings(run, beside_topics=beside_topics) if results is not None else ([], 0)
     unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     code = exit_code(
         {
@@ -260,6 +265,8 @@ class _Tally:
     """Whether an action was planned for them."""
     guarded: bool
     """Whether a guard stopped one of them."""
+    beside_topics: bool
+    """Whether one of them is an ACL, a quota, or whatever else is no topic."""
     topics: int
 
 
@@ -278,6 +285,7 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
         .agg(
             F.count(F.lit(1)).alias("topics"),
             F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
+            F.bool_or(~F.col("resource_type").eqNullSafe(ResourceType.TOPIC.value)).alias("beside_topics"),
         )
         .collect()
     )
@@ -310,19 +318,23 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
     ]
 
 
-def _warnings(run: Run) -> tuple[Sequence[Warned], int]:
-    """What policies warned of: the first, and how many there are."""
+def _warnings(run: Run, *, beside_topics: bool) -> tuple[Sequence[Warned], int]:
+    """What policies, and the run itself, warned of: the first, and how many there are. `beside_topics`: whether it
+    planned or refused anything but topics, of which the run itself warns, too."""
     made = run.settings.policies
-    specs = (*made.create, *made.delete, *made.change)
-    if not any(spec.mode == "warn" for spec in specs) and run.by_manifests and not run.settings.changes:
+    specs = (spec for each in fields(made) for spec in getattr(made, each.name))
+    any_warns = any(spec.mode == "warn" for spec in specs) or beside_topics
+    if not any_warns and run.by_manifests and not run.settings.changes:
         return [], 0
+    shown = ("cluster", "topic", "resource", "action")
     warnings = (
         run.audit()
-        .select("cluster", "topic", "action", F.explode("violations").alias("violation"))
-        .select("cluster", "topic", "action", "violation.*")
+        .select(*shown, F.explode("violations").alias("violation"))
+        .select(*shown, "violation.*")
         .where(F.startswith(F.col("message"), F.lit(WARNING)))
         .distinct()
     )
     count = warnings.count()
-    first = warnings.orderBy("cluster", "topic", "policy", "message").limit(SHOWN_FAILURES).collect() if count else []
+    ordered = warnings.orderBy("cluster", "topic", "resource", "policy", "message")
+    first = ordered.limit(SHOWN_FAILURES).collect() if count else []
     return [Warned(**row.asDict()) for row in first], count

@@ -13,7 +13,8 @@ from topicledger.manifests.acls import covered_topics, text_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
-from topicledger.plan.acls import RIGHTS, covers, managed, name_covers
+from topicledger.plan.acls import RIGHTS, covers, managed
+from topicledger.plan.replaced import name_covers
 from topicledger.schemas import ACL_KEY, ACLS
 
 

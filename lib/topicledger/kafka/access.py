@@ -73,8 +73,8 @@ def describe_acls(connection: Connection, principals: Collection[str] | None = N
         )
     if response.error_code == SECURITY_DISABLED:
         raise NotListed(
-            f"cluster {connection.name} has no ACLs: its brokers have no authorizer (authorizer.class.name); take "
-            "its rows out of `acls`"
+            f"cluster {connection.name} has no ACLs, since its brokers have no authorizer (authorizer.class.name): "
+            "declare none for it"
         )
     raise RequestLost(f"cluster {connection.name}: ACLs can't be listed: {error_name(response.error_code)}")
 

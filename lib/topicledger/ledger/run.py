@@ -174,6 +174,15 @@ class Run:
         version = self.arguments.get(version_argument(table))
         return None if version is None else int(version)
 
+    def latest_version_of(self, table: Table) -> int | None:
+        """The latest version of one of `schemas.RESOURCES` when the run began; None where there was no such table."""
+        version = self.arguments.get(latest_argument(table))
+        return self.version_of(table) if version is None else int(version)
+
+    def leaves_out(self, table: Table) -> bool:
+        """Whether it says nothing about one of `schemas.RESOURCES`, which wasn't there at the moment that it is of."""
+        return self.of_earlier_manifests and self.version_of(table) is None
+
     @property
     def resumed(self) -> bool:
         """Whether an earlier start of the same run left anything."""
@@ -327,6 +336,11 @@ class Run:
 def version_argument(table: Table) -> str:
     """The argument that has the version of one of `schemas.RESOURCES`; a run has none where there is no such table."""
     return f"{table.name}_version"
+
+
+def latest_argument(table: Table) -> str:
+    """The argument that has its latest version, where the run is planned from an earlier one."""
+    return f"latest_{table.name}_version"
 
 
 class Waves:

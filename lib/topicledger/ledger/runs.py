@@ -20,6 +20,7 @@ from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
 from topicledger.ledger import proof
+from topicledger.ledger.moments import versions_then
 from topicledger.ledger.run import (
     CLUSTERS_ARGUMENT,
     DELETES_ARGUMENT,
@@ -34,6 +35,7 @@ from topicledger.ledger.run import (
     Run,
     app_id,
     find_run,
+    latest_argument,
     row_of,
     shard_of,
     version_argument,
@@ -134,8 +136,10 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
     that can't be read, and for a run to revert that isn't over.
     """
     ledger.ensure(RUNS)
+    moment = None
     if isinstance(request.manifests, datetime):
-        request = replace(request, manifests=ledger.version_as_of(MANIFESTS, request.manifests))
+        moment = request.manifests
+        request = replace(request, manifests=ledger.version_as_of(MANIFESTS, moment))
     if request.reverts is not None:
         _require_over(ledger, request.reverts)
     run_id = request.run_id or new_run_id()
@@ -148,7 +152,7 @@ def start(ledger: Ledger, settings: Settings, request: Request) -> Run:
         check_references(cluster)
     proof.signer(settings)
     if row is None:
-        return _begin(ledger, settings, request, run_id, selected, request.bearing())
+        return _begin(ledger, settings, request, run_id, selected, request.bearing(), moment)
     return _resume(ledger, settings, request, row)
 
 
@@ -180,7 +184,9 @@ def _begin(
     run_id: str,
     selected: Sequence[ClusterSettings],
     bearing: Mapping[str, str],
+    moment: datetime | None = None,
 ) -> Run:
+    """`moment`: when the version of `manifests` that is asked for was the latest; None finds it out."""
     ledger.ensure(MANIFESTS)
     arguments = {"command": request.command, **{k: v for k, v in bearing.items() if v or k == CLUSTERS_ARGUMENT}}
     others = [table for table in RESOURCES if request.command in _PROVISIONING and ledger.exists(table)]
@@ -190,8 +196,12 @@ def _begin(
         ledger.require_version(MANIFESTS, request.manifests, latest=manifest_version)
         arguments[LATEST_ARGUMENT] = str(manifest_version)
         manifest_version = request.manifests
-    for table, its_version in zip(others, versions_of_others, strict=True):
-        arguments[version_argument(table)] = str(its_version)
+    then: Sequence[int | None] = versions_of_others
+    if isinstance(request.manifests, int):
+        arguments |= {latest_argument(each): str(its) for each, its in zip(others, versions_of_others, strict=True)}
+        then = versions_then(ledger, manifest_version, others, versions_of_others, moment)
+    its_versions = zip(others, then, strict=True)
+    arguments |= {version_argument(each): str(its) for each, its in its_versions if its is not None}
     if request.command == AUDIT_COMMAND:
         ledger.ensure(OBSERVED_CONFIGS)
         arguments[EARLIER_CONFIGS] = str(ledger.latest_version(OBSERVED_CONFIGS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import and_
 from typing import TypeVar
@@ -70,6 +70,38 @@ class Ledger(Definitions):
                 f"its history knows is of {row['first']}"
             )
         return int(row["found"])
+
+    def last_moment(self, table: Table, version: int) -> datetime | None:
+        """The last moment (UTC) at which `version` was the table's latest, which the next one ended; None where it is
+        the latest now. Raises UsageError where the table's history has lost it."""
+
+        def read() -> Row:
+            history = self._delta(table).history().where(F.col("version") > version)
+            ended = (F.min("version").alias("next"), F.min_by("timestamp", "version").alias("at"))
+            return history.agg(*ended).collect()[0]
+
+        row = self._retried(table, "read", read)
+        if row["next"] is None:
+            return None
+        if row["next"] != version + 1:
+            raise UsageError(
+                f"table {self.location(table)} no longer says when version {version} was the latest: the next version "
+                f"that its history knows is {row['next']}"
+            )
+        # PySpark gives the moment in this process's own time zone, without saying so.
+        at: datetime = row["at"].astimezone(UTC)
+        return at - timedelta(milliseconds=1)
+
+    def version_at(self, table: Table, time: datetime) -> int | None:
+        """As `version_as_of`; None where there was no such table yet."""
+
+        def read() -> Row:
+            versions = self._delta(table).history().select("version", "timestamp")
+            found = F.max(F.when(F.col("timestamp") <= F.lit(time), F.col("version"))).alias("found")
+            return versions.agg(found, F.min("version").alias("first")).collect()[0]
+
+        row = self._retried(table, "read", read)
+        return None if row["found"] is None and row["first"] == 0 else self.version_as_of(table, time)
 
     def require_version(self, table: Table, version: int, *, latest: int) -> None:
         """Raises UsageError where `version` of a table, whose last one is `latest`, can't be read."""

@@ -17,6 +17,7 @@ from topicledger.model import Outcome, Phase, Refusal
 from topicledger.model.access import (
     ALLOW,
     CLUSTER_NAME,
+    EVERYONE,
     LITERAL,
     OPERATIONS,
     PATTERN_TYPES,
@@ -27,6 +28,8 @@ from topicledger.model.access import (
 from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
+CLAIMED = tuple(name for name in ACL_KEY if name != "host")
+"""Fields of an ACL that say what it is about: all but the host."""
 _ADDRESS = r"\A(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\z"
 _TOPIC = r"\A[a-zA-Z0-9._-]{1,249}\z"
 
@@ -169,6 +172,58 @@ def row_rules() -> Sequence[Rule]:
         _legal_host(),
         legal_state(),
     )
+
+
+def meant() -> Column:
+    """What a row may mean: a struct of `CLAIMED`, null in what can't be read, since that may be anything.
+
+    An operation that means nothing on the type, or a name that the type can't have, leaves the type in doubt.
+    """
+
+    def known(*rules: Rule) -> Column:
+        return reduce(lambda one, other: one & other, (each.reason.isNull() for each in rules))
+
+    of_type, operation, name = _one_of("resource_type", [*OPERATIONS]), _legal_operation(), _legal_name()
+    pattern = known(_one_of("pattern_type", PATTERN_TYPES))
+    fields = {
+        "principal": F.when(known(_legal_principal()), F.col("principal")),
+        "permission": F.when(known(_one_of("permission", PERMISSIONS)), F.col("permission")),
+        "operation": F.when(known(operation), F.col("operation")),
+        "resource_type": F.when(known(of_type, operation, name), F.col("resource_type")),
+        # A prefix is about the name itself, too.
+        "pattern_type": F.when(pattern, F.col("pattern_type")).otherwise(PREFIXED),
+        "resource_name": F.when(known(name), F.col("resource_name")),
+    }
+    return F.struct(*(fields[name].alias(name) for name in CLAIMED))
+
+
+def unusual(acl: str) -> Column:
+    """string: why the struct `acl` of `ACL_KEY`, which brokers take, almost never applies; null where it may."""
+    principal, name = F.col(f"{acl}.principal"), F.col(f"{acl}.resource_name")
+    literal_prefix = (F.col(f"{acl}.pattern_type") == LITERAL) & (name != WILDCARD) & F.endswith(name, F.lit(WILDCARD))
+    reasons = (
+        F.when(
+            (principal != EVERYONE) & F.contains(principal, F.lit(WILDCARD)),
+            F.concat(
+                F.lit("principal is "),
+                principal,
+                F.lit(f"; brokers compare it as text, and only {EVERYONE} is everybody: write a row per principal"),
+            ),
+        ),
+        F.when(
+            principal.rlike(r",\s*User:"),
+            F.concat(F.lit("principal is "), principal, F.lit("; it is one name with a comma: write a row each")),
+        ),
+        F.when(
+            literal_prefix,
+            F.concat(
+                F.lit("resource_name is "),
+                name,
+                F.lit(", LITERAL; only a name that ends with a * matches: for a prefix write PREFIXED without the *"),
+            ),
+        ),
+    )
+    return F.nullif(F.concat_ws("; ", *reasons), F.lit(""))
 
 
 def complete(rows: DataFrame) -> DataFrame:

@@ -112,6 +112,18 @@ def row_rules() -> Sequence[Rule]:
     return (_legal_entity(), *map(_legal_limit, LIMITS), _any_limit(), legal_state())
 
 
+def unusual() -> Column:
+    """string: why the row's entity, which brokers take, almost never exists; null where it may."""
+    user, named = F.col("user"), F.coalesce("user", "client_id")
+    return F.when(
+        F.startswith(user, F.lit("User:")),
+        F.concat(F.lit("user is "), user, F.lit("; quotas name a user without its type: leave out User:")),
+    ).when(
+        named == "*",
+        F.lit("user or client_id is *, which is a name like any other: write <default> for all that have no quotas"),
+    )
+
+
 def complete(rows: DataFrame) -> DataFrame:
     """Columns of `quotas` (more are ignored), where a null state is `present`."""
     return rows.select(

@@ -58,7 +58,8 @@ def known_cluster(clusters: Collection[str]) -> Rule:
     )
 
 
-def _legal_topic() -> Rule:
+def legal_topic() -> Rule:
+    """`topic` is a name that Kafka takes."""
     topic = F.col("topic")
     return Rule(
         error=Refusal.INVALID_TOPIC,
@@ -182,7 +183,7 @@ def _quoted(names: Column) -> Column:
 def row_rules() -> Sequence[Rule]:
     """The rules a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
     return (
-        _legal_topic(),
+        legal_topic(),
         legal_state(),
         _legal_count("num_partitions", Refusal.INVALID_NUM_PARTITIONS),
         _legal_count("replication_factor", Refusal.INVALID_REPLICATION_FACTOR, MAX_REPLICATION_FACTOR),

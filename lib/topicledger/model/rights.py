@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD, Acl
 
-_IMPLIED: Mapping[str, frozenset[str]] = {
+IMPLIED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("READ", "WRITE", "DELETE", "ALTER"), frozenset({"DESCRIBE"})),
     "ALTER_CONFIGS": frozenset({"DESCRIBE_CONFIGS"}),
 }
@@ -72,7 +72,7 @@ def covers_operation(acl: Acl, operation: str) -> bool:
     """Whether an ACL allows or denies an operation, itself or by what it implies."""
     if acl.operation in ("ALL", operation):
         return True
-    return acl.permission == ALLOW and operation in _IMPLIED.get(acl.operation, ())
+    return acl.permission == ALLOW and operation in IMPLIED.get(acl.operation, ())
 
 
 def about(acls: Iterable[Acl], resource_type: str, name: str) -> list[Acl]:

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.access import ALLOW_EVERYONE
 from topicledger.observe.listed import Columns, Listed, list_each
 from topicledger.schemas import ACL_KEY, OBSERVED_ACLS
 
@@ -16,7 +17,13 @@ def observe_acls(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]
 ) -> Listed:
     """List the ACLs of `clusters`. `ids`: Kafka's id of each, by name."""
-    return list_each(spark, clusters, kafka, ids, OBSERVED_ACLS, _describe)
+    return list_each(spark, clusters, kafka, ids, OBSERVED_ACLS, _describe, allows_everyone)
+
+
+def allows_everyone(admin: ClusterAdmin) -> bool | None:
+    """Whether a broker has `allow.everyone.if.no.acl.found` set, which shows no value; None where that isn't known."""
+    shown = admin.authorizer_settings(admin.describe_cluster().brokers[0].broker_id)
+    return None if shown is None else ALLOW_EVERYONE in shown
 
 
 def _describe(admin: ClusterAdmin) -> tuple[Columns, int]:

@@ -117,8 +117,9 @@ def export(
         declared = ledger.read(kind.table).transform(kind.complete)
         same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]
         rows = rows.join(declared, on=same, how="left_anti")
+    option = f"--with-{kind.table.name}"
     problems = {
-        name: f"{name}: its {kind.table.name} can't be listed: {status.message}"
+        name: f"{name}: its {kind.table.name} can't be listed: {status.message}; for the rest leave out {option}"
         for name, status in listed.statuses.items()
         if status.error is not None
     }

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
@@ -21,7 +21,10 @@ from topicledger.observe.cluster_queries import ClusterAccess, ask_each, record_
 from topicledger.observe.topics import SECRET_UNRESOLVED
 from topicledger.schemas import Table
 
-_OF_STATUS = tuple(StructField(name, StringType()) for name in ("own_principal", "error", "error_message"))
+_OF_STATUS = (
+    *(StructField(name, StringType()) for name in ("own_principal", "error", "error_message")),
+    StructField("allow_everyone", BooleanType()),
+)
 """A cluster has one row with these and no `observed_at`: its principal for this client, or why nothing is known."""
 _ERRORS = {Refusal.NOT_PERMITTED.value: Refusal.NOT_PERMITTED}
 
@@ -35,6 +38,9 @@ class ListedStatus:
 
     own_principal: str | None = None
     """The principal that brokers see in this client; None if it is unknown."""
+    allow_everyone: bool | None = None
+    """Whether its broker has `allow.everyone.if.no.acl.found` set, to whatever; None if that is unknown or wasn't
+    asked."""
     error: Refusal | None = None
     """NOT_PERMITTED or CLUSTER_UNREACHABLE if nothing is known."""
     message: str | None = None
@@ -65,18 +71,21 @@ def list_each(
     ids: Mapping[str, str],
     table: Table,
     describe: Callable[[ClusterAdmin], tuple[Columns, int]],
+    allows_everyone: Callable[[ClusterAdmin], bool | None] = lambda _: None,
 ) -> Listed:
     """List resources of each cluster by `describe`, which returns columns of `table` and the number of rows.
 
-    `ids`: Kafka's id of each cluster, by name. `describe` raises NotListed if they can't be listed."""
+    `ids`: Kafka's id of each cluster, by name. `describe` raises NotListed if they can't be listed. `allows_everyone`:
+    see `ListedStatus.allow_everyone`."""
     own = ("run_id", "cluster_id")
     schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
-    ask = partial(_ask, schema, describe)
+    ask = partial(_ask, schema, describe, allows_everyone)
     found = ask_each(spark, clusters, kafka, ask, schema, unresolved=F.col("error") == SECRET_UNRESOLVED)
-    of_status = found.where("observed_at IS NULL").select("cluster", "own_principal", "error", "error_message")
+    of_status = found.where("observed_at IS NULL").select("cluster", *(field.name for field in _OF_STATUS))
     statuses = {
         row["cluster"]: ListedStatus(
             own_principal=row["own_principal"],
+            allow_everyone=row["allow_everyone"],
             error=None if row["error"] is None else _ERRORS.get(row["error"], Refusal.CLUSTER_UNREACHABLE),
             message=row["error_message"],
         )
@@ -92,7 +101,10 @@ def list_each(
 
 
 def _ask(
-    schema: StructType, describe: Callable[[ClusterAdmin], tuple[Columns, int]], access: ClusterAccess
+    schema: StructType,
+    describe: Callable[[ClusterAdmin], tuple[Columns, int]],
+    allows_everyone: Callable[[ClusterAdmin], bool | None],
+    access: ClusterAccess,
 ) -> Iterator[pa.RecordBatch]:
     name = access.cluster.name
     try:
@@ -100,7 +112,8 @@ def _ask(
             columns, count = describe(admin)
             own: Columns = {"cluster": [name] * count, "observed_at": [datetime.now(UTC)] * count}
             yield record_batch(schema, {**columns, **own}, count)
-            yield record_batch(schema, {"cluster": [name], "own_principal": [admin.principal]}, 1)
+            status: Columns = {"own_principal": [admin.principal], "allow_everyone": [allows_everyone(admin)]}
+            yield record_batch(schema, {"cluster": [name], **status}, 1)
     except NotListed as error:
         yield _failed(schema, name, Refusal.NOT_PERMITTED.value, error)
     except SecretError as error:

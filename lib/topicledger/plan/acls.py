@@ -6,26 +6,30 @@ no setting turns that off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.actions.acls import OWN_RIGHTS, REPLACED_BY, principal_unknown
 from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests import acls as manifests
-from topicledger.manifests.acls import text_of, values_of
+from topicledger.manifests.acls import CLAIMED, text_of, values_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import AccessAction, Decision, Refusal, ResourceType
-from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
+from topicledger.model import AccessAction, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model.access import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.decide import VALUES, lookup
+from topicledger.plan.changes import with_ended
+from topicledger.plan.decide import VALUES, ended, lookup
+from topicledger.plan.first_acls import first_acls
 from topicledger.plan.guards import stopped
-from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided
+from topicledger.plan.intent import refused
+from topicledger.plan.replaced import alike, name_covers, of_refused, overlapping, stays
+from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided, warned
 from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
@@ -42,12 +46,47 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
     def transform(judged: DataFrame) -> DataFrame:
         return (
             judged.transform(guarded(seen, clusters, settings))
-            .transform(judged_by)
+            .transform(_judged_until_settled(seen, settings, judged_by))
+            .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
             .select("acl", *COLUMNS)
         )
 
     return transform
+
+
+UNUSUAL = "unusual_acl"
+"""The name that warnings of ACLs go by which almost never apply."""
+
+
+def _judged_until_settled(seen: Listed, settings: Settings, judged_by: Transform) -> Transform:
+    """Policies, and what refused adds mean for removals. A removal that stays makes no room: policies are asked again.
+
+    Ends, since each round closes a removal that the one before left open.
+    """
+    guards = first_acls(seen, settings)
+
+    def transform(rows: DataFrame) -> DataFrame:
+        kept = 0
+        while True:
+            judged = rows.transform(judged_by).transform(guards)
+            if judged is rows or not settings.acls.manage:
+                return judged
+            rows = judged.localCheckpoint()
+            refused_adds = rows.transform(_refused_adds)
+            if refused_adds.isEmpty():
+                return rows
+            rows = rows.transform(_kept(refused_adds)).localCheckpoint()
+            before, kept = kept, rows.where(decided_to_stay()).count()
+            if kept == before:
+                return rows
+
+    return transform
+
+
+def decided_to_stay() -> Column:
+    """Whether a removal isn't made because of a refused row."""
+    return F.coalesce((F.col("decision") == DELETE) & (F.col("outcome") == Outcome.SKIPPED.value), F.lit(False))
 
 
 def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings) -> Transform:
@@ -58,7 +97,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
     def transform(judged: DataFrame) -> DataFrame:
         own = {name: status.own_principal for name, status in seen.statuses.items()}
         most = settings.guards.max_acl_deletes
-        return (
+        rows = (
             judged.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
             .transform(beside_live(ResourceType.ACL, live, seen, clusters))
@@ -66,8 +105,16 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
             .withColumns({"acl": F.coalesce("acl", "live_acl"), "validated": F.lit(True)})
             .transform(_decided(settings, declared_only=seen.declared_only))
             .transform(_protected(own, settings, seen.rows))
-            .transform(at_most(DELETE, most, Refusal.MAX_ACL_DELETES_EXCEEDED, _GUARD))
         )
+        if not settings.acls.manage:
+            # Nothing is removed.
+            return rows
+        # Each join of rows with themselves doubles their plan.
+        rows = rows.localCheckpoint()
+        claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
+        if not claims.isEmpty():
+            rows = rows.transform(_kept(claims))
+        return rows.transform(at_most(DELETE, most, Refusal.MAX_ACL_DELETES_EXCEEDED, _GUARD))
 
     return transform
 
@@ -168,34 +215,69 @@ def covers(wide: str, narrow: str) -> Column:
     return same_type & operation & name_covers(wide, narrow)
 
 
-def name_covers(wide: str, narrow: str) -> Column:
-    """Whether the struct `wide` is about every resource that the struct `narrow` is about; types aside."""
-    name, pattern = F.col(f"{wide}.resource_name"), F.col(f"{wide}.pattern_type")
-    other, other_pattern = F.col(f"{narrow}.resource_name"), F.col(f"{narrow}.pattern_type")
-    return (
-        ((pattern != PREFIXED) & (name == WILDCARD))
-        | ((pattern == PREFIXED) & F.startswith(other, name) & (other != WILDCARD))
-        | ((pattern == other_pattern) & (name == other))
-    )
+def _kept(claims: DataFrame) -> Transform:
+    """Skips removals that a refused row may mean (`replaced.of_refused`): of an ACL that no row declares where it is
+    about the same principal and resource, of one that is declared absent where it would replace it."""
+
+    def transform(rows: DataFrame) -> DataFrame:
+        removals = rows.where(decided(DELETE)).select(
+            "cluster", "resource", F.col("state").isNotNull().alias("_declared"), F.col("acl").alias("old")
+        )
+        kept = (
+            removals.transform(overlapping, claims)
+            .where(~F.col("_declared") | alike())
+            .groupBy("cluster", "resource")
+            .agg(F.min("row").alias("row"))
+        )
+        end = ended(F.lit(Phase.GUARD.value), F.lit(Outcome.SKIPPED.value), F.lit(None).cast("string"), stays())
+        return (
+            rows.join(kept, on=["cluster", "resource"], how="left")
+            .withColumn("_stays", F.when(F.col("row").isNotNull() & decided(DELETE), end))
+            .transform(with_ended, "_stays")
+            .drop("_stays", "row")
+        )
+
+    return transform
+
+
+def _refused_adds(rows: DataFrame) -> DataFrame:
+    """Claims of adds that a guard or a policy refused, as `replaced.of_refused` has them."""
+    refused_adds = rows.where((F.col("decision") == ADD) & (F.col("outcome") == Outcome.REFUSED.value))
+    return refused_adds.select("cluster", _claim(), F.col("resource").alias("row"))
+
+
+def _claim() -> Column:
+    return F.struct(*(f"acl.{name}" for name in CLAIMED)).alias("claim")
+
+
+def protected(judged: DataFrame, clusters: Collection[str]) -> Transform:
+    """See `ResourceKind.protected`."""
+    claims = judged.transform(of_refused(clusters))
+    declared = judged.where(F.col("phase").isNull()).select("cluster", "resource", F.lit(True).alias("_declared"))
+
+    def transform(planned: DataFrame) -> DataFrame:
+        old = F.struct(*(F.col("before")[name].alias(name) for name in ACL_KEY))
+        removals = (
+            planned.where(F.col("action") == DELETE)
+            .withColumn("old", old)
+            .join(declared, on=["cluster", "resource"], how="left")
+        )
+        found = removals.transform(overlapping, claims).where(F.col("_declared").isNull() | alike())
+        once = found.withColumn("_row", F.row_number().over(Window.partitionBy("cluster", "resource").orderBy("row")))
+        return once.where("_row = 1").transform(refused(Refusal.CHANGED_SINCE_PLAN, stays()))
+
+    return transform
 
 
 def _replaced(rows: DataFrame) -> DataFrame:
-    """Adds `before` and `after`. Of a delete whose right comes back with another host or pattern, `after` names the
-    ACLs that replace it: it isn't sent before they are there."""
-    adds = rows.where(F.col("decision") == ADD).select("cluster", F.col("acl").alias("_new"))
-    deletes = rows.where(decided(DELETE)).select("cluster", "resource", F.col("acl").alias("_old"))
-    alike = (
-        (F.col("_new.principal") == F.col("_old.principal"))
-        & (F.col("_new.permission") == F.col("_old.permission"))
-        & (F.col("_new.resource_type") == F.col("_old.resource_type"))
-    )
-    operation = (F.col("_new.operation") == F.col("_old.operation")) | (F.col("_new.operation") == "ALL")
-    overlap = name_covers("_new", "_old") | name_covers("_old", "_new")
-    same_cluster = F.col("adds.cluster") == F.col("deletes.cluster")
+    """Adds `before` and `after`. Of a delete of what adds grant again, wholly or in part, `after` names all of them: it
+    isn't sent before they are there."""
+    adds = rows.where(decided(ADD)).select("cluster", _claim(), F.col("acl").alias("_new"))
+    deletes = rows.where(decided(DELETE)).select("cluster", "resource", F.col("acl").alias("old"))
     replacements = (
-        deletes.alias("deletes")
-        .join(adds.alias("adds"), on=same_cluster & alike & operation & overlap, how="inner")
-        .groupBy("deletes.cluster", "deletes.resource")
+        deletes.transform(overlapping, adds)
+        .where(alike())
+        .groupBy("cluster", "resource")
         .agg(F.to_json(F.array_sort(F.collect_set("_new"))).alias("_replaced_by"))
     )
     add, delete = F.col("decision") == ADD, F.col("decision") == DELETE
@@ -247,9 +329,9 @@ RIGHTS = ResourceKind(
     observed=OBSERVED_ACLS,
     observe=observe_acls,
     decide=decide,
-    counted={"acls_unchanged": Decision.UNCHANGED, "acls_unmanaged": Decision.UNMANAGED},
     # A removal is still asked for where the right isn't declared.
     undeclared=lambda: F.when(F.col("action") == ADD, F.lit("don't declare it")),
+    protected=protected,
     manages=lambda settings: bool(settings.acls.manage),
     subject=OF_RIGHTS,
     as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import functions as F
 
-from topicledger.config.guards import GuardSettings
+from topicledger import actions
+from topicledger.config.guards import ApprovedClass, GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.run import find_run
 from topicledger.ledger.runs import os_user, require_fresh
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Action, ReplicaAction, ResourceType, RunState
+from topicledger.model import RunState
 from topicledger.plan import losses
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
@@ -76,7 +77,7 @@ def _person(name: str | None) -> str:
     return (name or "").strip().casefold()
 
 
-def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
+def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
     """The classes of what a plan would send. Of a loss the plan knows what was set on the topic, not the broker's
     defaults: what may be a loss is one."""
     configs = F.transform(
@@ -87,14 +88,21 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[str]:
         .where((F.col("run_id") == run_id) & F.col("phase").isNull() & F.col("action").isNotNull())
         .withColumns({"decision": F.col("action"), "live_configs": configs})
     )
-    rights = F.col("resource_type").isin(ResourceType.ACL.value, ResourceType.QUOTA.value)
-    found = planned.agg(
-        F.bool_or(F.col("action") == Action.DELETE.value).alias("deletes"),
-        F.bool_or(losses.found().isNotNull()).alias("losses"),
-        F.bool_or(F.col("action") == ReplicaAction.REASSIGN.value).alias("moves"),
-        F.bool_or(rights).alias("rights"),
-    ).collect()[0]
-    return [name for name, there in found.asDict().items() if there]
+    found = planned.groupBy("action").agg(F.bool_or(losses.found().isNotNull()).alias("losses")).collect()
+    return classes_of({row["action"]: bool(row["losses"]) for row in found})
+
+
+def classes_of(found: Mapping[str, bool]) -> Collection[ApprovedClass]:
+    """Classes of a plan with these kinds of actions, each with whether one of them can lose something.
+
+    A kind that isn't known is of every class.
+    """
+    classes: set[ApprovedClass] = set()
+    for name, loses in found.items():
+        classes.update(actions.approved_as(name))
+        if loses:
+            classes.add("losses")
+    return classes
 
 
 def approve(

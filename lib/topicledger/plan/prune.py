@@ -7,7 +7,7 @@ of a topic that keeps none only the end offset. So each prune keeps the end offs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.ledger.run import PRUNES_ARGUMENT, Run
-from topicledger.manifests.rows import ABSENT, Transform
+from topicledger.manifests.rows import ABSENT, Transform, legal_topic
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
@@ -24,7 +24,7 @@ from topicledger.plan.changes import with_ended
 from topicledger.plan.decide import ended
 from topicledger.plan.intent import refused
 from topicledger.plan.wanted import Wanted
-from topicledger.policies.contract import Policy
+from topicledger.policies.contract import Policy, text
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
 from topicledger.schemas import MANIFESTS, PLANS, RUNS
 
@@ -51,12 +51,13 @@ def pruned(run: Run, prune: Prune, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def declared_since(now: DataFrame, now_version: int) -> Transform:
-    """Actions on topics that manifests name by now, as `intent` has them. In: rows of `manifests` at that version."""
+def declared_since(now: DataFrame, now_version: int, clusters: Collection[str]) -> Transform:
+    """Actions on topics that manifests name by now, as `intent` has them. In: rows of `manifests` at that version, and
+    the settings' clusters."""
     message = F.lit(f"no manifest named it, and manifests at version {now_version} do: it stays")
     return lambda planned: (
-        planned.join(_named(now), on=["cluster", "topic"], how="left")
-        .withColumn("error_message", F.when(F.col("_named"), message))
+        planned.transform(_with_named(now, clusters))
+        .withColumn("error_message", F.coalesce(F.when(F.col("_named"), message), F.col("_unreadable")))
         .transform(refused(Refusal.CHANGED_SINCE_PLAN, F.col("error_message")))
     )
 
@@ -74,9 +75,19 @@ def _clusters(run: Run, names: Sequence[str]) -> DataFrame:
     )
 
 
-def _named(declared: DataFrame) -> DataFrame:
-    """Topics that any row of `manifests` names, wrong rows among them."""
-    return declared.select("cluster", "topic").distinct().withColumn("_named", F.lit(True))
+def _with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
+    """Adds `_named`, whether any row of `manifests` names the topic, wrong rows among them; and `_unreadable` (string),
+    why a row may mean it whose topic can't be read. A row whose cluster is none of `clusters` may mean each of them."""
+    every, known = F.array(*map(F.lit, clusters)), F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
+    meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
+    legible = legal_topic().reason.isNull()
+    rows = declared.select(meant, "topic", legible.alias("_legible")).distinct()
+    named = rows.where("_legible").select("cluster", "topic", F.lit(True).alias("_named"))
+    why = text("it stays: a row of manifests may mean it whose topic can't be read: ", F.min("topic"))
+    unreadable = rows.where("NOT _legible").groupBy("cluster").agg(why.alias("_unreadable"))
+    return lambda topics: topics.join(named, on=["cluster", "topic"], how="left").join(
+        F.broadcast(unreadable), on="cluster", how="left"
+    )
 
 
 def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
@@ -94,8 +105,9 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
         .when(asked_for & (F.col("decision") == Decision.UNMANAGED.value), F.lit(Action.DELETE.value))
         .otherwise(F.col("decision"))
     )
+    declared = run.ledger.read(MANIFESTS, run.manifest_version)
     rows = (
-        decisions.join(_named(run.ledger.read(MANIFESTS, run.manifest_version)), on=key, how="left")
+        decisions.transform(_with_named(declared, list(run.settings.clusters)))
         .withColumns({"_reached": reached, "_decided": decision})
         .where(of_cluster | F.col("_reached"))
         .withColumn("decision", F.col("_decided"))
@@ -114,12 +126,18 @@ def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
         .withColumns(
             {
                 "before": F.when(delete, F.map_filter(before, lambda _, value: value.isNotNull())),
-                "_end": F.when(delete, _never()),
+                "_end": F.when(delete, F.coalesce(_may_be_meant(), _never())),
             }
         )
         .transform(with_ended, "_end")
         .select(*decisions.columns)
     )
+
+
+def _may_be_meant() -> Column:
+    skipped = F.lit(Outcome.SKIPPED.value)
+    end = ended(F.lit(Phase.OBSERVE.value), skipped, F.lit(None).cast("string"), F.col("_unreadable"))
+    return F.when(F.col("_unreadable").isNotNull(), end)
 
 
 def _never() -> Column:

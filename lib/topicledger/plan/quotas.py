@@ -21,12 +21,14 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.decide import VALUES
-from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided
+from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided, warned
 from topicledger.policies.contract import OF_QUOTAS
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 
 ALTER = AccessAction.ALTER_QUOTA.value
+UNUSUAL = "unusual_quota"
+"""The name that warnings of quotas go by which almost never apply."""
 _GUARD = "entities of this cluster whose quotas are to be changed: {}, guards.max_quota_changes"
 
 
@@ -38,11 +40,12 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
     """
 
     def transform(judged: DataFrame) -> DataFrame:
-        most = settings.guards.max_quota_changes
+        most, sets = settings.guards.max_quota_changes, F.col("state").eqNullSafe(F.lit(PRESENT))
         return (
             judged.transform(compared(seen, clusters))
             .transform(judged_by)
             .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
+            .transform(warned(UNUSUAL, F.when(decided(ALTER) & sets, manifests.unusual())))
             .select(*COLUMNS)
         )
 
@@ -140,7 +143,6 @@ QUOTAS = ResourceKind(
     observed=OBSERVED_QUOTAS,
     observe=observe_quotas,
     decide=decide,
-    counted={"quotas_unchanged": Decision.UNCHANGED, "quotas_unmanaged": Decision.UNMANAGED},
     now={"limits": declared_limits},
     undeclared=lambda: F.lit("don't declare it"),
     subject=OF_QUOTAS,

@@ -18,6 +18,7 @@ from topicledger.plan.changes import with_ended
 from topicledger.plan.decide import ENDED, ended, lookup
 from topicledger.plan.guards import stopped
 from topicledger.policies.contract import Subject
+from topicledger.policies.judging import WARNING
 from topicledger.schemas import Table
 from topicledger.schemas.tables import VIOLATIONS
 
@@ -65,16 +66,22 @@ class ResourceKind:
     Out: `COLUMNS`, and more."""
     subject: Subject | None = None
     """What policies judge of it; None where there are none of it."""
-    counted: Mapping[str, Decision]
-    """Names of counts of a run, by decision, of what needs nothing."""
     now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
     """Of judged rows, what `ActionKind.not_declared` asks about beside their state."""
     undeclared: Callable[[], Column]
     """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
+    protected: Callable[[DataFrame, Collection[str]], Transform] | None = None
+    """Of what `judge` returns for the latest table, and the settings' clusters: planned actions that a refused row may
+    mean to keep from happening, as `intent.REFUSED`; None where no action follows from a row that is missing."""
     manages: Callable[[Settings], bool] = lambda _: False
     """Whether there is something to decide on where nothing is declared."""
     as_rows: AsRows | None = None
     """None where actions can't be reverted, and no policies judge them again."""
+
+    @property
+    def counted(self) -> Mapping[str, Decision]:
+        """Names of counts of a run, by decision, of what needs nothing."""
+        return {f"{self.table.name}_{each.value}": each for each in (Decision.UNCHANGED, Decision.UNMANAGED)}
 
 
 def beside_live(
@@ -118,6 +125,13 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
     for name, values in found.items():
         rows = F.when(F.col("cluster") == name, ended(*map(F.lit, map(str, values)))).otherwise(rows)
     return rows
+
+
+def warned(policy: str, message: Column) -> Transform:
+    """Adds a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
+    warning = F.array(F.struct(F.lit(policy).alias("policy"), F.concat(F.lit(WARNING), message).alias("message")))
+    also = F.concat(F.coalesce("violations", F.array().cast(VIOLATIONS)), warning.cast(VIOLATIONS))
+    return lambda rows: rows.withColumn("violations", F.when(message.isNotNull(), also).otherwise(F.col("violations")))
 
 
 def decided(action: str) -> Column:

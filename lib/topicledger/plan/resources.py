@@ -68,7 +68,7 @@ def _declared(
         managed = kind.manages(run.settings)
         version, unloaded = run.version_of(kind.table), run.unloaded.get(kind.table.name)
         declared = version is not None or unloaded is not None
-        if about.isdisjoint(kinds_of(run)) or not (declared or managed):
+        if about.isdisjoint(kinds_of(run)) or run.leaves_out(kind.table) or not (declared or managed):
             continue
         # Most ledgers have the table and no row in it: to judge none takes Spark 0.3 s.
         if not managed and run.resources(kind.table, version).isEmpty():
@@ -96,7 +96,13 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
 
 
 def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
-    return run.resources(kind.table, version).transform(kind.judge(list(run.settings.clusters), selected))
+    """What the kind's `judge` returns; with rows of unknown clusters, which may mean a selected one."""
+    rows, known = run.resources(kind.table, version), list(run.settings.clusters)
+    judged = rows.transform(kind.judge(known, selected))
+    if selected is None:
+        return judged
+    stray = ~F.coalesce(F.col("cluster").isin(*known), F.lit(False))
+    return judged.unionByName(rows.where(stray).transform(kind.judge(known, None)))
 
 
 def list_into_tables(
@@ -139,6 +145,9 @@ def decisions(
         listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
     rows = judged.transform(kind.decide(listed, seen.statuses, run.settings, judged_by))
+    if run.selected is not None or again:
+        # A refused row of an unknown cluster protects what it may mean, and is reported by runs about all clusters.
+        rows = rows.where(F.col("cluster").isin(*seen.statuses))
     rows = actions.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
         rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.manages(run.settings)))
@@ -211,15 +220,17 @@ def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
     for kind in KINDS:
         if planned.isdisjoint(each.name for each in actions.about(kind.resource_type)):
             continue
-        then = run.version_of(kind.table)
+        then = run.latest_version_of(kind.table)
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         if latest == then and not run.of_files:
             continue
         judged = _judged(run, kind, latest, run.selected)
-        if run.reverts is not None:
+        if run.reverts is not None or run.of_earlier_manifests:
             # The plan differs from the table on purpose: what counts is whether that was changed since.
             before = _judged(run, kind, then, run.selected)
             found.append(resources_declared_otherwise(kind, before, judged, then, latest))
         else:
             found.append(resources_no_longer_declared(kind, judged, latest, then))
+            if kind.protected is not None:
+                found.append(kind.protected(judged, list(run.settings.clusters)))
     return found

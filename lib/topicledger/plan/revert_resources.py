@@ -19,11 +19,10 @@ from topicledger.plan.changes import with_ended
 from topicledger.plan.decide import ended, lookup
 from topicledger.plan.intent import declared_now, reason
 from topicledger.plan.resource_kind import ResourceKind
+from topicledger.plan.resource_kind import warned as with_warning
 from topicledger.plan.revert import STILL_DECLARED
 from topicledger.policies.contract import text
-from topicledger.policies.judging import WARNING
 from topicledger.schemas import AUDIT
-from topicledger.schemas.tables import VIOLATIONS
 
 _KEY = ("cluster", "resource")
 
@@ -114,10 +113,7 @@ def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transfo
         planned = F.col("phase").isNull() & F.col("action").isNotNull()
         concerned = planned & (F.lit(managed) | F.col("is_declared").isNotNull())
         why = F.when(concerned, reason(kind.resource_type, kind.undeclared()))
-        message = text(WARNING, f"rows of {kind.table.name} ", why, ": the next run may change it back")
-        warning = F.array(F.struct(F.lit(STILL_DECLARED).alias("policy"), message.alias("message"))).cast(VIOLATIONS)
-        also = F.when(F.col("violations").isNull(), warning).otherwise(F.concat("violations", warning))
-        both = F.when(why.isNotNull(), also).otherwise(F.col("violations"))
-        return rows.withColumn("violations", both).select(*decisions.columns)
+        message = text(f"rows of {kind.table.name} ", why, ": the next run may change it back")
+        return rows.transform(with_warning(STILL_DECLARED, F.when(why.isNotNull(), message))).select(*decisions.columns)
 
     return transform

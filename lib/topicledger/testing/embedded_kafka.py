@@ -314,16 +314,24 @@ def _end_on_signal(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
+USERS = {name: f"{name}-secret" for name in ("admin", "alice", "bob")}
+"""Users with `--authorizer`, and their passwords; the first is the super user, the others may do nothing at first."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a cluster in the foreground until Ctrl-C or SIGTERM; its address is the one line on standard output."""
     parser = argparse.ArgumentParser(prog="topicledger.testing.embedded_kafka", description=main.__doc__)
     parser.add_argument("--jars", type=Path, required=True, help="folder of Kafka's jars")
     parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default: 1)")
+    parser.add_argument("--authorizer", action="store_true", help="enforce ACLs for users that sign in by SASL/PLAIN")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_on_signal)
+    options = KafkaOptions(brokers=given.brokers, sasl_users=USERS if given.authorizer else {})
     try:
-        with EmbeddedKafka(given.jars, KafkaOptions(brokers=given.brokers)) as kafka:
+        with EmbeddedKafka(given.jars, options) as kafka:
             print(",".join(kafka.bootstrap_servers), flush=True)
+            if given.authorizer:
+                print(_sign_in(kafka), file=sys.stderr)
             print("Kafka is up. Ctrl-C stops it; its data goes with it.", file=sys.stderr)
             kafka.wait()
     except KeyboardInterrupt:
@@ -332,6 +340,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return ExitCode.DONE
+
+
+def _sign_in(kafka: EmbeddedKafka) -> str:
+    """How a user signs in, as the settings file has it, and who the users are."""
+    client = {name: value for name, value in kafka.client_options().items() if name != "bootstrap_servers"}
+    others = ", ".join(f"{name} ({password})" for name, password in [*USERS.items()][1:])
+    return "\n".join(
+        [
+            "[clusters.NAME.client]",
+            *(f'{name} = "{value}"' for name, value in client.items()),
+            f"admin is a super user. Other users (and their passwords), who may do nothing before an ACL allows it: "
+            f"{others}.",
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""Declared tables at one moment: of a plan from earlier manifests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import MANIFESTS, Table
+
+log = logging.getLogger(__name__)
+
+
+def versions_then(
+    ledger: Ledger, version: int, tables: Sequence[Table], latest: Sequence[int], moment: datetime | None
+) -> Sequence[int | None]:
+    """The version of each of `tables` at `moment`, or by default the last one at which `version` of `manifests` was
+    the latest. `latest`: their latest versions.
+
+    None where there was no such table: what it declares is left out of the plan, and a warning says so. Raises
+    UsageError where a version of that moment can't be read any more.
+    """
+    at = moment if moment is not None else ledger.last_moment(MANIFESTS, version)
+    if at is None:
+        return latest
+    return [_version_at(ledger, each, at, most) for each, most in zip(tables, latest, strict=True)]
+
+
+def _version_at(ledger: Ledger, table: Table, at: datetime, latest: int) -> int | None:
+    version = ledger.version_at(table, at)
+    if version is None:
+        log.warning(
+            "there was no table %s at %s (UTC): the plan leaves out what it declares", table.name, f"{at:%F %T}"
+        )
+    else:
+        ledger.require_version(table, version, latest=latest)
+    return version

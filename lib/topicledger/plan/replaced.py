@@ -1,0 +1,94 @@
+"""Which removals of ACLs depend on other rows: on adds that replace them, and on refused rows that may mean them.
+
+A claim is a struct of the fields of an ACL less its host: what a planned add grants, or what a refused row may mean.
+A field that is null can be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.manifests import acls as manifests
+from topicledger.manifests.acls import text_of
+from topicledger.manifests.rows import Transform
+from topicledger.model import Outcome, Phase
+from topicledger.model.access import EVERYONE, PREFIXED, WILDCARD
+from topicledger.model.rights import IMPLIED
+from topicledger.policies.contract import text
+
+_TO_EVERYONE, _OF_ALL = "to everyone", "of all"
+"""Keys of joins that no principal has: those have a colon."""
+
+
+def name_covers(wide: str, narrow: str) -> Column:
+    """Whether the struct `wide` is about every resource that the struct `narrow` is about; types aside."""
+    name, pattern = F.col(f"{wide}.resource_name"), F.col(f"{wide}.pattern_type")
+    other, other_pattern = F.col(f"{narrow}.resource_name"), F.col(f"{narrow}.pattern_type")
+    return (
+        ((pattern != PREFIXED) & (name == WILDCARD))
+        | ((pattern == PREFIXED) & F.startswith(other, name) & (other != WILDCARD))
+        | ((pattern == other_pattern) & (name == other))
+    )
+
+
+def of_refused(clusters: Collection[str]) -> Transform:
+    """Claims of refused rows (cluster, `claim`, and `row`, its text). In: what `manifests.acls.judge` returns.
+
+    A row whose cluster is none of `clusters` may mean each of them.
+    """
+    every = F.array(*map(F.lit, clusters))
+    known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
+
+    def transform(judged: DataFrame) -> DataFrame:
+        refused = judged.where((F.col("phase") == Phase.MANIFEST.value) & (F.col("outcome") == Outcome.REFUSED.value))
+        meant = F.explode(F.when(known, F.array("cluster")).otherwise(every)).alias("cluster")
+        return refused.select(meant, manifests.meant().alias("claim"), text_of().alias("row"))
+
+    return transform
+
+
+def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
+    """Pairs of a removal and a claim of the same principal, or of everyone, on resources that overlap.
+
+    In: `removals` with cluster and `old` (struct of `ACL_KEY`), `claims` with cluster and `claim`. Out: the columns of
+    both, each pair once.
+    """
+    who, whose = F.coalesce("claim.principal", F.lit(EVERYONE)), F.col("old.principal")
+    all_of_them = F.array(F.lit(_OF_ALL))
+    keyed = claims.withColumn(
+        "_key",
+        F.explode(F.when(who == EVERYONE, all_of_them).otherwise(F.array(who, F.lit(_TO_EVERYONE)))),
+    )
+    removed = removals.withColumn(
+        "_key",
+        F.explode(F.array(F.when(whose == EVERYONE, F.lit(_TO_EVERYONE)).otherwise(whose), F.lit(_OF_ALL))),
+    )
+    same_type = F.col("claim.resource_type").isNull() | (F.col("claim.resource_type") == F.col("old.resource_type"))
+    same_name = F.col("claim.resource_name").isNull() | name_covers("claim", "old") | name_covers("old", "claim")
+    return removed.join(keyed, on=["cluster", "_key"], how="inner").where(same_type & same_name).drop("_key")
+
+
+def alike() -> Column:
+    """Whether `claim` allows, or denies, any operation that `old` does."""
+    permission, operation = F.col("claim.permission"), F.col("claim.operation")
+    return (permission.isNull() | (permission == F.col("old.permission"))) & (
+        operation.isNull()
+        | operation.isin("ALL")
+        | F.col("old.operation").isin("ALL")
+        | F.arrays_overlap(_with_implied(operation), _with_implied(F.col("old.operation")))
+    )
+
+
+def _with_implied(operation: Column) -> Column:
+    found = F.array(operation)
+    for name, implied in IMPLIED.items():
+        found = F.when(operation == name, F.array(*map(F.lit, (name, *sorted(implied))))).otherwise(found)
+    return found
+
+
+def stays() -> Column:
+    """string: why a removal isn't made, of the text `row` of the refused row that may mean it."""
+    return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))

@@ -1,0 +1,98 @@
+"""What mistakes in `acls`, replacements and earlier manifests do to the ACLs of a broker with StandardAuthorizer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.broker.direct import admin_of
+from tests.broker.test_acls import acl, declare, estate_of, live, outcomes, right
+from tests.broker.test_acls import fresh as _fresh
+from tests.clusters import KAFKA, SASL_USERS, QuickKafka
+from topicledger.config.settings import PolicySettings, PolicySpec
+from topicledger.schemas import PLANS, QUOTAS, RUNS
+from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+
+fresh = _fresh
+
+
+def test_mistakes_take_no_acl_and_replacements_come_first(
+    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Then a plan from the manifests of before gives everything back, ACLs included."""
+    estate = estate_of(spark, fresh, tmp_path, manage=("^User:rights-k",), max_acl_deletes=10)
+    gone, mistaken, failed, replaced = before = [
+        right("User:rights-k1", "READ", "rights.one"),
+        right("User:rights-k2", "READ", "rights.two"),
+        right("User:rights-k3", "ALL", "rights.three"),
+        right("User:rights-k4", "ALL", "rights.four"),
+    ]
+    declare(estate, *before)
+    assert estate.run().outcomes() == {"ok": 4}
+    moment = datetime.now(UTC)
+
+    warns = PolicySpec(use="acl_forbidden", mode="warn", options={"operations": ["WRITE"]})
+    estate.settings = replace(estate.settings, policies=PolicySettings(acl=(warns,)))
+    odd = right("User:rights-k5*", "READ", "rights.five")
+    parts = [{**old, "operation": each} for old in (failed, replaced) for each in ("READ", "WRITE")]
+    declare(estate, {**mistaken, "host": "app01.example.org"}, *parts, odd)
+    planned = estate.run("plan", "change")
+    assert (planned.exit_code, planned.pending_changes) == (4, 8)
+    assert {(each.policy, each.resource.split()[0]) for each in planned.warnings} == {
+        ("acl_forbidden", "User:rights-k3"),
+        ("acl_forbidden", "User:rights-k4"),
+        ("unusual_acl", "User:rights-k5*"),
+    }
+    # One of the ACLs that replace the third one's is not asked for any more by now.
+    declare(estate, {**mistaken, "host": "app01.example.org"}, parts[0], *parts[2:], odd)
+    estate.run("apply", "change")
+    found = {
+        resource: rows for (action, resource), rows in outcomes(estate, "change").items() if action == "acl_delete"
+    }
+    assert {resource.split()[0]: rows[-1] for resource, rows in found.items()} == {
+        "User:rights-k1": ("verify ok", None),
+        "User:rights-k2": ("guard skipped", None),
+        "User:rights-k3": ("apply refused", "REPLACEMENT_MISSING"),
+        "User:rights-k4": ("verify ok", None),
+    }
+    assert live(fresh, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd]))
+
+    back = estate.run("plan", "back", manifests=moment)
+    (row,) = estate.rows(RUNS, "back")
+    assert int(row["arguments"]["acls_version"]) < int(row["arguments"]["latest_acls_version"])
+    actions = {(row["action"], row["resource"]) for row in estate.rows(PLANS, "back")}
+    assert actions == {
+        *(("acl_add", " ".join(acl(each))) for each in (gone, replaced)),
+        *(("acl_delete", " ".join(acl(each))) for each in (parts[0], *parts[2:], odd)),
+    }
+    assert back.exit_code == 0
+    done = estate.run("apply", "back")
+    assert (done.exit_code, live(fresh, "User:rights")) == (0, set(map(acl, before)))
+
+
+@pytest.mark.thorough
+def test_first_acl_on_the_cluster_leaves_the_run_its_rights(spark: SparkSession, tmp_path: Path) -> None:
+    """I2: everybody may do everything, until an ACL is about it."""
+    opened = {"allow.everyone.if.no.acl.found": "true"}
+    with QuickKafka(KAFKA, KafkaOptions(sasl_users=SASL_USERS, properties=opened)) as kafka:
+        estate = estate_of(spark, kafka, tmp_path, "creator")
+        foreign = right("User:rights-app", "IDEMPOTENT_WRITE", "kafka-cluster", resource_type="CLUSTER")
+        topic = right("User:rights-app", "READ", "rights.open")
+        own = right("User:creator", "ALL", "kafka-cluster", resource_type="CLUSTER")
+        declare(estate, foreign, topic)
+        first = estate.run()
+        assert (first.exit_code, first.outcomes()) == (5, {"ok": 1, "refused": 1})
+        (failure,), (warned,) = first.failures, first.warnings
+        assert (failure.error, failure.resource) == ("OWN_RIGHTS", " ".join(acl(foreign)))
+        assert (warned.policy, warned.resource) == ("first_acl", " ".join(acl(topic)))
+        declare(estate, foreign, topic, own)
+        assert estate.run().outcomes() == {"ok": 1, "refused": 1}
+        last = estate.run()
+        assert (last.exit_code, last.outcomes()) == (0, {"ok": 1})
+        with admin_of(kafka, "creator") as admin:
+            assert set(admin.describe_acls()) == set(map(acl, [foreign, topic, own]))
+        assert estate.rows(QUOTAS) == []

@@ -1,0 +1,331 @@
+"""Declared ACLs beside live ones become decisions: what is added, what is removed, and what stays for whose sake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.harness import cluster_settings
+from tests.unit.frames import dicts, frame, policy_facts
+from topicledger import policies
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import AclSettings, Settings, TablesSettings
+from topicledger.manifests import acls as manifests
+from topicledger.model import AccessAction
+from topicledger.model.access import Acl
+from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.acls import decide, protected
+from topicledger.policies import Policy, built_in
+from topicledger.policies.contract import OF_RIGHTS
+from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
+
+SETTINGS = Settings(
+    path=Path("drawn.toml"),
+    tables=TablesSettings(root=""),
+    clusters={},
+    acls=AclSettings(manage=("",)),
+    guards=GuardSettings(max_acl_deletes=1000),
+)
+STATUS = ListedStatus(own_principal="User:run", allow_everyone=False)
+
+Rows: TypeAlias = Sequence[dict[str, Any]]
+
+
+def right(principal: str = "User:app", operation: str = "READ", name: str = "orders", **given: Any) -> dict[str, Any]:
+    """An ACL on a topic, unless said otherwise."""
+    usual = {"permission": "ALLOW", "resource_type": "TOPIC", "pattern_type": "LITERAL", "host": "*"}
+    return {**usual, "principal": principal, "operation": operation, "resource_name": name, **given}
+
+
+def text(row: Mapping[str, Any]) -> str:
+    return " ".join(str(row[name]) for name in ACL_KEY)
+
+
+def on_cluster(principal: str, operation: str, **given: Any) -> dict[str, Any]:
+    return right(principal, operation, "kafka-cluster", resource_type="CLUSTER", **given)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is declared of one, and what it has."""
+
+    declared: Rows
+    live: Rows = ()
+    status: ListedStatus = STATUS
+
+
+Decisions: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+
+def decided(
+    spark: SparkSession,
+    clusters: Mapping[str, Cluster],
+    *,
+    settings: Settings = SETTINGS,
+    policy: tuple[str, Mapping[str, Any]] | None = None,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """By cluster and text, the decisions; those about a cluster that the settings don't name are of `none`."""
+
+    def rows(of: Callable[[Cluster], Rows]) -> list[dict[str, Any]]:
+        return [{"cluster": name, **row} for name, each in clusters.items() for row in of(each)]
+
+    settings = replace(settings, clusters={name: cluster_settings(name, "localhost:1") for name in clusters})
+    live = frame(spark, OBSERVED_ACLS.schema, rows(lambda each: each.live)).drop("run_id")
+    listed = Listed(rows=live, statuses={name: each.status for name, each in clusters.items()})
+    declared = frame(spark, ACLS.schema, rows(lambda each: each.declared))
+    judged = declared.transform(manifests.judge(list(clusters), None)).localCheckpoint()
+
+    def judged_by(rows: DataFrame) -> DataFrame:
+        if policy is None:
+            return rows
+        rule = built_in.BUILT_IN[AccessAction.ACL_ADD][policy[0]](**policy[1])
+        made = Policy(name=policy[0], action=AccessAction.ACL_ADD, rule=rule)
+        return rows.transform(policies.judge([made], policy_facts(spark), OF_RIGHTS))
+
+    statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}
+    found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in (*clusters, "none")}
+    for row in dicts(judged.transform(decide(listed, statuses, settings, judged_by))):
+        found[row["cluster"] if row["cluster"] in clusters else "none"][row["resource"]] = row
+    return found
+
+
+def removed(found: Decisions) -> set[str]:
+    """The texts of ACLs that will be removed."""
+    return {name for name, row in found.items() if row["decision"] == "acl_delete" and row["phase"] is None}
+
+
+MISTAKES = {
+    "another host that is none": {"host": "app01.example.org"},
+    "an unknown operation": {"operation": "REED"},
+    "an operation of another type": {"operation": "CLUSTER_ACTION"},
+    "an unknown permission": {"permission": "GRANT", "host": "10.0.0.1"},
+    "an unknown type": {"resource_type": "Topic"},
+    "the wrong type": {"resource_type": "CLUSTER"},
+    "an unknown pattern": {"pattern_type": "MATCH"},
+    "a name that no topic has": {"resource_name": "orders/new"},
+    "no name": {"resource_name": None},
+    "* as a prefix": {"resource_name": "*", "pattern_type": "PREFIXED"},
+    "an unknown state": {"state": "here", "host": "10.0.0.1"},
+    "an unknown cluster": {"cluster": "mian"},
+    "no cluster": {"cluster": None},
+}
+
+
+def some(principal: str) -> list[dict[str, Any]]:
+    """ACLs of a principal that a row about `orders` may mean."""
+    rows = ({}, {"operation": "WRITE"}, {"host": "10.0.0.9"}, {"resource_name": "ord", "pattern_type": "PREFIXED"})
+    return [{**right(principal), **row} for row in rows]
+
+
+def test_refused_row_protects_what_it_may_mean(spark: SparkSession) -> None:
+    """A mistake in a declaration removes nothing; ACLs of others are removed as before."""
+    principals = {mistake: f"User:{number}" for number, mistake in enumerate(MISTAKES)}
+    declared = [right(principals[mistake], **given) for mistake, given in MISTAKES.items()]
+    strangers = [right("User:gone"), right("User:1", name="elsewhere")]
+    live = [*strangers, *(each for who in principals.values() for each in some(who))]
+    found = decided(spark, {"main": Cluster(declared, live), "other": Cluster([])})
+    assert sum(row["phase"] == "manifest" for rows in found.values() for row in rows.values()) == len(MISTAKES)
+    for mistake, principal in principals.items():
+        for each in some(principal):
+            kept = found["main"][text(each)]
+            assert (kept["phase"], kept["outcome"], kept["error"]) == ("guard", "skipped", None), mistake
+            assert "a refused row may be meant to keep or to replace it" in kept["error_message"]
+    assert removed(found["main"]) == set(map(text, strangers))
+
+
+def test_refused_row_protects_nothing_else(spark: SparkSession) -> None:
+    """Another principal, type or name is removed, and so is what is declared absent and isn't replaced."""
+    wrong = right(host="wrong")
+    others = [right("User:b"), right(name="payments"), right(resource_type="GROUP"), right(operation="ALTER_CONFIGS")]
+    nobody = [{**right(), "principal": each} for each in (None, "Usr:app")]
+    stranger = right("User:b", name="elsewhere")
+    everyone = right("User:*", host="wrong")
+    found = decided(
+        spark,
+        {
+            "others": Cluster([wrong, {**others[3], "state": "absent"}], [*others, right()]),
+            "explicit": Cluster([wrong, right(state="absent")], [right()]),
+            "no principal": Cluster(nobody[:1], [*some("User:app"), *some("User:b"), stranger]),
+            "no such principal": Cluster(nobody[1:], [*some("User:app"), *some("User:b"), stranger]),
+            "everyone": Cluster([everyone], [right("User:a"), stranger]),
+            "of everyone": Cluster([wrong], [right("User:*", permission="DENY")]),
+        },
+    )
+    assert {name: removed(rows) for name, rows in found.items() if removed(rows)} == {
+        "others": set(map(text, others)),
+        "no principal": {text(stranger)},
+        "no such principal": {text(stranger)},
+        "everyone": {text(stranger)},
+    }
+
+
+def test_add_that_a_policy_refuses_protects_too(spark: SparkSession) -> None:
+    new, old, other = right(host="10.0.0.1"), right(), right("User:b")
+    policy = ("acl_forbidden", {"principals": ["^User:app$"]})
+    found = decided(spark, {"main": Cluster([new], [old, other])}, policy=policy)["main"]
+    assert found[text(new)]["error"] == "POLICY_VIOLATION"
+    assert removed(found) == {text(other)}
+
+
+def test_removal_that_stays_makes_no_room_for_an_add(spark: SparkSession) -> None:
+    """Two may stay or come; the second add fits only if its predecessor goes, and that one stays."""
+    old = [right(name="a"), right(name="b")]
+    new = [right(name="a", host="10.0.0.1"), right(name="b", host="10.0.0.1"), right(name="b", host="10.0.0.2")]
+    policy = ("max_acls_per_principal", {"max": 2})
+    found = decided(spark, {"main": Cluster(new, old)}, policy=policy)["main"]
+    assert removed(found) == {text(old[0])}
+    assert {name for name, row in found.items() if row["error"] == "POLICY_VIOLATION"} == set(map(text, new[1:]))
+    assert found[text(new[0])]["phase"] is None
+
+
+def replaced_by(row: Mapping[str, Any]) -> set[Acl]:
+    return {Acl.of(each) for each in json.loads(row["after"].get("replaced_by", "[]"))}
+
+
+PARTS = [right(), right(operation="WRITE")]
+REPLACED: dict[str, tuple[dict[str, Any], Rows]] = {
+    "ALL by two": (right(operation="ALL"), PARTS),
+    "READ by ALL": (right(), [right(operation="ALL")]),
+    "what READ implies": (right(operation="DESCRIBE"), [right()]),
+    "a prefix by names": (right(name="o", pattern_type="PREFIXED"), [right(), right(name="other")]),
+    "every topic by a prefix": (right(name="*"), [right(name="o", pattern_type="PREFIXED")]),
+    "a host by hosts": (right(), [right(host="10.0.0.1"), right(host="10.0.0.2")]),
+    "a denial": (right(permission="DENY"), [right(operation="ALL", permission="DENY")]),
+    "a principal by everyone": (right(), [right("User:*")]),
+    "everyone by principals": (right("User:*"), [right("User:a"), right("User:b")]),
+    "everything": (right("User:*", "ALL", "*"), [right("User:a"), right("User:b", "WRITE", "o", host="::1")]),
+    "nothing": (right(), []),
+}
+"""What is removed, and all that replaces it."""
+UNRELATED = [
+    right(name="-"),
+    right(permission="DENY"),
+    right(resource_type="GROUP"),
+    right(operation="ALTER_CONFIGS"),
+    right("User:z"),
+]
+
+
+def test_removal_waits_for_every_add_that_grants_some_of_it(spark: SparkSession) -> None:
+    clusters = {
+        name: Cluster([*new, *(UNRELATED if name in ("READ by ALL", "nothing") else ())], [old])
+        for name, (old, new) in REPLACED.items()
+    }
+    settings = replace(SETTINGS, acls=AclSettings(manage=("",), super_users=("User:run",)))
+    found = decided(spark, clusters, settings=settings)
+    for name, (old, new) in REPLACED.items():
+        assert removed(found[name]) == {text(old)}, name
+        assert replaced_by(found[name][text(old)]) == set(map(Acl.of, new)), name
+
+
+def planned_delete(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "cluster": "main", "resource_type": "acl", "resource": text(row), "action": "acl_delete", "batch": 0,
+        "before": Acl.of(row)._asdict(), "after": {},
+    }  # fmt: skip
+
+
+def test_row_refused_since_the_plan_protects_too(spark: SparkSession) -> None:
+    """The plan was made before the mistake: the removal is refused when the plan is applied."""
+    plans = frame(spark, PLANS.schema, [planned_delete(right()), planned_delete(right("User:b"))])
+    wrong = frame(spark, ACLS.schema, [right(host="wrong", cluster="main")])
+    judged = wrong.transform(manifests.judge(["main"], None))
+    (row,) = dicts(plans.transform(protected(judged, ["main"])))
+    assert (row["resource"], row["error"]) == (text(right()), "CHANGED_SINCE_PLAN")
+
+
+OPEN = replace(STATUS, allow_everyone=True)
+FOREIGN = on_cluster("User:app", "IDEMPOTENT_WRITE")
+OWN = on_cluster("User:run", "ALL")
+OWN_PARTS = [on_cluster("User:run", each) for each in ("ALTER", "CREATE", "ALTER_CONFIGS")]
+
+
+def test_first_acl_on_the_cluster_takes_no_right_from_the_run(spark: SparkSession) -> None:
+    """I2: where everybody may do what no ACL is about, such an ACL takes the cluster from the run, too."""
+    found = decided(
+        spark,
+        {
+            "open": Cluster([FOREIGN], status=OPEN),
+            "unknown": Cluster([FOREIGN], status=replace(OPEN, allow_everyone=None)),
+            "nobody": Cluster([FOREIGN], status=replace(OPEN, own_principal=None)),
+            "closed": Cluster([FOREIGN]),
+            "not the first": Cluster([FOREIGN, on_cluster("User:run", "ALTER")], [OWN_PARTS[0]], OPEN),
+            "own": Cluster([FOREIGN, OWN], status=OPEN),
+            "own parts": Cluster(OWN_PARTS, status=OPEN),
+            "too few parts": Cluster(OWN_PARTS[:2], status=OPEN),
+        },
+    )
+    errors = {name: {text: row["error"] for text, row in rows.items()} for name, rows in found.items() if rows}
+    foreign = text(FOREIGN)
+    assert errors == {
+        "open": {foreign: "OWN_RIGHTS"},
+        "unknown": {foreign: "OWN_RIGHTS"},
+        "nobody": {foreign: "PRINCIPAL_UNKNOWN"},
+        "closed": {foreign: None},
+        "not the first": {foreign: None, text(OWN_PARTS[0]): None},
+        "own": {foreign: "OWN_RIGHTS", text(OWN): None},
+        "own parts": {text(each): None for each in OWN_PARTS},
+        "too few parts": {text(each): "OWN_RIGHTS" for each in OWN_PARTS[:2]},
+    }
+    assert found["open"][foreign]["phase"] == "guard"
+    assert "allow.everyone.if.no.acl.found is set" in found["open"][foreign]["error_message"]
+    assert "it isn't known whether" in found["unknown"][foreign]["error_message"]
+    assert "clusters.nobody.principal" in found["nobody"][foreign]["error_message"]
+
+
+def test_own_acl_that_a_policy_refuses_keeps_no_rights(spark: SparkSession) -> None:
+    policy = ("acl_forbidden", {"operations": ["CREATE"]})
+    found = decided(spark, {"main": Cluster(OWN_PARTS, status=OPEN)}, policy=policy)["main"]
+    assert [found[text(each)]["error"] for each in OWN_PARTS] == ["OWN_RIGHTS", "POLICY_VIOLATION", "OWN_RIGHTS"]
+
+
+def warnings(found: Decisions) -> dict[str, str]:
+    return {name: each["message"] for name, row in found.items() for each in row["violations"] or ()}
+
+
+def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None:
+    new = [right(name="new"), right(name="n", pattern_type="PREFIXED"), right(name="*"), right("User:b", name="old")]
+    old = [right(name="old")]
+    clusters = {
+        "open": Cluster(new, old, OPEN),
+        "unknown": Cluster(new, old, replace(OPEN, allow_everyone=None)),
+        "closed": Cluster(new, old),
+        "super user": Cluster([FOREIGN], status=OPEN),
+    }
+    settings = replace(SETTINGS, acls=AclSettings(super_users=("User:run",)))
+    told = {name: warnings(rows) for name, rows in decided(spark, clusters, settings=settings).items()}
+    assert {name.split(" ", 4)[-1]: message.split("first ACL takes ")[1] for name, message in told["open"].items()} == {
+        "LITERAL new *": "TOPIC new from everybody else",
+        "PREFIXED n *": "every TOPIC that begins with n and that no other ACL is about from everybody else",
+        "LITERAL * *": "every TOPIC that no other ACL is about from everybody else",
+    }
+    (message,) = told["unknown"].values()
+    assert message.startswith("warning: it isn't known whether")
+    assert message.endswith("first ACLs of this plan: 3")
+    assert (told["closed"], list(told["super user"])) == ({}, [text(FOREIGN)])
+
+
+UNUSUAL = [
+    (right("User:a*"), "only User:* is everybody"),
+    (right("User:a,User:b"), "one name with a comma"),
+    (right(name="app-*", resource_type="GROUP"), "for a prefix write PREFIXED"),
+    (right("User:CN=a, O=b"), None),
+    (right("User:*"), None),
+    (right(name="*"), None),
+]
+
+
+def test_acl_that_almost_never_applies_is_a_warning(spark: SparkSession) -> None:
+    rows = [row for row, _ in UNUSUAL]
+    found = decided(spark, {"new": Cluster(rows), "there already": Cluster(rows, rows)})
+    told = {name.replace("\\ ", " "): message for name, message in warnings(found["new"]).items()}
+    for row, reason in UNUSUAL:
+        assert (text(row) in told) == (reason is not None), row
+        assert reason is None or reason in told[text(row)]
+    assert warnings(found["there already"]) == {}
