@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
@@ -123,6 +124,31 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     cut = ("--format", "json", "--max-chars", "5000")
     assert invoke("runs", "show", "--config", config, "--run-id", "way", *cut).exit_code == 2
     assert invoke("runs", "abandon", "--config", config, "--run-id", "way").exit_code == 2
+
+
+def test_a_full_disk_under_stdout_changes_no_exit_code(
+    config: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    file = config.with_name("manifest.yaml")
+    file.write_text("cluster: main\ntopics: [{topic: commands.unshown, num_partitions: 1, replication_factor: 1}]\n")
+    arguments = {"load_manifests": [str(file)], "provision": ["--run-id", "unshown"], "audit": ["--run-id", "seen"]}
+    for name, more in arguments.items():
+        with (
+            Path("/dev/full").open("w", encoding="utf-8") as full,
+            contextlib.redirect_stdout(full),
+            pytest.raises(SystemExit) as ended,
+        ):
+            cli.main([name, "--config", str(config), *more])
+        assert ended.value.code == 0, name
+    ledger = Ledger(spark, str(config.with_name("ledger")))
+    states = {row["run_id"]: row["state"] for row in ledger.read(RUNS).collect()}
+    assert (states["unshown"], states["seen"]) == ("finished", "finished")
+    unshown = [line for line in capsys.readouterr().err.splitlines() if "can't be shown" in line]
+    assert [message.rpartition(": ")[2] for message in unshown] == [
+        "`runs list` has the run",
+        "`runs show --run-id unshown` shows it",
+        "`audit --run-id seen` shows it",
+    ]
 
 
 def test_pending_changes_are_exit_3_where_asked_for_and_an_abandoned_run_stays_so(config: Path) -> None:

@@ -22,8 +22,10 @@ from tests.broker.direct import admin_of, live, make, settings_for
 from tests.harness import Estate, cluster_settings, policy
 from tests.waiting import until
 from topicledger.config.settings import KafkaSettings, PolicySettings
-from topicledger.errors import ClusterError
+from topicledger.errors import ClusterError, GuardStopped
+from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
+from topicledger.schemas import PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 USER = "nobody"
@@ -132,6 +134,37 @@ def test_clusters_are_asked_side_by_side_and_one_that_is_gone_says_so(
     assert found["narrow"][0] is None
     assert "Describe on the cluster" in found["narrow"][1]
     assert "can't be reached" in found["gone"][1]
+
+
+def test_a_broker_is_drained_only_if_its_topics_are_all_visible(
+    spark: SparkSession, kafka_sasl: EmbeddedKafka, rights: Rights, tmp_path: Path
+) -> None:
+    """The log directories of the broker list topics that this principal may not describe (M3)."""
+    make(kafka_sasl, f"{MINE}drained", "unseen.drained")
+    (broker,) = live(kafka_sasl, "unseen.drained")["unseen.drained"].assignments[0]
+    estate = Estate(spark, tmp_path / "ledger", {"main": settings_for("main", kafka_sasl, USER)})
+    rights.allow(ACLOperation.DESCRIBE, (ResourceType.TOPIC, MINE), "PREFIXED")
+    drain = Rebalance(broker=broker, fills=False)
+
+    def sees() -> int:
+        with admin_of(kafka_sasl, USER) as admin:
+            return len([info for info in admin.list_topics() if info.topic == f"{MINE}drained"])
+
+    until(lambda: sees() == 1, seconds=30)
+    with pytest.raises(GuardStopped, match=r"can't be drained: it is unknown whether topics are hidden.*Describe on"):
+        estate.run("plan", "unknown", instead=drain)
+    rights.allow(ACLOperation.DESCRIBE, CLUSTER)
+    until(lambda: isinstance(unseen(kafka_sasl), int), seconds=30)
+    hidden = unseen(kafka_sasl)
+    assert isinstance(hidden, int)
+    assert hidden > 0
+    with pytest.raises(GuardStopped, match=rf"broker {broker} can't be drained: {hidden} topics? (is|are) hidden"):
+        estate.run("plan", "hidden", instead=drain)
+    rights.allow(ACLOperation.DESCRIBE, ANY_TOPIC)
+    until(lambda: unseen(kafka_sasl) == 0, seconds=30)
+    # With all topics visible it is planned, as far as other brokers could take the replicas: there are none here.
+    assert estate.run("plan", "visible", instead=drain).exit_code == 4
+    assert {row["error"] for row in estate.rows(PLANS, "visible")} == {"TOO_FEW_BROKERS"}
 
 
 @pytest.mark.thorough

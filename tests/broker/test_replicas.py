@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import admin_of, live, make
 from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
-from tests.broker.test_changes import changing, ended, of_phase
+from tests.broker.test_changes import alter, changing, ended, of_phase
 from tests.clusters import three_brokers
 from tests.waiting import until
 from topicledger.actions.throttling import Throttling
@@ -22,7 +22,8 @@ from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.plan.approvals import approve
-from topicledger.schemas import DRIFT, MANIFESTS, PLANS
+from topicledger.review import diff
+from topicledger.schemas import DRIFT, MANIFESTS, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
@@ -45,6 +46,9 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     for name, assignments in {"rep.rack": {0: (1,)}, "rep.racks": {0: (1, 2)}, "rep.given": {0: (1, 2)}}.items():
         make(kafka_three, name, assignments=assignments, num_partitions=None, replication_factor=None)
     turned(kafka_three, "rep.leader")
+    for name in ("rep.less", "rep.unsafe"):
+        make(kafka_three, name, assignments={0: (1, 2, 3)}, num_partitions=None, replication_factor=None)
+    alter(kafka_three, "rep.unsafe", min_insync_replicas="2")
     estate = changing(spark, tmp_path, kafka_three, replicas="on")
     estate.declare(
         {"topic": "rep.rf", "num_partitions": 3, "replication_factor": 2},
@@ -52,6 +56,8 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
         {"topic": "rep.racks", "placement": "racks", "replication_factor": 2},
         {"topic": "rep.given", "assignments": {0: [3, 1]}},
         {"topic": "rep.leader"},
+        {"topic": "rep.less", "num_partitions": 1, "replication_factor": 1},
+        {"topic": "rep.unsafe", "num_partitions": 1, "replication_factor": 1},
         {"topic": "rep.new", "num_partitions": 6, "replication_factor": 2, "placement": "racks"},
         {"topic": "rep.many", "num_partitions": 1, "replication_factor": 4, "placement": "racks"},
         {"topic": "rep.wrong", "placement": "rock:c"},
@@ -61,20 +67,27 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert estate.run("plan", "none").exit_code == 5
     assert ended(estate, "none") == {
         **dict.fromkeys(
-            [*((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")), ("rep.given", "elect_leaders")],
+            [
+                *((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")),
+                ("rep.given", "elect_leaders"),
+            ],
             ("guard", "refused", "MAX_MOVES_EXCEEDED"),
         ),
+        ("rep.less", "reassign"): ("guard", "refused", "MAX_LOSSES_EXCEEDED"),
+        ("rep.unsafe", "reassign"): ("policy", "refused", "BELOW_MIN_INSYNC"),
         ("rep.leader", "elect_leaders"): ("validate", "ok", None),
         ("rep.new", "create"): ("validate", "ok", None),
         ("rep.many", "create"): ("policy", "refused", "TOO_FEW_RACKS"),
         **dict.fromkeys([("rep.wrong", None), ("rep.both", None)], ("manifest", "refused", "INVALID_PLACEMENT")),
         ("rep.unknown", "create"): ("policy", "refused", "BROKERS_UNAVAILABLE"),
     }
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=5))
+    (less,) = (row["error_message"] for row in estate.rows(PLANS, "none") if row["topic"] == "rep.less")
+    assert less.startswith("replication factor 3 -> 1 keeps data less safely (partitions 0); topics of this cluster")
+    estate.settings = replace(estate.settings, guards=GuardSettings(max_moves=6, max_losses=1))
     assert estate.run(run_id="move").exit_code == 4
     results = ended(estate, "move")
     assert {key for key, result in results.items() if result == OK} == {
-        *((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")),
+        *((name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given", "rep.less")),
         *((name, "elect_leaders") for name in ("rep.leader", "rep.given")),
         ("rep.new", "create"),
     }
@@ -97,6 +110,31 @@ def test_declared_replicas_are_brought_about_and_a_second_plan_is_empty(
     assert {key: result[2] for key, result in ended(estate, "back").items() if key[1] == "reassign"} == dict.fromkeys(
         [(name, "reassign") for name in ("rep.rf", "rep.rack", "rep.given")], "NOT_REVERTIBLE"
     )
+
+
+def test_a_move_that_only_changes_the_order_of_replicas_is_planned_and_shown(
+    spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
+) -> None:
+    make(kafka_three, "order.one", assignments={0: (1, 2, 3)}, num_partitions=None, replication_factor=None)
+    estate = changing(spark, tmp_path, kafka_three, replicas="on", guards=GuardSettings(max_moves=1))
+    estate.declare(
+        {"topic": "order.one", "assignments": {0: [3, 2, 1]}},
+        {"topic": "order.new", "num_partitions": 1, "replication_factor": 1},
+    )
+    plan = estate.run("plan", "order", detailed_exitcode=True)
+    assert (plan.exit_code, plan.pending_changes) == (3, 3)
+    assert [(str(each), each.brokers) for each in plan.pending.moves] == [
+        ("1 partition of 1 topic, 0 bytes, about 0:00:00 at the throttle", {})
+    ]
+    row = estate.ledger.read(RUNS).where("run_id = 'order'").collect()[0]
+    shown = diff.read(estate.ledger, row, 1_000, most=None)
+    assert [str(line) for line in shown.lines] == [
+        "+ create order.new: 1 partition, replication factor 1",
+        "~ elect_leaders order.one: preferred leaders of partition 0",
+        "~ reassign order.one: 0: 1,2,3 -> 3,2,1; 0 bytes",
+    ]
+    assert estate.run("apply", "order").exit_code == 0
+    assert replicas(kafka_three, "order.one") == {0: (3, 2, 1)}
 
 
 def test_moves_wait_for_their_approvals(spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path) -> None:

@@ -83,6 +83,28 @@ def test_reverting_a_run_restores_what_was_set_before(
 
 
 @pytest.mark.thorough
+def test_a_value_that_later_runs_set_again_is_not_reverted(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """1 -> 2 by the run, -> 3 and -> 2 by later ones: the value is as the run left it, and is another run's."""
+    make(kafka, "again.one", "again.two", configs={"flush.ms": "1", "retention.ms": "700000000"})
+    estate = changing(spark, tmp_path, kafka, configs="declared", guards=MANY)
+    for run_id, one, retention in (("x", 2, 700000000), ("y", 3, 700000000), ("z", 2, 800000000)):
+        estate.declare_anew(
+            {"topic": "again.one", "configs": {"flush.ms": str(one)}},
+            {"topic": "again.two", "configs": {"flush.ms": "2", "retention.ms": str(retention)}},
+        )
+        assert estate.run(run_id=run_id).exit_code == 0
+    estate.run("plan", "back", reverts="x")
+    planned = {row["topic"]: row for row in estate.rows(PLANS, "back")}
+    one, two = planned["again.one"], planned["again.two"]
+    assert (one["outcome"], one["error"]) == ("refused", "NOT_REVERTIBLE")
+    assert "changed again since run x: flush.ms by run z" in one["error_message"]
+    # Of this topic later runs altered only another config.
+    assert (two["phase"], two["before"], two["after"]) == (None, {"flush.ms": "2"}, {"flush.ms": "1"})
+
+
+@pytest.mark.thorough
 def test_what_a_run_created_is_deleted_only_if_asked_for_and_by_its_id(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:

@@ -111,6 +111,38 @@ def test_a_second_plan_after_the_first_has_nothing_to_do(case: Case) -> None:
 
 @given(cases())
 @settings(max_examples=300, deadline=None)
+def test_spread_topics_have_no_rack_twice_if_there_are_racks_enough(case: Case) -> None:
+    """Whatever they had before; where replicas may not go for lack of room they stay."""
+    cluster, found, wishes = case
+    cluster = replace(cluster, rooms={})
+    changes = plan(cluster, found, wishes)
+    up = [broker for broker in cluster.racks if broker not in cluster.leaving]
+    racks = {cluster.racks[broker] or f"broker {broker}" for broker in up}
+    for topic in carried_out(found, changes):
+        wish, change = wishes.get(topic.topic), changes.get(topic.topic)
+        if wish is None or wish.placement.kind is not PlacementKind.SPREAD or (change and change.refused):
+            continue
+        for replicas in topic.replicas.values():
+            used = [cluster.racks.get(broker) or f"broker {broker}" for broker in replicas]
+            if len(racks) >= len(replicas) and set(replicas) <= set(up):
+                assert len(set(used)) == len(used), (replicas, used)
+
+
+@given(cases())
+@settings(max_examples=300, deadline=None)
+def test_no_plan_lowers_the_number_of_replicas_unless_that_is_declared(case: Case) -> None:
+    """Placements, drains and fills keep it."""
+    cluster, found, wishes = case
+    kept = {name: replace(wish, replication_factor=None) for name, wish in wishes.items()}
+    filled = fill(cluster, found, [min(cluster.racks)])
+    for changes in (plan(cluster, found, kept), filled):
+        for topic in found:
+            for partition, target in changes.get(topic.topic, Change()).target.items():
+                assert len(target) == len(topic.replicas[partition])
+
+
+@given(cases())
+@settings(max_examples=300, deadline=None)
 def test_what_may_stay_stays_and_a_leader_that_stays_leads(case: Case) -> None:
     cluster, found, wishes = case
     for name, change in plan(cluster, found, wishes).items():

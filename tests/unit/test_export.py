@@ -28,10 +28,12 @@ def config(name: str, value: str | None, source: str = "DYNAMIC_TOPIC_CONFIG", s
     return {"name": name, "value": value, "config_source": source, "is_sensitive": sensitive}
 
 
+IGNORED = {"main": ("throttled",)}
 TWO = {"num_partitions": 2, "replication_factor": 2, "assignments": {0: [1, 2], 1: [2, 1]}}
 TOPICS: list[dict[str, Any]] = [
     {"topic": "plain", **TWO, "configs": [config("a", "1", "DEFAULT_CONFIG")]},
     {"topic": "set", **TWO, "configs": [config("a", "1"), config("b", ""), config("c", "2", "STATIC_BROKER_CONFIG")]},
+    {"topic": "moving", **TWO, "configs": [config("a", "1"), config("throttled", "0:1")]},
     {"topic": "secret", **TWO, "configs": [config("a", "1"), config("s", None, sensitive=True)]},
     {"topic": "uneven", **TWO, "assignments": {0: [1, 2], 1: [2]}, "configs": []},
     {"topic": "hidden", **TWO, "config_error": "TOPIC_AUTHORIZATION_FAILED"},
@@ -40,7 +42,7 @@ TOPICS: list[dict[str, Any]] = [
 
 def exported(spark: SparkSession, owner: str | None, *, with_assignments: bool) -> Any:
     live = frame(spark, LIVE, ({"cluster": "main", **row} for row in TOPICS))
-    return live.transform(as_manifests(owner, with_assignments=with_assignments))
+    return live.transform(as_manifests(owner, IGNORED, with_assignments=with_assignments))
 
 
 def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSession) -> None:
@@ -49,6 +51,7 @@ def test_a_manifest_has_what_is_set_on_the_topic_and_no_secret(spark: SparkSessi
     nothing = dict.fromkeys(("assignments", "configs", "owner", "labels", "placement", "not_exported", "note"))
     assert rows["main", "plain"] == {**nothing, **usual, "topic": "plain"}
     assert rows["main", "set"] == {**nothing, **usual, "topic": "set", "configs": {"a": "1", "b": ""}}
+    assert rows["main", "moving"] == {**nothing, **usual, "topic": "moving", "configs": {"a": "1"}}
     secret = rows["main", "secret"]
     assert (secret["configs"], secret["note"]) == ({"a": "1"}, "sensitive, so not exported: s")
     uneven = rows["main", "uneven"]

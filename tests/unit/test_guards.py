@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
-from topicledger.config.guards import GuardSettings
 from topicledger.plan import guards, losses
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
@@ -86,6 +85,10 @@ def grows(topic: str, cleanup_policy: str = "delete") -> dict[str, Any]:
     return {**alters(topic, *counts, cleanup_policy=cleanup_policy), "decision": "add_partitions"}
 
 
+def reassigned(topic: str, before: str, after: str) -> dict[str, Any]:
+    return {**alters(topic, {"assignments": before}, {"assignments": after}), "decision": "reassign"}
+
+
 FLUSH = ({}, {"flush.ms": "1"})
 
 
@@ -104,7 +107,7 @@ def test_changes_are_counted_by_topic_and_stopped_together(
         {"topic": "old", "decision": "delete"},
         {**alters("one", *FLUSH), "cluster": "other"},
     )
-    judged = rows.transform(guards.changes(GuardSettings(max_changes=most))).collect()
+    judged = rows.transform(guards.max_changes(most)).collect()
     found = sorted((row["cluster"], row["topic"], row["decision"]) for row in judged if row["phase"] == "guard")
     both = [("main", "both", "add_partitions"), ("main", "both", "alter_configs")]
     expected = [*both, ("main", "one", "alter_configs"), ("main", "two", "add_partitions")] if stopped else []
@@ -150,6 +153,11 @@ LOSSES = {
     ),
     "more in sync": (alters("t", {}, {"min.insync.replicas": "3"}, min_insync_replicas="2"), None),
     "harmless": (alters("t", {}, {"flush.ms": "1"}, flush_ms="2"), None),
+    "fewer replicas": (
+        reassigned("t", "0:1,2,3;1:2,3,1;2:1", "0:1;1:2,3;2:3"),
+        "replication factor 3 -> 1 keeps data less safely (partitions 0, 1)",
+    ),
+    "other replicas": (reassigned("t", "0:1,2,3;1:2", "0:3,2,1;1:1,2"), None),
     "grows": (grows("t"), None),
     "grows, unknown": (
         {**grows("t"), "live_configs": None},
@@ -181,10 +189,33 @@ def test_so_many_topics_with_losses_are_stopped_and_other_changes_go_on(spark: S
         alters("c", *FLUSH),
         {**alters("a", *shorter, retention_ms="6"), "cluster": "other"},
     )
-    stopped = _stopped(rows.transform(guards.changes(GuardSettings(max_losses=1))))
+    stopped = _stopped(rows.transform(guards.max_losses(1)))
     assert set(stopped) == {("main", "a"), ("main", "b")}
     assert {row["error"] for row in stopped.values()} == {"MAX_LOSSES_EXCEEDED"}
-    assert rows.transform(guards.changes(GuardSettings(max_losses=2))).where("phase is not null").count() == 0
+    assert rows.transform(guards.max_losses(2)).where("phase is not null").count() == 0
+
+
+def test_fewer_replicas_count_for_losses_beside_altered_configs(spark: SparkSession) -> None:
+    """A topic with both counts once; the election of its leaders is stopped with its move."""
+    rows = decision_rows(
+        spark,
+        alters("both", {}, {"retention.ms": "5"}, retention_ms="6"),
+        reassigned("both", "0:1,2,3", "0:2"),
+        reassigned("fewer", "0:1,2,3", "0:1"),
+        {"topic": "fewer", "decision": "elect_leaders", "after": {"partitions": "0"}},
+        reassigned("moved", "0:1", "0:2"),
+        {"topic": "moved", "decision": "elect_leaders", "after": {"partitions": "0"}},
+        {**reassigned("refused", "0:1,2,3", "0:1"), **ENDED},
+    )
+    stopped = rows.transform(guards.max_losses(1)).where("phase = 'guard'").collect()
+    assert sorted((row["topic"], row["decision"]) for row in stopped) == [
+        ("both", "alter_configs"),
+        ("both", "reassign"),
+        ("fewer", "elect_leaders"),
+        ("fewer", "reassign"),
+    ]
+    assert {row["error"] for row in stopped} == {"MAX_LOSSES_EXCEEDED"}
+    assert rows.transform(guards.max_losses(2)).where("phase = 'guard'").count() == 0
 
 
 @pytest.mark.parametrize(("most", "stopped"), [(2, {"big", "small", "led"}), (3, set())])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from topicledger.apply.moves import planned_moves
 from topicledger.config.reading import read_settings
 from topicledger.model.moves import Move, UnderWay, parse_assignments
 
@@ -40,6 +42,21 @@ def test_a_partition_that_is_too_large_goes_alone() -> None:
 def test_what_only_loses_replicas_or_gets_another_order_needs_no_room() -> None:
     room = UnderWay(max_partitions=1, max_bytes=1)
     assert all(room.take(a_move(each, (1, 2, 3), (2, 1), 50)) for each in range(20))
+
+
+def test_a_move_that_only_changes_the_order_of_replicas_copies_0_bytes(spark: SparkSession) -> None:
+    """Its `broker_bytes` name no broker."""
+    moved = {
+        "topic.order": ("0:1,2,3", {"assignments": "0:3,2,1", "bytes": "0", "broker_bytes": ""}),
+        "topic.moved": ("0:1", {"assignments": "0:2", "bytes": "7", "broker_bytes": "1:0,7;2:7,0"}),
+    }
+    schema = "cluster string, action string, phase string, before map<string,string>, after map<string,string>"
+    rows = [("main", "reassign", None, {"assignments": before}, after) for before, after in moved.values()]
+    plans = spark.createDataFrame(rows, schema)
+    (both,) = planned_moves(plans, 7)
+    assert (both.topics, both.partitions, both.bytes, both.brokers) == (2, 2, 7, {1: (0, 7), 2: (7, 0)})
+    (order,) = planned_moves(plans.where("after['bytes'] = '0'"), 7)
+    assert (str(order), order.brokers) == ("1 partition of 1 topic, 0 bytes, about 0:00:00 at the throttle", {})
 
 
 @pytest.mark.parametrize("wrong", ["throttle = -1", "max_partitions_per_broker = 0", "speed = 5", 'throttle = "fast"'])

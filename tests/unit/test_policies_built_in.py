@@ -120,6 +120,10 @@ def moves(topic: str, size: int | None, says: str | None = None) -> Row:
     return alters(topic, {"assignments": "0:1"}, after, says, decision="reassign")
 
 
+def replicas(topic: str, before: str, after: str, **columns: Any) -> Row:
+    return alters(topic, {"assignments": before}, {"assignments": after}, decision="reassign", **columns)
+
+
 def of_one(policy: str, title: str, *topics: Row, action: Action = Action.CREATE, **options: Any) -> Estate:
     """An estate for a rule about one topic at a time; its cluster is called as it is."""
     return Estate(policy=policy, action=action, settings=options, cluster=title, title=title, topics=topics)
@@ -972,6 +976,32 @@ def of_moves() -> Iterator[Estate]:
         live("d", live_num_partitions=9),
         action=ReplicaAction.REASSIGN,
         max_bytes=100,
+    )
+    needed = {"min.insync.replicas": "2"}
+    lower = "declare a factor of min.insync.replicas or more, or lower min.insync.replicas in an earlier run"
+    unknown = (
+        "the replication factor is lowered, and min.insync.replicas of the topic is unknown: declare "
+        "min.insync.replicas, or grant this principal DescribeConfigs"
+    )
+    yield of_one(
+        "enough_replicas",
+        "no move goes below min.insync.replicas",
+        replicas("as many", "0:1,2,3", "0:3,2,1", resolved_configs={"min.insync.replicas": "5"}),
+        replicas("more", "0:1", "0:1,2", resolved_configs={"min.insync.replicas": "3"}),
+        replicas("enough", "0:1,2,3", "0:1,2", resolved_configs=needed),
+        {
+            **replicas("too few", "0:1,2,3;1:1,2,3", "0:1,2;1:1", resolved_configs=needed),
+            "says": f"replication factor 1 is below the topic's min.insync.replicas, 2: {lower}",
+            "error": "BELOW_MIN_INSYNC",
+        },
+        # What a manifest declares may never get there: it was refused, or configs aren't altered.
+        {
+            **replicas("declared only", "0:1,2,3", "0:1,2", configs=needed),
+            "says": unknown,
+            "error": "UNJUDGEABLE",
+        },
+        {**replicas("unknown", "0:1,2", "0:1"), "says": unknown, "error": "UNJUDGEABLE"},
+        action=ReplicaAction.REASSIGN,
     )
 
 

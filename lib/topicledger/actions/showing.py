@@ -11,6 +11,8 @@ from topicledger.model.moves import parse_assignments
 _LISTED = 20
 """Configs of a create, and partitions of a move, that its words name."""
 ADDS, REMOVES, CHANGES = "+", "-", "~"
+LESS_SAFE = "keeps data less safely"
+"""How a plan shows, and a guard says, that a change lowers the number of replicas or of those in sync."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,10 @@ def deleted(target: Target) -> str | None:
 
 
 def moved(target: Target) -> str:
-    """`0: 1,2 -> 2,3; 1: 2,3 -> 3,1`: the replicas of each partition that moves, the preferred leader first."""
+    """`0: 1,2 -> 2,3; 1: 2,3 -> 3,1`: the replicas of each partition that moves, the preferred leader first.
+
+    Partitions that get fewer replicas are a loss: the words say so.
+    """
     before, after = (parse_assignments(each.get("assignments", "")) for each in (target.before, target.after))
 
     def brokers(of: Mapping[int, tuple[int, ...]], partition: int) -> str:
@@ -68,7 +73,11 @@ def moved(target: Target) -> str:
 
     moves = (f"{each}: {brokers(before, each)} -> {brokers(after, each)}" for each in sorted(after))
     size = target.after.get("bytes")
-    return first(moves, "; ") + ("" if size is None else f"; {size} bytes")
+    fewer = [each for each in after if len(after[each]) < len(before.get(each, ()))]
+    least = min((len(after[each]) for each in fewer), default=0)
+    most = max((len(before[each]) for each in fewer), default=0)
+    lost = f"replication factor {most} -> {least} {LESS_SAFE}; " if fewer else ""
+    return lost + first(moves, "; ") + ("" if size is None else f"; {size} bytes")
 
 
 def elected(target: Target) -> str:

@@ -257,9 +257,7 @@ def _no_longer_asked_for(run: Run, latest: int) -> Transform:
     if run.prunes is not None:
         return declared_since(now, latest, list(run.settings.clusters))
     if run.by_manifests and not run.of_earlier_manifests:
-        declared = now.transform(
-            manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners))
-        )
+        declared = now.transform(manifests.judged_by(run.settings, run.selected))
         return no_longer_declared(declared, latest, of_files=run.of_files)
     # The plan differs from the manifests on purpose: what counts is whether they were changed since.
     then = run.latest_version_then

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.apply.moves import planned_moves
+from topicledger.apply.display import displayed
+from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, ResourceType
-from topicledger.plan.lines import RETURNED
+from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.resources import COUNTED
 from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
@@ -203,10 +204,16 @@ def summarise(
     failure_count = sum(
         counts.get(Outcome.FAILED.value, 0) + counts.get(Outcome.REFUSED.value, 0) for counts in outcomes.values()
     )
-    failures = _failures(results) if results is not None and failure_count else []
     any_skipped = any(Outcome.SKIPPED in counts for counts in outcomes.values())
-    skipped = _skipped(results) if results is not None and any_skipped else {}
-    warnings, warning_count = _warnings(run, beside_topics=beside_topics) if results is not None else ([], 0)
+    shown = _shown(
+        run,
+        results,
+        failures=failure_count > 0,
+        skipped=any_skipped,
+        pending=pending,
+        plan=planning_only,
+        beside_topics=beside_topics,
+    )
     unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     code = exit_code(
         {
@@ -222,24 +229,64 @@ def summarise(
         exit_code=int(code),
         manifest_version=run.manifest_version,
         clusters=[
-            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster], skipped=skipped.get(cluster, {}))
+            ClusterCounts(cluster=cluster, outcomes=outcomes[cluster], skipped=shown.skipped.get(cluster, {}))
             for cluster in sorted(outcomes, key=lambda name: (name is not None, name or ""))
         ],
         decisions={name: decisions.get(name, 0) for name in _left_alone(decisions)},
-        pending=Pending(
-            count=pending,
-            first=first_planned(run, results) if planning_only and results is not None and pending else (),
-            of_files=run.of_files,
-            moves=planned_moves(run.plans(), run.settings.replicas.throttle) if pending and _may_move(run) else (),
-        ),
-        failures=failures,
+        pending=Pending(count=pending, first=shown.planned, of_files=run.of_files, moves=shown.moves),
+        failures=shown.failures,
         query=(
             f"SELECT cluster, topic, phase, error, error_message FROM {run.ledger.sql_name(AUDIT)} "
             f"WHERE run_id = {sql_text(run.run_id)} AND outcome IN ('failed', 'refused')"
         ),
         problems=list(dict.fromkeys(problems)),
+        warnings=shown.warnings,
+        warning_count=shown.warning_count,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """Parts of a summary that are only shown: neither the run's state nor its exit code depends on them."""
+
+    failures: Sequence[Failure] = ()
+    skipped: Mapping[str | None, Mapping[str, int]] = field(default_factory=dict)
+    planned: Sequence[PlannedAction] = ()
+    moves: Sequence[PlannedMoves] = ()
+    warnings: Sequence[Warned] = ()
+    warning_count: int = 0
+
+
+def _shown(
+    run: Run, results: DataFrame | None, *, failures: bool, skipped: bool, pending: int, plan: bool, beside_topics: bool
+) -> _Shown:
+    """Read what is shown; a part that can't be read is left out, with a warning."""
+    if results is None:
+        return _Shown()
+    again = f"`runs show --run-id {run.run_id}` has the rest"
+    of_run = f"of run {run.run_id}"
+    nothing = _Shown()
+    warnings, count = displayed(
+        lambda: _warnings(run, beside_topics=beside_topics), ((), 0), f"the warnings {of_run}", instead=again
+    )
+    return _Shown(
+        failures=displayed(lambda: _failures(results), (), f"the failures {of_run}", instead=again) if failures else (),
+        skipped=displayed(lambda: _skipped(results), nothing.skipped, f"the skipped {of_run}", instead=again)
+        if skipped
+        else {},
+        planned=displayed(lambda: first_planned(run, results), (), f"the plan {of_run}", instead=again)
+        if plan and pending
+        else (),
+        moves=displayed(
+            lambda: planned_moves(run.plans(), run.settings.replicas.throttle),
+            (),
+            f"the bytes of moves {of_run}",
+            instead=again,
+        )
+        if pending and _may_move(run)
+        else (),
         warnings=warnings,
-        warning_count=warning_count,
+        warning_count=count,
     )
 
 

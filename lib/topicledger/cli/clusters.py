@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
+from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Options,
     common,
@@ -62,7 +63,8 @@ def clusters_accept(options: Options, name: str, requested_by: str | None) -> in
         settings.cluster(name)
         ledger = open_ledger(options, settings, "clusters")
         accepted = accept(ledger, settings, name, run_id=options.run_id, requested_by=requested_by)
-    print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
+    with display_only("the result", instead="`clusters list` shows it"):
+        print_result(accepted.to_json(), lambda console: render_acceptance(accepted, console), options)
     return ExitCode.DONE
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
+from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.cli.options import (
     Options,
@@ -55,5 +56,7 @@ def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, reques
     for each in summary.clusters:
         for kind, count in each.kinds.items():
             options.metrics.set("topicledger_drift", count, cluster=each.cluster, kind=kind)
-    print_result(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
+    again = f"`audit --run-id {summary.run_id}` shows it"
+    with display_only(f"the result of audit {summary.run_id}", instead=again):
+        print_result(summary.to_json(), lambda console: drift_summary.render(summary, console), options)
     return summary.exit_code

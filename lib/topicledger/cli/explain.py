@@ -148,9 +148,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     """
     ledger.ensure(MANIFESTS, USAGES)
     made = policies.from_settings(settings)
-    judged = ledger.read(MANIFESTS).transform(
-        manifests.judge(list(settings.clusters), [cluster.name], manifests.yours(settings.owners))
-    )
+    judged = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name]))
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
     refused = seen.statuses[cluster.name].refused
     if refused is not None:
@@ -197,7 +195,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     elif row["live"] and not row["internal"]:
         answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
         _, configs = describe(ledger.spark, settings.kafka, [cluster], seen.topics.where(mine), seen)
-        living = rows.transform(as_creates(configs))
+        living = rows.transform(as_creates(configs, settings.ignored_configs))
         rules = [each for each in made if each.action is Action.CREATE]
         (lives,) = living.transform(policies.verdicts(rules, known)).where(mine).collect()
         verdicts = [

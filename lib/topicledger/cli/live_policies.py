@@ -92,11 +92,7 @@ def audit_policies(
             raise UsageError(f"{settings.path}: no [[policies.create]] uses `{show(name)}`; {near}")
     rules = [each for each in rules if not named or each.name in named]
     ledger.ensure(MANIFESTS, USAGES)
-    declared = ledger.read(MANIFESTS).transform(
-        manifests.judge(
-            list(settings.clusters), [cluster.name for cluster in clusters], manifests.yours(settings.owners)
-        )
-    )
+    declared = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name for cluster in clusters]))
     seen = observe(ledger, settings, clusters, declared.where(F.col("phase").isNull()))
     problems = {name: why for name, status in seen.statuses.items() if (why := status.problem) is not None}
     reached = [cluster for cluster in clusters if cluster.name not in problems]
@@ -105,7 +101,7 @@ def audit_policies(
     seen, configs = describe(ledger.spark, settings.kafka, reached, topics, seen)
     known = facts(ledger, settings, reached, seen.brokers)
     rows = declared.transform(decide(seen.topics, seen.statuses)).where(of_reached)
-    judged = rows.transform(as_creates(configs))
+    judged = rows.transform(as_creates(configs, settings.ignored_configs))
     found = _found(judged.transform(policies.verdicts(rules, known)), rules, list(problems.values()), detailed)
     document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
     print_result(document, lambda console: _render(found, console), options)

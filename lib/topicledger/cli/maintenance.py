@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Command,
     Options,
@@ -52,5 +53,6 @@ def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: s
             requested_by=requested_by,
         )
         maintained = maintenance.maintain(ledger, settings, request)
-    print_result(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
+    with display_only("the result", instead="`runs list` has the run"):
+        print_result(maintained.to_json(), lambda console: maintenance.render(maintained, console), options)
     return maintained.exit_code

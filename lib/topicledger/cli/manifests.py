@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 import click
 
+from topicledger.apply.display import display_only
 from topicledger.cli.options import (
     Options,
     common,
@@ -96,7 +97,8 @@ def load_manifests(
         counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
     if dry_run:
         counts = f"dry run, nothing was written: {counts}"
-    print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
+    with display_only("the result", instead="`runs list` has the run"):
+        print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
     return ExitCode.DONE
 
 
@@ -135,5 +137,6 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)
         exported = exporting.export(ledger, settings, clusters, request)
-    print_result(exported.to_json(), lambda console: render_exported(exported, console), options)
+    with display_only("the result", instead=f"the manifests are in {'the table' if to is None else to}"):
+        print_result(exported.to_json(), lambda console: render_exported(exported, console), options)
     return exported.exit_code

@@ -172,6 +172,8 @@ def print_result(document: str, render: Callable[[Console], None], options: Opti
         click.echo(document)
     else:
         render(console(160))
+    # A full disk or a closed pipe fails here, where its reason can be given, and not when Python ends.
+    sys.stdout.flush()
 
 
 def open_settings(options: Options) -> Settings:

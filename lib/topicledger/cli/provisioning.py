@@ -18,6 +18,7 @@ import click
 from topicledger import actions, pipeline, policies
 from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
+from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.rendering import render
 from topicledger.apply.summary import Summary, results, summarise
@@ -317,7 +318,9 @@ def _show(summary: Summary, options: Options, *, configs_compared: bool) -> int:
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
     for decision, count in summary.decisions.items():
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
-    print_result(
-        summary.to_json(), lambda console: render(summary, console, configs_compared=configs_compared), options
-    )
+    again = f"`runs show --run-id {summary.run_id}` shows it"
+    with display_only(f"the result of run {summary.run_id}", instead=again):
+        print_result(
+            summary.to_json(), lambda console: render(summary, console, configs_compared=configs_compared), options
+        )
     return summary.exit_code

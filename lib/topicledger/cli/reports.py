@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from topicledger import report
+from topicledger.apply.display import display_only
 from topicledger.cli.options import Options, common, open_ledger, open_settings, print_result
 from topicledger.errors import ExitCode, UsageError
 from topicledger.model import FORMAT_VERSION
@@ -67,7 +68,8 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
             "drift": sum(each.findings for each in found.drift.tallies) if found.drift else None,
         }
     )
-    print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
+    with display_only("the result", instead=f"the report is in {out}"):
+        print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
     return ExitCode.DONE
 
 
@@ -76,5 +78,6 @@ def _write_index(folder: Path, options: Options) -> int:
     out = folder / report.INDEX_FILE
     report.write(out, report.render_index(found))
     document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, "out": str(out), "reports": len(found)})
-    print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
+    with display_only("the result", instead=f"the report is in {out}"):
+        print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
     return ExitCode.DONE

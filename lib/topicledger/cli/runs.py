@@ -11,6 +11,7 @@ from rich.console import Console
 
 from topicledger.apply.cancelling import cancel_of
 from topicledger.apply.dispatch import Context, Stop
+from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
 from topicledger.apply.throttles import take_away_of
 from topicledger.cli import show
@@ -88,7 +89,8 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
         )
 
     document = {"format_version": FORMAT_VERSION, **asdict(found), "missing": found.missing}
-    print_result(json.dumps(document, indent=2), render, options)
+    with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
+        print_result(json.dumps(document, indent=2), render, options)
     return ExitCode.DONE
 
 
@@ -120,7 +122,8 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     if cancel:
         _cancel(ledger, settings, options.run_id)
     runs.abandon(ledger, settings, options.run_id)
-    click.echo(f"run {options.run_id} is abandoned")
+    with display_only("the result", instead="`runs list` shows the run's state"):
+        click.echo(f"run {options.run_id} is abandoned")
     take_away_of(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
     for name in _throttled(ledger, settings, options.run_id):
         click.echo(f"throttles stay set on cluster {name}; the next run on it takes them away once nothing moves there")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings, has_url_credentials
+from topicledger.config.secrets import has_url_credentials
+from topicledger.config.settings import SECRET_OPTIONS, ClientValue, ClusterSettings
 from topicledger.config.toml_table import HOLDS_A_SECRET, REFERENCES, TomlTable, kind_of, only_a_prefix
 from topicledger.text import nearest, show
 

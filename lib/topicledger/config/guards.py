@@ -26,8 +26,8 @@ class GuardSettings:
     """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
     changes none (exit code 5). By default there is no limit: [changes] is the switch."""
     max_losses: int = 0
-    """Topics that one run may change, per cluster, so that data can be lost, or is kept less safely, or loses the order
-    of its keys. Where a run would change more so, it changes none of them (exit code 5)."""
+    """Topics that one run may change, per cluster, so that data can be lost, is kept less safely (also by fewer
+    replicas), or loses the order of its keys. Where a run would change more so, it changes none (exit code 5)."""
     max_moves: int = 0
     """Partitions whose replicas one run may move, per cluster. Where a run would move more, it moves none
     (exit code 5)."""

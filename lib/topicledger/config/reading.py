@@ -155,7 +155,7 @@ def _guards(table: TomlTable) -> GuardSettings:
 
 
 def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettings]:
-    """By cluster: [changes] with [clusters.NAME.changes] over it, of those that mend anything."""
+    """By cluster: [changes] with [clusters.NAME.changes] over it, of those that say anything."""
     found = {}
     everywhere = _change_settings(table, ChangeSettings())
     for name, cluster in clusters.values.items():
@@ -163,7 +163,7 @@ def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettin
         given = (
             everywhere if of_cluster is None else _change_settings(clusters.table(name).table("changes"), everywhere)
         )
-        if given.any:
+        if given.any or given.ignore != ChangeSettings().ignore:
             found[name] = given
     return found
 

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from topicledger.config.settings import SECRET_OPTIONS, ClusterSettings, has_url_credentials
+from topicledger.config.settings import SECRET_OPTIONS, ClusterSettings
 from topicledger.errors import SecretError
 
 _TOKEN_PROVIDER = "sasl_oauth_token_provider"
+_PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
+_URL_CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@")
 _URL_PASSWORD = re.compile(r"(?:^|://)[^/?#@]*?:(?P<password>[^/?#]+)@")
 _SHORT = 4
 _KNOWN_CODE = sys.stdlib_module_names | {"kafka", "topicledger"}
@@ -81,6 +83,11 @@ def secret_values(cluster: ClusterSettings) -> frozenset[str]:
             if password is not None:
                 found.update({password["password"], unquote(password["password"])})
     return frozenset(found)
+
+
+def has_url_credentials(option: str, text: str) -> bool:
+    """Whether the value of a client option is a URL with a password in it (`proxy_url`: also without a scheme)."""
+    return bool(_URL_CREDENTIALS.search(text)) or (option in _PROXY_OPTIONS and "@" in text)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,11 +32,8 @@ MAX_BATCH_RECORDS = 10_000
 """The records that a broker accepts in one request before it refuses the whole request (C15)."""
 
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
-_PROXY_OPTIONS = frozenset({"proxy_url", "socks5_proxy"})
 OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
 """Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
-
-_URL_CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +127,8 @@ class ChangeSettings:
     pin: bool = False
     """Set a declared config on the topic also where the topic has the same value by the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-    """Names of configs that are never set or reset, declared or not. By default those that tools set while they move
-    replicas."""
+    """Names of configs that are left to others everywhere: runs never set or reset them, creates included, audits don't
+    compare them, and exports and imports leave them out. By default those that tools set while they move replicas."""
 
     @property
     def any(self) -> bool:
@@ -267,7 +263,8 @@ class Settings:
     kafka: KafkaSettings = KafkaSettings()
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
-    """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that have any."""
+    """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that mend anything,
+    or ignore other configs than by default."""
     replicas: ReplicaSettings = ReplicaSettings()
     """[replicas]"""
     acls: AclSettings = AclSettings()
@@ -301,6 +298,16 @@ class Settings:
             raise UsageError("\n".join(problems))
         return tuple(self.clusters[name] for name in wanted)
 
+    @property
+    def ignored_configs(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the configs that are left to others on each cluster: `changes.ignore`."""
+        return {name: self.changes.get(name, ChangeSettings()).ignore for name in self.clusters}
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """Clusters where runs set declared configs on topics also if these have the values by default."""
+        return tuple(name for name, each in self.changes.items() if each.pin and each.configs != "off")
+
     def digest(self) -> str:
         """SHA-256 (hex) of what bears on decisions, for refusing to resume a run under other settings.
 
@@ -309,18 +316,7 @@ class Settings:
         """
         clusters = {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()}
         policies = {
-            kind: [
-                {
-                    "use": spec.use,
-                    "mode": spec.mode,
-                    "needs": spec.needs,
-                    "clusters": spec.clusters,
-                    "owners": spec.owners,
-                    "labels": spec.labels,
-                    "options": spec.options,
-                }
-                for spec in specs
-            ]
+            kind: [{name: getattr(spec, name) for name in _DIGESTED} for spec in specs]
             for kind, specs in (
                 ("create", self.policies.create),
                 ("delete", self.policies.delete),
@@ -365,15 +361,23 @@ class Settings:
 
     def audit_digest(self) -> str:
         """As `digest`, of what bears on an audit."""
+        usual = ChangeSettings().ignore
+        ignored = {name: sorted(each) for name, each in self.ignored_configs.items() if each != usual}
         return _digest(
             {
                 "tables": {"root": self.tables.root},
                 "clusters": {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()},
                 "audit": asdict(self.audit),
                 **({"manage": self.acls.manage} if self.acls.manage else {}),
+                **({"ignored": ignored} if ignored else {}),
+                **({"pinned": sorted(self.pinned)} if self.pinned else {}),
                 **self._ownership(),
             }
         )
+
+
+_DIGESTED = ("use", "mode", "needs", "clusters", "owners", "labels", "options")
+"""Fields of a policy that bear on decisions."""
 
 
 def _as_digested(changes: ChangeSettings) -> dict[str, object]:
@@ -386,11 +390,6 @@ def _as_digested(changes: ChangeSettings) -> dict[str, object]:
 
 def _digest(content: object) -> str:
     return hashlib.sha256(_canonical(content).encode("utf-8")).hexdigest()
-
-
-def has_url_credentials(option: str, text: str) -> bool:
-    """Whether the value of a client option is a URL with a password in it (`proxy_url`: also without a scheme)."""
-    return bool(_URL_CREDENTIALS.search(text)) or (option in _PROXY_OPTIONS and "@" in text)
 
 
 def _canonical(content: object) -> str:

@@ -31,7 +31,8 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.listed import Listed
 from topicledger.observe.moves import observe_moves
 from topicledger.observe.record import keep
-from topicledger.observe.topics import as_expected
+from topicledger.observe.topics import Observation, as_expected
+from topicledger.plan.moving import uneven
 from topicledger.plan.resource_kind import ResourceKind
 from topicledger.schemas import (
     AUDIT,
@@ -62,7 +63,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
         return summarise(run, run.counts.get(REFUSED, 0))
     judged = (
         run.ledger.read(MANIFESTS, run.manifest_version)
-        .transform(manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners)))
+        .transform(manifests.judged_by(run.settings, run.selected))
         .localCheckpoint()
     )
     refused = _refused(judged)
@@ -187,9 +188,19 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
         earlier_configs=run.ledger.read(OBSERVED_CONFIGS, int(run.arguments[EARLIER_CONFIGS])),
         audit=run.ledger.read(AUDIT),
         brokers=seen.brokers,
+        ignored=run.settings.ignored_configs,
+        pinned=run.settings.pinned,
+        uneven=_uneven(run, judged, seen, list(ids)),
         moving=_moving(run, [each for each in reached if each.name in ids]),
     )
     return estate, problems
+
+
+def _uneven(run: Run, judged: DataFrame, seen: Observation, clusters: Sequence[str]) -> DataFrame | None:
+    """Topics of placement spread that a plan would make even; None where there is none to ask about."""
+    if DriftKind.REPLICA_SKEW not in run.settings.audit.severity:
+        return None
+    return uneven(judged.where(F.col("cluster").isin(*clusters)), seen, clusters)
 
 
 def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:

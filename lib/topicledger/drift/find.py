@@ -5,8 +5,8 @@ Like everything up to a plan these are transforms that ask no cluster. The check
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
@@ -18,6 +18,7 @@ from topicledger.drift.findings import FINDING, nothing
 from topicledger.drift.kinds import checks
 from topicledger.kafka.config_values import by_name, values_by_name
 from topicledger.ledger.acknowledged import last_creates
+from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import Transform
 from topicledger.model import SET_ON_TOPIC, Outcome
 
@@ -38,8 +39,15 @@ class Estate:
     """Columns of `observed_configs`: what the previous audit saw."""
     audit: DataFrame
     """Columns of `audit`: it knows the ids of topics that we created."""
+    ignored: Ignored = field(default_factory=dict)
+    """Configs that are left to others, by cluster."""
+    pinned: Collection[str] = ()
+    """Clusters where runs set a declared config also if the topic has its value by default: `changes.pin`."""
     brokers: DataFrame | None = None
     """cluster, broker_id, rack: of those that are up; None where nobody asked."""
+    uneven: DataFrame | None = None
+    """cluster, topic, partitions (int): topics of placement spread, and how many partitions a run would move to make
+    them even; None where nobody asked."""
     moving: DataFrame | None = None
     """cluster, topic, partition: of replicas that are being moved; None where nobody asked."""
 
@@ -71,8 +79,10 @@ def side_by_side(estate: Estate) -> Transform:
     In: what `manifests.judge` returns. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`
     and `owner` as declared; `refused`, where the manifest's row counts for nothing; `topic_id`, `internal`,
     `permitted`, `live_*` and `other_leaders`, null where the topic isn't listed; `live_configs`, `live_by_name`,
-    name -> config, or `config_error_code`; `earlier_defaults`, name -> value; `known_id`; `placement` as declared,
-    `racks`, broker -> rack of those that are up, and `moving`, partitions whose replicas are being moved.
+    name -> config, without those that are left to others, or `config_error_code`; `earlier_defaults`, name -> value;
+    `known_id`; `placement` as declared, `racks`, broker -> rack of those that are up; `moving`, partitions whose
+    replicas are being moved; `uneven`, how many partitions of a spread topic a run would move; `pinned`, whether a
+    value by default isn't as declared.
     """
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
@@ -88,8 +98,11 @@ def side_by_side(estate: Estate) -> Transform:
             *key, "topic_id", "internal", "permitted", "other_leaders",
             F.col("num_partitions").alias("live_num_partitions"), F.col("assignments").alias("live_assignments"),
         )  # fmt: skip
-        configs = estate.configs.where(audited).select(
-            *key, F.col("configs").alias("live_configs"), by_name("configs").alias("live_by_name"), "config_error_code"
+        ours = F.filter("configs", lambda each: ~is_ignored(estate.ignored, each["name"]))
+        configs = (
+            estate.configs.where(audited)
+            .withColumn("live_configs", ours)
+            .select(*key, "live_configs", by_name("live_configs").alias("live_by_name"), "config_error_code")
         )
         return (
             declared.join(live, on=key, how="full_outer")
@@ -99,6 +112,8 @@ def side_by_side(estate: Estate) -> Transform:
             .join(_known_ids(estate.audit), on=[*key, "cluster_id"], how="left")
             .transform(_with_racks(estate.brokers))
             .transform(_with_moving(estate.moving))
+            .transform(_with_uneven(estate.uneven))
+            .withColumn("pinned", F.col("cluster").isin(*estate.pinned))
         )
 
     return transform
@@ -118,6 +133,13 @@ def _with_moving(moving: DataFrame | None) -> Transform:
         return lambda rows: rows.withColumn("moving", F.lit(None).cast("array<int>"))
     by_topic = moving.groupBy("cluster", "topic").agg(F.collect_list("partition").alias("moving"))
     return lambda rows: rows.join(by_topic, on=["cluster", "topic"], how="left")
+
+
+def _with_uneven(uneven: DataFrame | None) -> Transform:
+    if uneven is None:
+        return lambda rows: rows.withColumn("uneven", F.lit(None).cast("int"))
+    found = uneven.select("cluster", "topic", F.col("partitions").alias("uneven"))
+    return lambda rows: rows.join(found, on=["cluster", "topic"], how="left")
 
 
 def _earlier_defaults(configs: DataFrame) -> DataFrame:

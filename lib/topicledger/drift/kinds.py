@@ -142,13 +142,17 @@ def _configs_not_permitted() -> Column:
 
 
 def _config_differs() -> Column:
-    """Declared and effective value differ, wherever the effective one comes from; a sensitive one is unknown."""
+    """Declared and effective value differ, wherever the effective one comes from, or a value that must be pinned to the
+    topic isn't; a sensitive one is unknown."""
     live = F.col("live_by_name")
+
+    def as_live(name: Column, value: Column) -> Column:
+        return F.coalesce(same_value_column(name, value, live[name]["value"]), F.lit(False))
 
     def differs(name: Column, value: Column) -> Column:
         config = live[name]
-        same = F.coalesce(same_value_column(name, value, config["value"]), F.lit(False))
-        return ~F.coalesce(config["is_sensitive"], F.lit(False)) & ~same
+        set_here = F.coalesce(config["config_source"] == SET_ON_TOPIC, F.lit(False)) | ~F.col("pinned")
+        return ~F.coalesce(config["is_sensitive"], F.lit(False)) & ~(as_live(name, value) & set_here)
 
     return F.when(
         F.col("live_configs").isNotNull(),
@@ -158,6 +162,10 @@ def _config_differs() -> Column:
                 DriftKind.CONFIG_DIFFERS,
                 F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
                 .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
+                .when(
+                    as_live(entry["key"], entry["value"]),
+                    F.lit("the topic has the value by the broker's default only, and changes.pin asks to set it"),
+                )
                 .otherwise(F.lit("not set on the topic, and the broker's default is another value")),
                 what=entry["key"],
                 declared=entry["value"],

@@ -18,8 +18,9 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
 
     Brokers that are down have no known rack: where their replicas may be isn't said.
     """
-    skew = [] if settings.max_replica_skew is None else [_replica_skew(settings.max_replica_skew)]
-    return [_racks_shared(), _broker_not_allowed(), *skew, _moves_under_way()]
+    most = settings.max_replica_skew
+    skew = _uneven() if most is None else F.coalesce(_uneven(), _replica_skew(most))
+    return [_racks_shared(), _broker_not_allowed(), skew, _moves_under_way()]
 
 
 def _is(*kinds: PlacementKind) -> Column:
@@ -77,6 +78,14 @@ def _partitions(kind: DriftKind, message: Column, partitions: Column) -> Column:
             declared=F.col("placement"),
             live=ids(F.col("live_assignments")[partition]),
         ),
+    )
+
+
+def _uneven() -> Column:
+    message = "its placement is spread, and a run would move replicas or leaders of its partitions to make them even"
+    return F.when(
+        F.col("uneven").isNotNull(),
+        one(DriftKind.REPLICA_SKEW, message, declared=F.col("placement"), live=F.col("uneven")),
     )
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from topicledger.apply.display import displayed
 from topicledger.config.severities import DriftKind, Severity
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
@@ -101,10 +102,9 @@ def summarise(
         .limit(SHOWN_FAILURES)
         .withColumn("since", F.date_format("since", ISO_TIME))
         .select(*Drift.__dataclass_fields__)
-        .collect()
-        if count
-        else []
     )
+    query = f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}"
+    shown = displayed(first.collect, [], f"the drift of audit {run.run_id}", instead=query) if count else []
     order = list(Severity)
     failing = order[: order.index(fail_on) + 1] if fail_on is not None else ()
     drifted = any(severities[each.value] for each in failing)
@@ -117,9 +117,9 @@ def summarise(
         clusters=[ClusterDrift(cluster=cluster, kinds=found) for cluster, found in clusters.items()],
         kinds=kinds,
         severities=severities,
-        drift=[Drift(**row.asDict()) for row in first],
+        drift=[Drift(**row.asDict()) for row in shown],
         drift_count=count,
-        query=f"SELECT * FROM {run.ledger.sql_name(DRIFT)} WHERE run_id = {sql_text(run.run_id)}",
+        query=query,
         manifests_refused=manifests_refused,
         problems=list(problems),
     )

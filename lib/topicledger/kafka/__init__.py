@@ -210,9 +210,9 @@ class ClusterAdmin(Connection):
         """How far the named topics were written, and when last: see `offsets.last_records`."""
         return offsets.last_records(self, topics)
 
-    def unseen_topics(self) -> int:
+    def unseen_topics(self, on: int | None = None) -> int:
         """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
-        return unseen.unseen_topics(self)
+        return unseen.unseen_topics(self, on)
 
     def broker_logs(self) -> list[log_dirs.BrokerLogs]:
         """What each live broker has in its log directories: see `log_dirs.broker_logs`."""

@@ -12,19 +12,15 @@ from topicledger.kafka.connection import TOPIC_AUTHORIZATION_FAILED, Connection
 _TOPICS_BATCH = 10_000
 
 
-def unseen_topics(connection: Connection) -> int:
+def unseen_topics(connection: Connection, on: int | None = None) -> int:
     """Topics that brokers which are up have replicas of, and that this principal may not describe.
 
-    A topic whose every replica is on brokers that are down isn't counted. Raises ClusterError, with what to grant,
-    where the brokers don't say.
+    `on`: only those of this broker, if it is up. A topic whose every replica is on brokers that are down isn't counted.
+    Raises ClusterError, with what to grant, where the brokers don't say.
     """
-    names = sorted(
-        {
-            topic
-            for broker in connection.metadata([]).brokers
-            for topic in _topics_of_broker(connection, int(broker.node_id))
-        }
-    )
+    up = [int(broker.node_id) for broker in connection.metadata([]).brokers]
+    asked = [on] if on in up else up
+    names = sorted({topic for broker in asked for topic in _topics_of_broker(connection, broker)})
     # By name: one that was deleted meanwhile is unknown, and one that was created meanwhile isn't hidden.
     return sum(
         topic.error_code == TOPIC_AUTHORIZATION_FAILED

@@ -104,6 +104,11 @@ def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable
     return transform
 
 
+def parts_of(text: Column, separator: str) -> Column:
+    """Parts of a text in `before` or `after` (array<string>): none if it is empty, null if it is null."""
+    return F.filter(F.split(text, separator), lambda each: each != "")
+
+
 def touched() -> Column:
     """Of rows with `before` and `after`, the names that a change sets or resets (array<string>)."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
-from topicledger.config.settings import Owners, Settings
+from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
 from topicledger.manifests import load_resources, resource_reasons
 from topicledger.manifests import rows as manifests
@@ -66,8 +66,10 @@ def read(
     that a run would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
-    if foreign is not None and FOREIGN_FORMATS[foreign.form].is_listing:
-        parsed = _without_refused(parsed)
+    if foreign is not None:
+        if FOREIGN_FORMATS[foreign.form].is_listing:
+            parsed = _without_refused(parsed)
+        _leave_ignored(parsed, settings)
     hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
     _require_none(
         chain(
@@ -140,6 +142,26 @@ def _parse(
     if foreign.cluster is None and not form.names_cluster:
         raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
     return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
+
+
+def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
+    """List the configs that `changes.ignore` leaves to others as not carried over: files of other tools may have what
+    these set for a while."""
+    usual, ignored = ChangeSettings().ignore, settings.ignored_configs
+    for place, row in enumerate(parsed.rows):
+        names = [name for name in row.configs or () if name in ignored.get(row.cluster, usual)]
+        if names:
+            kept = {name: value for name, value in (row.configs or {}).items() if name not in names}
+            parsed.rows[place] = dataclasses.replace(row, configs=kept or None)
+            parsed.not_carried_over.extend(
+                NotCarriedOver(
+                    file=row.file,
+                    line=row.line,
+                    key=f"{show(row.topic)}: {show(name)}",
+                    what="changes.ignore in the settings leaves it to others",
+                )
+                for name in names
+            )
 
 
 def _frame(spark: SparkSession, rows: Sequence[ManifestRow]) -> DataFrame:

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 
 from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
-from topicledger.config.settings import Owners
+from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
+from topicledger.manifests.ignored import without_ignored
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
 from topicledger.schemas import MANIFESTS
@@ -278,6 +279,13 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
         return grouped.unionByName(unique).transform(_with_verdict)
 
     return transform
+
+
+def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform:
+    """As `judge`, by the settings: their clusters and owners, and without the configs that `changes.ignore` names."""
+    judged = judge(list(settings.clusters), selected, yours(settings.owners))
+    configs = without_ignored(settings.ignored_configs, F.col("configs"))
+    return lambda manifests: manifests.transform(judged).withColumn("configs", configs)
 
 
 def _with_verdict(rows: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, 
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files.writing import SUFFIXES, write_manifests
+from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.load import Loaded, merge
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT, Transform
@@ -98,7 +99,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     configs = described.configs.select("cluster", "topic", "configs", "config_error")
     rows = (
         wanted.join(configs, on=["cluster", "topic"], how="inner")
-        .transform(as_manifests(request.owner, with_assignments=request.with_assignments))
+        .transform(as_manifests(request.owner, settings.ignored_configs, with_assignments=request.with_assignments))
         .localCheckpoint()
     )
     unread: list[TopicMessage] = []
@@ -157,14 +158,16 @@ def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], 
     return replace(loaded, resources={each.kind.table.name: each.merge(ledger, request.owner) for each in others})
 
 
-def as_manifests(owner: str | None, *, with_assignments: bool) -> Transform:
+def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool) -> Transform:
     """Live topics as rows of `manifests`.
 
     In: the columns of `observed`, `configs` as in `observed_configs` and `config_error`. Out: the columns of
-    `manifests`, of configs only those that are set on the topic and can be read; `not_exported`, why a topic can't be
-    exported (else null); `note`, what the row leaves out of it (else null).
+    `manifests`, of configs only those that are set on the topic, not `ignored`, and can be read; `not_exported`, why a
+    topic can't be exported (else null); `note`, what the row leaves out of it (else null).
     """
-    set_here = F.filter("configs", lambda each: each["config_source"] == SET_ON_TOPIC)
+    set_here = F.filter(
+        "configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~is_ignored(ignored, each["name"])
+    )
     readable = F.filter(set_here, lambda each: ~each["is_sensitive"] & each["value"].isNotNull())
     hidden = F.transform(F.filter(set_here, lambda each: each["is_sensitive"]), lambda each: each["name"])
     uneven = F.size(F.array_distinct(F.transform(F.map_values("assignments"), F.size))) > 1

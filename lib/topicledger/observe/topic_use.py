@@ -91,19 +91,25 @@ def read_last_records(
 
 
 def read_unseen_topics(
-    spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
+    spark: SparkSession,
+    clusters: Sequence[ClusterSettings],
+    kafka: KafkaSettings,
+    named: DataFrame,
+    *,
+    on: int | None = None,
 ) -> DataFrame:
     """How many topics of the clusters `named` (cluster) this principal doesn't see, asked once and now (M3).
 
-    Columns cluster, unseen and error: one row per cluster. Where it isn't known, `error` has what to grant and `unseen`
-    is null. Clusters that are not among `clusters` give no rows.
+    `on`: only topics that have replicas on this broker; if it is down, those of all brokers that are up. Columns
+    cluster, unseen and error: one row per cluster. If it isn't known, `error` has what to grant and `unseen` is null.
+    Clusters that are not among `clusters` give no rows.
     """
     one_each = named.select("cluster", F.lit("").alias("topic"))
-    return _read(spark, clusters, kafka, one_each, _unseen, UNSEEN_TOPICS).drop("topic")
+    return _read(spark, clusters, kafka, one_each, partial(_unseen, on=on), UNSEEN_TOPICS).drop("topic")
 
 
-def _unseen(admin: ClusterAdmin, _: Sequence[str]) -> Sequence[Unseen]:
-    return [Unseen(unseen=admin.unseen_topics())]
+def _unseen(admin: ClusterAdmin, _: Sequence[str], *, on: int | None) -> Sequence[Unseen]:
+    return [Unseen(unseen=admin.unseen_topics(on))]
 
 
 def _read(

@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.ledger.rows import touched
+from topicledger.ledger.rows import parts_of, touched
 from topicledger.manifests.rows import Transform
 from topicledger.model import AccessAction, Action, ReplicaAction, ResourceType
 from topicledger.schemas import ACTIONS
@@ -25,7 +25,7 @@ def records() -> Column:
     """
 
     def listed(name: str, separator: str) -> Column:
-        return F.size(F.split(F.col("after")[name], separator)).cast("bigint")
+        return F.size(parts_of(F.col("after")[name], separator)).cast("bigint")
 
     added = F.col("after")["num_partitions"].cast("bigint") - F.col("before")["num_partitions"].cast("bigint")
     partitions = F.coalesce(F.size("assignments"), F.lit(0))

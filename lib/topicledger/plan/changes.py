@@ -28,34 +28,50 @@ _UNREAD = "its configs could not be described, so nobody knows what is to be cha
 
 
 def to_describe(settings: Mapping[str, ChangeSettings], judged: DataFrame, seen: Observation) -> DataFrame | None:
-    """Declared topics that exist and of which configs, or the number of partitions, may have to be changed.
+    """Declared topics that exist and of which configs, or the number of partitions, may have to be changed, or whose
+    number of replicas is declared lower than it is.
 
     In: `settings` by cluster; what `manifests.judge` returns. Out: columns of `observed`; None where nothing asks.
     """
     asked = {name: each for name, each in settings.items() if name in seen.known}
     if not asked:
         return None
-
-    def on(mends: Callable[[ChangeSettings], bool]) -> Column:
-        return F.col("cluster").isin(*(name for name, each in asked.items() if mends(each)))
-
     accepted = F.col("phase").isNull() & (F.col("state") == PRESENT) & F.col("cluster").isin(*asked)
     declared = judged.where(accepted).select(
         "cluster",
         "topic",
         add_partitions.declared_count().alias("_count"),
-        F.size(F.map_keys("configs")).alias("_configs"),
+        _asks_for_configs(asked).alias("_alters"),
+        _declared_replicas().alias("_replicas"),
     )
-    grows = on(lambda each: each.partitions == "grow") & (F.col("_count") > F.col("num_partitions"))
-    alters = on(lambda each: each.configs == "exact") | (
-        on(lambda each: each.configs == "declared") & (F.col("_configs") > 0)
-    )
+    grows = _on(asked, lambda each: each.partitions == "grow") & (F.col("_count") > F.col("num_partitions"))
+    more = F.exists(F.map_values("assignments"), lambda each: F.size(each) > F.col("_replicas"))
+    # What is lowered is compared with min.insync.replicas.
+    lowers = _on(asked, lambda each: each.replicas == "on") & more
     return (
         seen.topics.where("not internal")
         .join(declared, on=["cluster", "topic"])
-        .where(F.coalesce(grows | alters, F.lit(False)))
-        .drop("_count", "_configs")
+        .where(F.coalesce(grows, F.lit(False)) | F.col("_alters") | F.coalesce(lowers, F.lit(False)))
+        .drop("_count", "_alters", "_replicas")
     )
+
+
+def _on(settings: Mapping[str, ChangeSettings], mends: Callable[[ChangeSettings], bool]) -> Column:
+    return F.col("cluster").isin(*(name for name, each in settings.items() if mends(each)))
+
+
+def _asks_for_configs(settings: Mapping[str, ChangeSettings]) -> Column:
+    """Whether configs of a declared topic that lives may have to be altered. In: `cluster`, `configs` as declared."""
+    declares = F.coalesce(F.size(F.map_keys("configs")) > 0, F.lit(False))
+    return _on(settings, lambda each: each.configs == "exact") | (
+        _on(settings, lambda each: each.configs == "declared") & declares
+    )
+
+
+def _declared_replicas() -> Column:
+    """Replicas that each partition has by its manifest (int); null where it leaves them as they are."""
+    assigned = F.size(F.try_element_at(F.map_values("assignments"), F.lit(1)))
+    return F.coalesce(F.when(assigned > 0, assigned), F.col("replication_factor"))
 
 
 def describe(
@@ -116,6 +132,7 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
         lives = F.col("live") & ~F.col("internal") & F.col("phase").isNull() & left_alone
         grows = _by_cluster(settings, lambda each: add_partitions.counts() if each.partitions == "grow" else None)
         alters = _by_cluster(settings, lambda each: alter_configs.differences(each) if each.configs != "off" else None)
+        asks = _asks_for_configs(settings)
         decision = (
             F.when(F.col("_grows").isNotNull(), F.lit(Action.ADD_PARTITIONS.value))
             .when(F.col("_hidden").isNotNull(), F.lit(Action.ALTER_CONFIGS.value))
@@ -127,9 +144,10 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
                 {
                     "_grows": F.when(lives, grows),
                     "alters": F.when(lives, alters),
-                    "_hidden": F.when(lives, F.col("_unread")),
                 }
             )
+            # A topic may be described for its moves alone.
+            .withColumn("_hidden", F.when(lives & (F.col("_grows").isNotNull() | asks), F.col("_unread")))
             .withColumns(
                 {
                     "decision": decision,

@@ -30,7 +30,7 @@ from topicledger.plan.moving import Sizes
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
-from topicledger.policies.contract import MAKE_PARTITIONS
+from topicledger.policies.contract import MAKE_PARTITIONS, RowRule
 from topicledger.schemas import PLANS
 
 log = logging.getLogger(__name__)
@@ -224,9 +224,13 @@ def decided(
         if wanted.changes is not None:
             alters = [rule for rule in rules if rule.action is Action.ALTER_CONFIGS]
             rows = rows.transform(with_alters).transform(_alters_judged(alters, known))
-            rows = rows.transform(guards.changes(settings.guards))
+            rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
-            rows = rows.transform(moving.with_moves(answers, judged, seen)).transform(_moves_judged(rules, known))
+            moves = moving.with_moves(answers, judged, seen, configs)
+            rows = rows.transform(moves).transform(_moves_judged(rules, known))
+        if wanted.changes is not None or answers is not None:
+            rows = rows.transform(guards.max_losses(settings.guards.max_losses))
+        if answers is not None:
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
         return rows.transform(actions.found, wanted.kinds)
 
@@ -246,10 +250,13 @@ def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
 
 
 def _moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Policies of moves see nothing but moves."""
+    """Policies of moves together see nothing but moves."""
     of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
 
     def transform(decisions: DataFrame) -> DataFrame:
+        if all(isinstance(rule.rule, RowRule) for rule in of_moves):
+            # What goes before is computed once.
+            return decisions.transform(policies.judge(of_moves, known))
         moves = F.col("decision").eqNullSafe(F.lit(move))
         return decisions.where(~moves).unionByName(decisions.where(moves).transform(policies.judge(of_moves, known)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.config.guards import GuardSettings
+from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.plan import losses
@@ -32,49 +32,70 @@ def max_deletes(most: int) -> Transform:
     return transform
 
 
-def changes(settings: GuardSettings) -> Transform:
-    """All changes of a cluster are stopped where more topics than `max_changes` are to be changed; and all changes that
-    can lose something where there are more topics of these than `max_losses`. The others go on.
+def max_changes(most: int | None) -> Transform:
+    """All changes of a cluster are stopped where more than `most` topics are to be changed; None: no limit.
 
     In and out: `contract.COLUMNS`, with a row per action. Changes that a policy refused don't count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
+        if most is None:
+            return decisions
         change = F.coalesce(is_one_of_actions(CHANGES) & F.col("phase").isNull(), F.lit(False))
-        loss = F.when(change, losses.found())
-        of_cluster = Window.partitionBy("cluster")
-
-        def first(where: Column) -> Column:
-            """Whether it is the first such row of its topic: one that grows and is altered has two."""
-            rows = Window.partitionBy("cluster", "topic").orderBy(where.desc(), "decision")
-            return (where & (F.row_number().over(rows) == 1)).cast("int")
-
-        counted = (
-            decisions.withColumn("_loss", loss)
-            .withColumns({"_first": first(change), "_first_loss": first(F.col("_loss").isNotNull())})
-            .withColumns(
-                {"_changes": F.sum("_first").over(of_cluster), "_losses": F.sum("_first_loss").over(of_cluster)}
-            )
-        )
-        too_many = F.concat(
+        counted = decisions.withColumn("_first", _first(change)).withColumn("_changes", _in_cluster("_first"))
+        message = F.concat(
             F.lit("topics of this cluster that are to be changed: "),
             F.col("_changes"),
-            F.lit(f", guards.max_changes is {settings.max_changes}; raise it if they are meant"),
+            F.lit(f", guards.max_changes is {most}; raise it if they are meant"),
         )
-        too_risky = F.concat(
-            F.col("_loss"),
-            F.lit("; topics of this cluster with such changes: "),
-            F.col("_losses"),
-            F.lit(f", guards.max_losses is {settings.max_losses}; raise it if they are meant"),
-        )
-        if settings.max_changes is not None:
-            stop = change & (F.col("_changes") > settings.max_changes)
-            counted = counted.transform(stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, too_many))
-        stop = F.col("_loss").isNotNull() & (F.col("_losses") > settings.max_losses)
-        counted = counted.transform(stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, too_risky))
-        return counted.select(*decisions.columns)
+        stop = change & (F.col("_changes") > most)
+        return counted.transform(stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, message)).select(*decisions.columns)
 
     return transform
+
+
+def max_losses(most: int) -> Transform:
+    """All actions of a cluster that can lose something are stopped where more than `most` topics have any: altered
+    configs, added partitions, moves that leave fewer replicas. With a topic's move goes the election of its leaders.
+
+    In and out: `contract.COLUMNS`, with a row per action. Actions that a policy refused don't count.
+    """
+
+    def transform(decisions: DataFrame) -> DataFrame:
+        loss = F.when(F.col("phase").isNull(), losses.found())
+        counted = (
+            decisions.withColumn("_loss", loss)
+            .withColumn("_first", _first(F.col("_loss").isNotNull()))
+            .withColumn("_losses", _in_cluster("_first"))
+        )
+        message = F.concat(
+            F.coalesce("_loss", F.lit("its replicas would be fewer")),
+            F.lit("; topics of this cluster with such changes: "),
+            F.col("_losses"),
+            F.lit(f", guards.max_losses is {most}; raise it if they are meant"),
+        )
+        lost = F.col("_loss").isNotNull()
+        fewer = lost & (F.col("decision") == ReplicaAction.REASSIGN.value)
+        stop = (lost | _elects_after(fewer)) & (F.col("_losses") > most)
+        return counted.transform(stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, message)).select(*decisions.columns)
+
+    return transform
+
+
+def _first(where: Column) -> Column:
+    """1 for the first such row of its topic, else 0: one that grows and is altered has two."""
+    rows = Window.partitionBy("cluster", "topic").orderBy(where.desc(), "decision")
+    return (where & (F.row_number().over(rows) == 1)).cast("int")
+
+
+def _in_cluster(count: str) -> Column:
+    return F.sum(count).over(Window.partitionBy("cluster"))
+
+
+def _elects_after(moved: Column) -> Column:
+    """Whether it elects leaders of a topic that has such a move."""
+    of_topic = F.max(F.coalesce(moved, F.lit(False))).over(Window.partitionBy("cluster", "topic"))
+    return of_topic & (F.col("decision") == ReplicaAction.ELECT_LEADERS.value)
 
 
 def max_moves(most: int) -> Transform:
@@ -86,24 +107,22 @@ def max_moves(most: int) -> Transform:
 
     def transform(decisions: DataFrame) -> DataFrame:
         moved = F.when(F.col("phase").isNull(), moved_partitions())
-        of_topic = F.max(moved.isNotNull()).over(Window.partitionBy("cluster", "topic"))
         of_cluster = F.sum(moved).over(Window.partitionBy("cluster"))
-        counted = decisions.withColumns({"_moves": of_cluster, "_moved": of_topic})
-        elects = F.col("_moved") & (F.col("decision") == ReplicaAction.ELECT_LEADERS.value)
+        counted = decisions.withColumns({"_moves": of_cluster, "_elects": _elects_after(moved.isNotNull())})
         message = F.concat(
             F.lit("partitions of this cluster whose replicas are to be moved: "),
             F.col("_moves"),
             F.lit(f", guards.max_moves is {most}; raise it if they are meant"),
         )
-        stop = (moved.isNotNull() | elects) & (F.col("_moves") > most)
-        return counted.transform(stopped(stop, Refusal.MAX_MOVES_EXCEEDED, message)).drop("_moves", "_moved")
+        stop = (moved.isNotNull() | F.col("_elects")) & (F.col("_moves") > most)
+        return counted.transform(stopped(stop, Refusal.MAX_MOVES_EXCEEDED, message)).drop("_moves", "_elects")
 
     return transform
 
 
 def moved_partitions() -> Column:
     """Partitions that a reassignment moves (int); null of other actions."""
-    moved = F.size(F.split(F.col("after")["assignments"], ";"))
+    moved = F.size(parts_of(F.col("after")["assignments"], ";"))
     return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, moved)
 
 

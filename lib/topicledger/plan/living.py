@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
+from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
 from topicledger.plan.changes import with_described
@@ -14,13 +15,16 @@ from topicledger.plan.decide import RESOLVED
 _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", "after", "alters")
 
 
-def as_creates(configs: DataFrame | None) -> Transform:
+def as_creates(configs: DataFrame | None, ignored: Ignored) -> Transform:
     """Topics that exist as creates of what they are, after validate; the others, and internal ones, are left out.
 
     In: `contract.COLUMNS`; `configs` of these topics, as `changes.describe` returns them. Out: the same columns, one
     row per (cluster, topic). Owner and labels stay as declared. Nothing lives beside them: what they use together is
-    counted once, in the order in which a budget counts creates.
+    counted once, in the order in which a budget counts creates. `ignored`: configs that are left to others.
     """
+
+    def own(config: Column) -> Column:
+        return is_set_on_topic(config) & ~is_ignored(ignored, config["name"])
 
     def transform(decisions: DataFrame) -> DataFrame:
         live = {"num_partitions": F.col("live_num_partitions"), "replication_factor": F.col("live_replication_factor")}
@@ -31,7 +35,7 @@ def as_creates(configs: DataFrame | None) -> Transform:
             "waits": F.lit(False),
             **live,
             "assignments": F.lit(None).cast("map<int,array<int>>"),
-            "configs": values_by_name(F.filter("live_configs", is_set_on_topic)),
+            "configs": values_by_name(F.filter("live_configs", own)),
             **{f"resolved_{name}": column for name, column in live.items()},
             "resolved_configs": values_by_name(F.col("live_configs")).cast(RESOLVED["resolved_configs"]),
             **{name: F.lit(None).cast(decisions.schema[name].dataType) for name in _ENDED},

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from topicledger.actions.showing import LESS_SAFE
 from topicledger.kafka.config_values import parts_column, trimmed
 from topicledger.model import Action
+from topicledger.policies.contract import fewer_replicas, listed, text
 
-_DATA, _SAFETY, _ORDER = "can lose data at once", "keeps data less safely", "loses the order of keys"
+_DATA, _SAFETY, _ORDER = "can lose data at once", LESS_SAFE, "loses the order of keys"
 
 
 def found() -> Column:
-    """string: what a change can lose, each config from what to what; null where it can lose nothing.
+    """string: what a change or a move can lose, from what to what; null where it can lose nothing.
 
     In: `contract.COLUMNS` of one action a row. A config that is reset gets the broker's default, which isn't known:
     it may be the smaller one.
@@ -39,9 +41,21 @@ def found() -> Column:
         F.col("after")["num_partitions"],
         F.lit(f" partitions {_ORDER}"),
     )
-    return F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (alters != ""), alters).when(
-        (F.col("decision") == Action.ADD_PARTITIONS.value) & compacted, grows
+    return (
+        F.when((F.col("decision") == Action.ALTER_CONFIGS.value) & (alters != ""), alters)
+        .when((F.col("decision") == Action.ADD_PARTITIONS.value) & compacted, grows)
+        .otherwise(_fewer_replicas())
     )
+
+
+def _fewer_replicas() -> Column:
+    fewer = fewer_replicas()
+    counts = F.map_values(fewer)
+    most = F.array_max(F.transform(counts, lambda each: each["before"]))
+    least = F.array_min(F.transform(counts, lambda each: each["after"]))
+    partitions = listed(F.map_keys(fewer))
+    message = text("replication factor ", most, " -> ", least, f" {_SAFETY} (partitions ", partitions, ")")
+    return F.when(F.size(fewer) > 0, message)
 
 
 def _live(name: str) -> Column:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
+from topicledger.kafka.config_values import values_by_name
+from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
-from topicledger.model.placement import ANYWHERE, allows, parse_placement, without
+from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_placement, without
 from topicledger.observe.topics import Observation
 from topicledger.plan.decide import lookup
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
@@ -120,6 +122,18 @@ def planned(judged: DataFrame, seen: Observation, sizes: Sizes, asked: Asked) ->
         return pa.Table.from_pylist(found, schema=arrow_schema(_ANSWER))
 
     return rows.groupBy("cluster").applyInArrow(answers, _ANSWER).localCheckpoint()
+
+
+def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> DataFrame | None:
+    """Topics of placement spread of which a plan would move or turn replicas, though each partition kept their number:
+    cluster, topic, partitions (int). None where nothing is declared so. In: what `manifests.judge` returns."""
+    spread = judged.where(F.col("phase").isNull() & (F.col("placement") == PlacementKind.SPREAD.value))
+    if spread.isEmpty():
+        return None
+    as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
+    moves = planned(as_many, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
+    count = F.size(parts_of(F.col("after")["assignments"], ";"))
+    return moves.select("cluster", "topic", count.alias("partitions"))
 
 
 def answer(
@@ -326,10 +340,11 @@ def _refused(refused: Column, error: Column, message: Column) -> dict[str, Colum
     return {name: F.when(refused, value).otherwise(F.col(name)) for name, value in values.items()}
 
 
-def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Transform:
+def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
     """Adds moves and elections as actions of their own, in place of the row of a topic that needs nothing else.
 
-    In and out: `contract.COLUMNS`. `judged`: what `manifests.judge` returns.
+    In and out: `contract.COLUMNS`. `judged`: what `manifests.judge` returns; `configs` as `changes.describe` returns
+    them: `resolved_configs` of a move are those that its topic has once the run's open alters are done.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
     live = seen.topics.select("cluster", "topic", "topic_id")
@@ -341,6 +356,7 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
         .drop("assignments")
         .join(declared, on=["cluster", "topic"], how="left")
         .join(live, on=["cluster", "topic"], how="inner")
+        .transform(_with_live_configs(configs))
         .withColumns(
             {
                 **empty,
@@ -362,6 +378,23 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation) -> Tran
         nothing_else = F.col("decision").isin(*(each.value for each in nothing))
         replaced = nothing_else & F.col("phase").isNull() & F.col("_acted").isNotNull()
         rest = decisions.join(acted, on=["cluster", "topic"], how="left").where(~F.coalesce(replaced, F.lit(False)))
-        return rest.drop("_acted").unionByName(own, allowMissingColumns=True)
+        return rest.drop("_acted").unionByName(own, allowMissingColumns=True).withColumn("resolved_configs", _altered())
 
     return transform
+
+
+def _with_live_configs(configs: DataFrame | None) -> Transform:
+    if configs is None:
+        return lambda rows: rows.withColumn("resolved_configs", F.lit(None).cast("map<string,string>"))
+    shown = F.filter("configs", lambda each: ~each["is_sensitive"])
+    described = configs.select("cluster", "topic", values_by_name(shown).alias("resolved_configs"))
+    return lambda rows: rows.join(described, on=["cluster", "topic"], how="left")
+
+
+def _altered() -> Column:
+    """`resolved_configs`: of a move those of its topic's open alter, where there is one."""
+    decision, of_topic = F.col("decision"), Window.partitionBy("cluster", "topic")
+    alters = (decision == Action.ALTER_CONFIGS.value) & F.col("phase").isNull()
+    altered = F.first(F.when(alters, F.col("resolved_configs")), ignorenulls=True).over(of_topic)
+    move = decision.eqNullSafe(F.lit(ReplicaAction.REASSIGN.value))
+    return F.when(move, F.coalesce(altered, F.col("resolved_configs"))).otherwise(F.col("resolved_configs"))

@@ -142,7 +142,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     live = seen.topics.alias("live")
     declared = (
         run.manifests(manifest_version)
-        .transform(manifests.judge(list(run.settings.clusters), run.selected, manifests.yours(run.settings.owners)))
+        .transform(manifests.judged_by(run.settings, run.selected))
         .where(F.col("phase").isNull())
         .select(*key, "owner", "labels")
     )

@@ -85,7 +85,7 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
     kinds = {kind.resource_type.value: kind for kind in KINDS if kind.as_rows is not None}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
-    done = changed_by(run, reverted, *types).where(selected).localCheckpoint()
+    done = changed_by(run.ledger, reverted, *types).where(selected).localCheckpoint()
     found: dict[str, set[str]] = {}
     for row in done.select("resource_type", "cluster").distinct().collect():
         found.setdefault(row["resource_type"], set()).add(row["cluster"])

@@ -14,8 +14,11 @@ from pyspark.sql import functions as F
 
 from topicledger import actions
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
+from topicledger.ledger.rows import touched
 from topicledger.ledger.run import Run
+from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
+from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction, ResourceType
 from topicledger.observe.topics import Observation
@@ -27,8 +30,9 @@ from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 from topicledger.schemas.tables import VIOLATIONS
 
-_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known")
-"""What is known of an action of the run that is reverted; `known`: whether its outcome is."""
+_DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "completed_at")
+"""What is known of an action of the run that is reverted; `known`: whether its outcome is; `completed_at`: when it was
+applied, else when it was planned."""
 STILL_DECLARED = "manifests"
 """The `policy` of the warning that the manifests ask for what is undone."""
 
@@ -38,7 +42,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
     judge = manifests.judge(list(run.settings.clusters), selected)
     declared = run.ledger.read(MANIFESTS, run.manifest_version).transform(judge).where(F.col("phase").isNull())
-    done = changed_by(run, reverted, ResourceType.TOPIC).localCheckpoint()
+    done = changed_by(run.ledger, reverted, ResourceType.TOPIC).localCheckpoint()
     return Wanted(
         judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
         kinds=[kind.name for kind in actions.in_order()],
@@ -49,28 +53,56 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     )
 
 
-def changed_by(run: Run, reverted: str, *types: ResourceType) -> DataFrame:
+def changed_by(ledger: Ledger, reverted: str, *types: ResourceType) -> DataFrame:
     """Actions on resources of these types that a run carried out, or may have: cluster, topic, resource_type, resource,
     and `_DONE`."""
-    of_run = F.col("run_id") == reverted
+    return _carried_out(ledger, F.col("run_id") == reverted, types).drop("run_id")
+
+
+def changed_later(ledger: Ledger, reverted: str, done: DataFrame, *types: ResourceType) -> DataFrame:
+    """Actions of other runs on the same resources since: cluster, resource_type, resource, run_id, `touched` (names of
+    what it set or reset) and `completed_at`. In: what `changed_by` returns of the run `reverted`, of these types."""
+    key = ["cluster", "resource_type", "resource"]
+    since = done.groupBy(*key).agg(F.max("completed_at").alias("_since"))
+    return (
+        _carried_out(ledger, F.col("run_id") != reverted, types, of=since.select(*key))
+        .join(since, on=key, how="inner")
+        .where(F.col("completed_at") > F.col("_since"))
+        .select(*key, "run_id", touched().alias("touched"), "completed_at")
+    )
+
+
+def _carried_out(
+    ledger: Ledger, of_runs: Column, types: Sequence[ResourceType], of: DataFrame | None = None
+) -> DataFrame:
+    """Actions that runs carried out, or may have: run_id, cluster, topic, resource_type, resource, and `_DONE`.
+
+    `of`: only on these resources (cluster, resource_type, resource).
+    """
     of_types = F.col("resource_type").isin(*(each.value for each in types))
-    audit = run.ledger.read(AUDIT).where(of_run & of_types & F.col("action").isNotNull())
+
+    def named(rows: DataFrame) -> DataFrame:
+        return rows if of is None else rows.join(of, on=of.columns, how="left_semi")
+
+    audit = named(ledger.read(AUDIT).where(of_runs & of_types & F.col("action").isNotNull()))
     ok = F.col("outcome") == Outcome.OK.value
     applied = (F.col("phase") == Phase.APPLY.value) & ok
-    results = audit.groupBy(*ACTION_KEY).agg(
-        F.any_value(F.when(applied, F.struct("topic_id", "before", "after")), ignoreNulls=True).alias("_applied"),
+    key = ["run_id", *ACTION_KEY]
+    answer = F.struct("topic_id", "before", "after", "completed_at")
+    results = audit.groupBy(*key).agg(
+        F.any_value(F.when(applied, answer), ignoreNulls=True).alias("_applied"),
         F.bool_or(~ok).alias("_ended"),
     )
     # Who leads is up to where replicas are: there is nothing to undo.
     undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
-    planned = run.ledger.read(PLANS).where(of_run & of_types & undoable & F.col("phase").isNull())
+    planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & F.col("phase").isNull()))
     # Of a run that was abandoned amid its requests.
-    sent = run.ledger.read(SENT_BATCHES).where(of_run).select("cluster", "action", "batch", F.lit(True).alias("_sent"))
-    rows = planned.join(results, on=list(ACTION_KEY), how="left").join(
-        sent.distinct(), on=["cluster", "action", "batch"], how="left"
-    )
+    batch = ["run_id", "cluster", "action", "batch"]
+    sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))
+    rows = planned.join(results, on=key, how="left").join(sent.distinct(), on=batch, how="left")
     known = F.col("_applied").isNotNull()
     return rows.where(known | (F.col("_sent") & ~F.coalesce("_ended", F.lit(False)))).select(
+        "run_id",
         "cluster",
         "topic",
         "resource_type",
@@ -82,6 +114,7 @@ def changed_by(run: Run, reverted: str, *types: ResourceType) -> DataFrame:
         F.coalesce("_applied.before", "before").alias("before"),
         F.coalesce("_applied.after", "after").alias("after"),
         known.alias("known"),
+        F.coalesce("_applied.completed_at", "planned_at").alias("completed_at"),
     )
 
 
@@ -125,8 +158,9 @@ def _undo(
         with_described(decisions, configs)
         .join(by_topic, on=key, how="left")
         .join(now, on=key, how="left")
+        .join(_altered_later(run.ledger, reverted, done), on=key, how="left")
         .withColumn("_done", F.explode_outer(of_row))
-        .withColumns(_live_and_planned())
+        .withColumns(_live_and_planned(run.settings.ignored_configs))
         .withColumn("_end", F.when(F.col("phase").isNull(), _end(reverted, deletes=run.deletes_created)))
     )
     undo = F.col("phase").isNull() & F.col("_end").isNull()
@@ -163,10 +197,23 @@ _OPPOSITE = {
 """What would undo an action: as a row that says that it isn't undone has it."""
 
 
-def _live_and_planned() -> dict[str, Column]:
-    """`_live`: what is set on the topic, of what the run touched; `_differ`, `_foreign`: the names of those that are
-    not as before the run, and not as it left them either."""
-    names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
+def _altered_later(ledger: Ledger, reverted: str, done: DataFrame) -> DataFrame:
+    """cluster, topic, and `_later`: name of a config -> the last run that altered it since."""
+    altered = done.where(F.col("action") == Action.ALTER_CONFIGS.value)
+    later = changed_later(ledger, reverted, altered, ResourceType.TOPIC)
+    each = later.withColumn("name", F.explode("touched")).withColumnRenamed("resource", "topic")
+    by_name = each.groupBy("cluster", "topic", "name").agg(F.max_by("run_id", "completed_at").alias("run_id"))
+    return by_name.groupBy("cluster", "topic").agg(
+        F.map_from_entries(F.collect_list(F.struct("name", "run_id"))).alias("_later")
+    )
+
+
+def _live_and_planned(ignored: Ignored) -> dict[str, Column]:
+    """`_live`: what is set on the topic, of what the run touched; `_differ`, `_foreign`, `_again`: names of those that
+    are not as before the run, not as it left them either, or as it left them and altered by a later run; `_left`: names
+    of those that are left to others by now."""
+    all_names = F.array_union(F.map_keys(F.col("_done.before")), F.map_keys(F.col("_done.after")))
+    names = F.filter(all_names, lambda name: ~is_ignored(ignored, name))
     mine = F.filter(
         "live_configs",
         lambda each: is_set_on_topic(each) & F.array_contains(names, each["name"]),
@@ -183,6 +230,13 @@ def _live_and_planned() -> dict[str, Column]:
         "_live": live,
         "_differ": F.filter(names, lambda name: other_than(name, before)),
         "_foreign": F.filter(names, lambda name: other_than(name, before) & other_than(name, after)),
+        "_again": F.filter(
+            names,
+            lambda name: (
+                other_than(name, before) & F.coalesce(F.array_contains(F.map_keys("_later"), name), F.lit(False))
+            ),
+        ),
+        "_left": F.filter(all_names, lambda name: is_ignored(ignored, name)),
     }
 
 
@@ -228,6 +282,13 @@ def _end(reverted: str, *, deletes: bool) -> Column:
             F.coalesce(F.col("_done.after")[name], F.lit("not set")),
         ),
     )
+    again = F.transform(F.array_sort("_again"), lambda name: text(name, " by run ", F.col("_later")[name]))
+    left = ended(
+        F.lit(Phase.OBSERVE.value),
+        F.lit(Outcome.SKIPPED.value),
+        F.lit(None).cast("string"),
+        text("changes.ignore in the settings leaves it to others: ", F.array_join(F.array_sort("_left"), ", ")),
+    )
     created, altered = _was(Action.CREATE), _was(Action.ALTER_CONFIGS)
     no_id = (
         "this cluster gives topics no ids (brokers before 2.8), so it isn't known whether this is still the topic that "
@@ -271,6 +332,15 @@ def _end(reverted: str, *, deletes: bool) -> Column:
                 "changed again since run ", reverted, ": ", F.array_join(foreign, "; "), "; declare what it is to be"
             ),
         )
+        # A value that is as the run left it may be another run's by now: undoing this one would undo that one.
+        .when(
+            altered & (F.size("_again") > 0),
+            not_revertible(
+                "changed again since run ", reverted, ": ", F.array_join(again, "; "),
+                "; revert that run, or declare what it must be",
+            ),
+        )
+        .when(altered & (F.size("_left") > 0) & (F.size("_differ") == 0), left)
     )  # fmt: skip
 
 

@@ -20,9 +20,8 @@ from topicledger.plan.decide import ended, lookup
 from topicledger.plan.intent import declared_now, reason
 from topicledger.plan.resource_kind import ResourceKind
 from topicledger.plan.resource_kind import warned as with_warning
-from topicledger.plan.revert import STILL_DECLARED
+from topicledger.plan.revert import STILL_DECLARED, changed_later
 from topicledger.policies.contract import text
-from topicledger.schemas import AUDIT
 
 _KEY = ("cluster", "resource")
 
@@ -48,7 +47,7 @@ def judged(
         done.drop("topic", "topic_id")
         .join(listed.rows.transform(kind.as_rows.live), on=[*_KEY], how="left")
         .join(own, on=[*_KEY], how="left")
-        .join(_changed_later(run, reverted, kind, done), on=[*_KEY], how="left")
+        .join(_last_change(run, reverted, kind, done), on=[*_KEY], how="left")
         .transform(kind.as_rows.undo)
         .localCheckpoint()
     )
@@ -88,20 +87,11 @@ def judged(
     return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").localCheckpoint()
 
 
-def _changed_later(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:
+def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:
     """cluster, resource, and `later`: which run changed it after the one that is reverted."""
-    applied = run.ledger.read(AUDIT).where(
-        (F.col("resource_type") == kind.resource_type.value)
-        & (F.col("phase") == Phase.APPLY.value)
-        & (F.col("outcome") == Outcome.OK.value)
-    )
-    mine = applied.where(F.col("run_id") == reverted).groupBy(*_KEY).agg(F.max("completed_at").alias("_mine"))
-    later = applied.where(F.col("run_id") != reverted).join(mine, on=[*_KEY], how="inner")
-    return (
-        later.where(F.col("completed_at") > F.col("_mine"))
-        .groupBy(*_KEY)
-        .agg(text("run ", F.max_by("run_id", "completed_at"), " changed it later").alias("later"))
-    )
+    last = F.max_by("run_id", "completed_at")
+    later = changed_later(run.ledger, reverted, done, kind.resource_type)
+    return later.groupBy(*_KEY).agg(text("run ", last, " changed it later").alias("later"))
 
 
 def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transform:

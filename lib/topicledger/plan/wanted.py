@@ -10,12 +10,13 @@ from pyspark.sql import functions as F
 
 from topicledger import actions
 from topicledger.config.settings import ChangeSettings
-from topicledger.errors import ClusterError, UsageError
+from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ReplicaAction
 from topicledger.model.moves import Rebalance
+from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
@@ -43,16 +44,18 @@ class Wanted:
 
 def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
     """What manifests declare, as far as `--only` and `[changes]` let the run bring it about."""
-    kinds = kinds_of(run)
-    narrow = narrowed(run.settings.changes, kinds)
+    judged = run.manifests(run.manifest_version).transform(manifests.judged_by(run.settings, selected))
+    return brought_about(judged, run.settings.changes, kinds_of(run))
+
+
+def brought_about(judged: DataFrame, changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Wanted:
+    """That topics become what `judged` (what `manifests.judge` returns) declares, as far as settings and kinds let."""
+    narrow = narrowed(changes, kinds)
     asked = {name: each for name, each in narrow.items() if (each.configs, each.partitions) != ("off", "off")}
-    judged = run.manifests(run.manifest_version).transform(
-        manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
-    )
     return Wanted(
         judged=judged,
         kinds=kinds,
-        to_describe=lambda seen: to_describe(asked, judged, seen),
+        to_describe=lambda seen: to_describe(narrow, judged, seen),
         changes=(lambda configs: with_changes(asked, configs)) if asked else None,
         replicas=_asked_of_replicas(narrow, kinds),
     )
@@ -60,7 +63,7 @@ def declared(run: Run, selected: Sequence[str] | None) -> Wanted:
 
 def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -> Wanted:
     """That a broker is drained or filled, as far as placements of manifests allow it."""
-    judge = manifests.judge(list(run.settings.clusters), selected, manifests.yours(run.settings.owners))
+    judge = manifests.judged_by(run.settings, selected)
     names = [each.name for each in run.clusters]
 
     def require_broker(seen: Observation) -> None:
@@ -77,6 +80,8 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
                     f"cluster {name} has no broker {rebalance.broker} that is up: it has "
                     f"{', '.join(map(str, sorted(up)))}"
                 )
+        if not rebalance.fills:
+            _require_all_seen(run, rebalance.broker)
 
     return Wanted(
         judged=run.manifests(run.manifest_version).transform(judge).where(F.col("phase").isNull()),
@@ -84,6 +89,25 @@ def rebalanced(run: Run, rebalance: Rebalance, selected: Sequence[str] | None) -
         require=require_broker,
         replicas=Asked(moves=names, elections=names, rebalance=rebalance),
     )
+
+
+def _require_all_seen(run: Run, broker: int) -> None:
+    """Raises GuardStopped if a broker that is drained has, or may have, replicas of topics hidden from this principal.
+
+    Their replicas would stay, and be lost with the broker.
+    """
+    named = run.spark.createDataFrame([(each.name,) for each in run.clusters], "cluster string")
+    asked = read_unseen_topics(run.spark, run.clusters, run.settings.kafka, named, on=broker)
+    for row in asked.collect():
+        where = f"cluster {row['cluster']}: broker {broker} can't be drained"
+        if row["unseen"] is None:
+            raise GuardStopped(f"{where}: it is unknown whether topics are hidden from this principal: {row['error']}")
+        if row["unseen"]:
+            hidden = "1 topic is" if row["unseen"] == 1 else f"{row['unseen']} topics are"
+            raise GuardStopped(
+                f"{where}: {hidden} hidden from this principal and may have replicas there, which would be lost with "
+                "it: grant it Describe on all topics"
+            )
 
 
 def _asked_of_replicas(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Asked:

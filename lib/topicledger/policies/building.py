@@ -17,8 +17,8 @@ from pyspark.sql import Column
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.model import AccessAction, Action, ReplicaAction, resource_type_of
-from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, Factory
-from topicledger.policies.contract import CHANGES, Judged, Policy, RowRule
+from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, MOVES_TOO, Factory
+from topicledger.policies.contract import CHANGES, Judged, Policy, RowRule, changes_replication_factor
 from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
@@ -43,12 +43,12 @@ class Option:
 
 
 def always(*, changes: bool = False) -> Sequence[Policy]:
-    """The policies that no setting turns off, deletes first; those of changes only where a run changes anything."""
+    """The policies that no setting turns off, deletes first; those of changes and moves only if a run changes any."""
     return [
         Policy(name=name, action=action, rule=factory(), error=error)
         for action, named in ALWAYS.items()
         for name, (factory, error) in named.items()
-        if changes or action not in CHANGES
+        if changes or action not in (*CHANGES, ReplicaAction.REASSIGN)
     ]
 
 
@@ -160,6 +160,9 @@ def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
     if policy.name in ALTERS_TOO:
         concerns = ALTERS_TOO[policy.name](spec.options) if spec.scope == "changes" else None
         yield replace(policy, action=Action.ALTER_CONFIGS, concerns=concerns)
+    if policy.name in MOVES_TOO:
+        concerns = changes_replication_factor() if spec.scope == "changes" else None
+        yield replace(policy, action=ReplicaAction.REASSIGN, concerns=concerns)
 
 
 def options(factory: Factory) -> Sequence[Option]:

@@ -86,10 +86,14 @@ ALTERS_TOO: Mapping[str, Callable[[Mapping[str, Any]], Column]] = {
 }
 """Policies of creates that judge altered configs, too: which alters concern them where their scope is `changes`."""
 
+MOVES_TOO = frozenset({"replication_factor", "min_insync_replicas"})
+"""Policies of creates that judge moves, too: with scope `changes`, those that change the number of replicas."""
+
 ALWAYS: Mapping[Judged, Mapping[str, tuple[Factory, Refusal]]] = {
     Action.DELETE: {"internal_topic": (delete.internal_topic, Refusal.POLICY_VIOLATION)},
     Action.CREATE: {"name_collision": (create_together.name_collision, Refusal.NAME_COLLISION)},
     Action.ADD_PARTITIONS: {"fewer_partitions": (change.fewer_partitions, Refusal.FEWER_PARTITIONS)},
+    ReplicaAction.REASSIGN: {"enough_replicas": (moves.enough_replicas, Refusal.BELOW_MIN_INSYNC)},
 }
 """The policies that no setting turns off."""
 

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
+from topicledger.ledger.rows import parts_of
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 from topicledger.model.quotas import ENTITY
@@ -241,9 +242,41 @@ def partitions() -> Column:
 
 def replicas() -> Column:
     """Replication factor (int). For a create: as declared, else as the broker resolved it; else null. For a changed
-    topic: the live one."""
-    lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor"))
+    topic: the live one. For a topic whose replicas are moved: the one it will have."""
+    lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor")).when(_is_move(), moved_replicas())
     return F.coalesce(lives, created_replicas())
+
+
+def replica_counts(assignments: Column) -> Column:
+    """Number of replicas by partition (map<string,int>) of a text of `plans`, such as `0:1,2;1:2,3`."""
+    counts = F.transform(
+        parts_of(assignments, ";"),
+        lambda each: F.struct(F.substring_index(each, ":", 1), F.size(parts_of(F.substring_index(each, ":", -1), ","))),
+    )
+    return F.map_from_entries(counts)
+
+
+def fewer_replicas() -> Column:
+    """Partitions that a move leaves with fewer replicas (map<string,struct<before,after>>); null of other actions."""
+    before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
+    both = F.map_zip_with(before, after, lambda _, old, new: F.struct(old.alias("before"), new.alias("after")))
+    return F.when(_is_move(), F.map_filter(both, lambda _, each: each["after"] < each["before"]))
+
+
+def changes_replication_factor() -> Column:
+    """Whether a move changes the number of replicas of a partition; null of other actions."""
+    before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
+    either = F.map_zip_with(before, after, lambda _, old, new: old != new)
+    return F.when(_is_move(), F.exists(F.map_values(either), lambda each: each))
+
+
+def moved_replicas() -> Column:
+    """Least number of replicas that a partition has after a move (int); null of other actions."""
+    return F.when(_is_move(), F.array_min(F.map_values(replica_counts(F.col("after")["assignments"]))))
+
+
+def _is_move() -> Column:
+    return F.coalesce(F.col("decision") == ReplicaAction.REASSIGN.value, F.lit(False))
 
 
 def is_one_of_actions(actions: Sequence[Action]) -> Column:
@@ -259,8 +292,8 @@ def created_replicas() -> Column:
 
 def config(name: str) -> Column:
     """A config (string): as declared, else as the broker resolved it, or as a topic whose configs are altered has it
-    afterwards; null if neither is known."""
-    return F.coalesce(F.col("configs")[name], F.col("resolved_configs")[name])
+    afterwards; null if neither is known. For a move: as its topic has it once the run's alters are done."""
+    return F.coalesce(F.when(~_is_move(), F.col("configs")[name]), F.col("resolved_configs")[name])
 
 
 def owned() -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns as re2
 from topicledger.kafka.config_values import BLANKS, same_value_column
 from topicledger.manifests.owners import is_one_of
+from topicledger.model import ReplicaAction
 from topicledger.policies.contract import (
     RowRule,
     config,
@@ -84,7 +85,8 @@ def _count(name: str, value: Column, least: int, most: int | None) -> RowRule:
 
 
 def _origin(name: str) -> Column:
-    return F.when(F.col("assignments").isNull() & F.col(name).isNull(), F.lit(", the broker's default")).otherwise("")
+    left = F.col("assignments").isNull() & F.col(name).isNull() & (F.col("decision") != ReplicaAction.REASSIGN.value)
+    return F.when(left, F.lit(", the broker's default")).otherwise("")
 
 
 def configs_allowed(*, names: Sequence[str]) -> RowRule:
@@ -203,7 +205,8 @@ def _config(name: str) -> Column:
 
 
 def _config_origin(name: str) -> Column:
-    return F.when(F.col("configs")[name].isNull(), F.lit(", the broker's default")).otherwise("")
+    left = F.col("configs")[name].isNull() & (F.col("decision") != ReplicaAction.REASSIGN.value)
+    return F.when(left, F.lit(", the broker's default")).otherwise("")
 
 
 def owner_required(*, values: Sequence[str] = ()) -> RowRule:

@@ -5,7 +5,30 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.policies.contract import Facts, SetRule, text
+from topicledger.kafka.config_values import trimmed
+from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, moved_replicas, text
+
+
+def enough_replicas() -> RowRule:
+    """A move leaves no partition with fewer replicas than its topic's min.insync.replicas."""
+    name = "min.insync.replicas"
+    value, lowered = config(name), F.size(fewer_replicas()) > 0
+    least, needed = moved_replicas(), trimmed(value).try_cast("int")
+    return RowRule(
+        reason=F.when(
+            lowered & (least < needed),
+            text(
+                "replication factor ", least, f" is below the topic's {name}, ", value,
+                f": declare a factor of {name} or more, or lower {name} in an earlier run",
+            ),
+        ),
+        unjudgeable=F.when(
+            lowered & needed.isNull(),
+            F.lit(f"the replication factor is lowered, and {name} of the topic is unknown: declare {name}, or grant "
+            "this principal DescribeConfigs"),
+        ),
+        inputs=text("replicas ", least, f"; {name} ", value),
+    )  # fmt: skip
 
 
 def max_bytes_moved(*, max_bytes: int) -> SetRule:

@@ -38,6 +38,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.MAX_LOSSES_EXCEEDED: "If these topics may lose data, raise guards.max_losses; none of them was changed.",
     Refusal.CHANGED_SINCE_PLAN: "See the message for what changed since the plan; `plan` again, then `apply` that.",
     Refusal.PLAN_EXPIRED: "`plan` again, then `apply` that: this plan is older than guards.max_plan_age.",
+    Refusal.BELOW_MIN_INSYNC: "Declare a replication factor of min.insync.replicas or more, or lower that first.",
     Refusal.FEWER_PARTITIONS: "Declare as many partitions as there are: Kafka can't take partitions away.",
     Refusal.REASSIGNMENT_IN_PROGRESS: "Wait until the topic's replicas have moved, then run again.",
     Refusal.CANCELLED: "See the message for where replicas were left; plan again to move them after all.",

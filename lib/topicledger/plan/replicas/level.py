@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -21,6 +21,26 @@ class Topic(Protocol):
     def size(self, partition: int) -> int: ...
     def set(self, partition: int, target: Replicas) -> None: ...
     def may_get(self, partition: int, broker: int, instead_of: int) -> bool: ...
+
+
+def separate_racks(topic: Topic, brokers: Sequence[int]) -> None:
+    """Moves replicas of partitions that have a rack twice to `brokers` of racks that these don't use, as far as there
+    are any with room: followers before the leader, to the least loaded."""
+    loads = topic.loads
+    for partition in sorted(topic.target):
+        while True:
+            target = topic.target[partition]
+            racks = Counter(map(loads.rack, target))
+            shared = [broker for broker in reversed(target) if racks[loads.rack(broker)] > 1]
+            free = [
+                broker
+                for broker in brokers
+                if loads.rack(broker) not in racks and shared and topic.may_get(partition, broker, shared[0])
+            ]
+            if not free:
+                break
+            best = min(free, key=loads.order)
+            topic.set(partition, tuple(best if each == shared[0] else each for each in target))
 
 
 def level_replicas(topic: Topic, brokers: Sequence[int], *, everything: bool) -> None:

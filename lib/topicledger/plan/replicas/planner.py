@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from topicledger.model import Refusal
 from topicledger.model.placement import ANYWHERE, Placement, PlacementKind
-from topicledger.plan.replicas.level import level_leaders, level_replicas
+from topicledger.plan.replicas.level import level_leaders, level_replicas, separate_racks
 from topicledger.plan.replicas.loads import Loads
 from topicledger.plan.replicas.values import Change, LiveCluster, Replicas, TopicReplicas, Wish
 
@@ -152,6 +152,8 @@ class _Work:
         for partition in sorted(self._topic.replicas):
             self._place_partition(partition, replication_factor, allowed)
         spreads = self._placement.kind is PlacementKind.SPREAD
+        if spreads:
+            separate_racks(self, allowed.gets)
         level_replicas(self, allowed.gets, everything=spreads)
         level_leaders(self, everything=spreads)
         self._require_up()

@@ -1,0 +1,40 @@
+"""Configs that runs, audits and exports leave to others: `changes.ignore`, decided here for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+Ignored: TypeAlias = Mapping[str, Collection[str]]
+"""Names of configs by cluster: `Settings.ignored_configs`."""
+
+
+def is_ignored(ignored: Ignored, name: Column) -> Column:
+    """Whether the config `name` (string) is left to others on the row's `cluster`."""
+    return F.coalesce(F.array_contains(_names(ignored), name), F.lit(False))
+
+
+def without_ignored(ignored: Ignored, configs: Column) -> Column:
+    """A map of configs by name without those that are left to others on the row's `cluster`."""
+    # Spark compiles no `map_filter` but interprets it: slow, so it is left to the few rows that need it.
+    touched = F.coalesce(F.arrays_overlap(F.map_keys(configs), _names(ignored)), F.lit(False))
+    return F.when(touched, F.map_filter(configs, lambda name, _: ~is_ignored(ignored, name))).otherwise(configs)
+
+
+def _names(ignored: Ignored) -> Column:
+    """array<string>: names of the row's cluster."""
+    lists = {name: tuple(sorted(each)) for name, each in ignored.items()}
+    if len(set(lists.values())) == 1:
+        return _array(next(iter(lists.values())))
+    nothing = _array(())
+    if not lists:
+        return nothing
+    by_cluster = F.create_map(*(part for name, each in lists.items() for part in (F.lit(name), _array(each))))
+    return F.coalesce(by_cluster[F.col("cluster")], nothing)
+
+
+def _array(names: Collection[str]) -> Column:
+    return F.array(*map(F.lit, names)).cast("array<string>")

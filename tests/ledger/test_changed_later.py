@@ -1,0 +1,55 @@
+"""Later changes of what a run changed, by `plans`, `audit` and `sent_batches`: what `runs revert` goes by."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from topicledger.ledger.tables import Ledger
+from topicledger.model import ResourceType
+from topicledger.plan.revert import changed_by, changed_later
+from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
+
+BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+def rows(run_id: str, topic: str, minute: int, change: tuple[str, str], **audit: Any) -> tuple[dict[str, Any], ...]:
+    """An alter of flush.ms as a row of `plans` and of `audit`."""
+    at = BEGAN + timedelta(minutes=minute)
+    key = {"run_id": run_id, "cluster": "main", "resource_type": "topic", "resource": topic, "topic": topic}
+    changed = {"before": {"flush.ms": change[0]}, "after": {"flush.ms": change[1]}}
+    plan = {**key, "action": "alter_configs", **changed, "batch": 0, "planned_at": at}
+    done = {"phase": "apply", "outcome": "ok", "error_code": 0, "completed_at": at + timedelta(seconds=1)}
+    return plan, {**key, "action": "alter_configs", **done, **audit}
+
+
+def test_later_runs_that_changed_a_value_are_found_whatever_it_is_now(ledger: Ledger) -> None:
+    """Also one whose answer was lost, and one that may have sent it; not what was refused, or came before."""
+    made = [
+        rows("x", "back", 1, ("a", "b")),
+        rows("y", "back", 2, ("b", "c")),
+        rows("z", "back", 3, ("c", "b")),
+        rows("x", "alone", 1, ("a", "b")),
+        rows("w", "alone", 0, ("0", "a")),
+        rows("y", "alone", 2, ("b", "c"), outcome="refused"),
+        rows("x", "lost", 1, ("a", "b")),
+        rows("y", "lost", 2, ("b", "c"), before=None, after={"flush.ms": "c"}),
+        rows("x", "maybe", 1, ("a", "b")),
+    ]
+    (unknown, _) = rows("gone", "maybe", 2, ("b", "c"))
+    plans = [*(plan for plan, _ in made), unknown]
+    ledger.append(PLANS, ledger.rows(PLANS, plans), app_id="plans", version=1)
+    ledger.append(AUDIT, ledger.rows(AUDIT, [audit for _, audit in made]), app_id="audit", version=1)
+    sent = {"run_id": "gone", "cluster": "main", "action": "alter_configs", "batch": 0}
+    ledger.append(SENT_BATCHES, ledger.rows(SENT_BATCHES, [sent]), app_id="sent", version=1)
+    done = changed_by(ledger, "x", ResourceType.TOPIC)
+    assert {row["topic"]: row["known"] for row in done.collect()} == dict.fromkeys(
+        ("back", "alone", "lost", "maybe"), True
+    )
+    later = changed_later(ledger, "x", done, ResourceType.TOPIC)
+    assert sorted((row["resource"], row["run_id"], *row["touched"]) for row in later.collect()) == [
+        ("back", "y", "flush.ms"),
+        ("back", "z", "flush.ms"),
+        ("lost", "y", "flush.ms"),
+        ("maybe", "gone", "flush.ms"),
+    ]

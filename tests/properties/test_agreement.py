@@ -1,0 +1,325 @@
+"""`plan` with everything switched on and `audit` agree: each difference is found by both, or by neither.
+
+Hundreds of resources with random differences are decided on and compared in one go; no broker is asked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType, MapType, StructField, StructType
+
+from tests.harness import cluster_settings
+from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
+from topicledger import actions, policies
+from topicledger.config.guards import GuardSettings
+from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
+from topicledger.drift.acls import find_acl_drift
+from topicledger.drift.find import Estate, find_drift
+from topicledger.drift.quotas import find_quota_drift
+from topicledger.manifests import acls, quotas
+from topicledger.manifests import rows as manifests
+from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.observe.topics import ClusterStatus, Observation
+from topicledger.plan import acls as plan_acls
+from topicledger.plan import moving
+from topicledger.plan import quotas as plan_quotas
+from topicledger.plan.changes import DESCRIBED
+from topicledger.plan.decisions import decided
+from topicledger.plan.moving import Sizes
+from topicledger.plan.wanted import brought_about
+from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
+
+TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
+RACKS = {1: "a", 2: "b", 3: "c", 4: "a"}
+DOWN = 9
+"""A broker that has replicas and isn't up."""
+THROTTLED = "leader.replication.throttled.replicas"
+MANY = 10_000
+SETTINGS = Settings(
+    path=Path("drawn.toml"),
+    tables=TablesSettings(root=""),
+    clusters={"main": cluster_settings("main", "127.0.0.1:1")},
+    changes={"main": ChangeSettings(configs="exact", partitions="grow", replicas="on", pin=True)},
+    acls=AclSettings(manage=(".*",)),
+    guards=GuardSettings(
+        max_deletes=MANY, max_losses=MANY, max_moves=MANY, max_acl_deletes=MANY, max_quota_changes=MANY
+    ),
+)
+STATUSES = {"main": ClusterStatus(cluster_id="kafka-main")}
+
+MENDED_BY = {
+    "missing": "create",
+    "should_be_absent": "delete",
+    "partitions_fewer": "add_partitions",
+    "partitions_more": "FEWER_PARTITIONS",
+    "replication_factor": "reassign",
+    "assignment": "reassign",
+    "racks_shared": "reassign",
+    "broker_not_allowed": "reassign",
+    "replica_skew": "reassign",
+    "preferred_leader": "elect_leaders",
+    "config_differs": "alter_configs",
+    "config_undeclared": "alter_configs",
+    "unmanaged": "unmanaged",
+    "not_permitted": "NOT_PERMITTED",
+}
+"""Kind of drift -> the action, refusal or decision of a plan that is about the same difference."""
+MOVED = {kind for kind, action in MENDED_BY.items() if action == "reassign"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Topics as they are declared and as they live, by name; either may lack one."""
+
+    declared: Sequence[Mapping[str, Any]]
+    live: Sequence[Mapping[str, Any]]
+    configs: Sequence[Mapping[str, Any]] = field(default_factory=list)
+
+
+def drawn(seed: int, count: int) -> Drawn:
+    draw = random.Random(seed)
+    declared, live, configs = [], [], []
+    for number in range(count):
+        name = f"t{number:04}"
+        if draw.random() < 0.9:
+            declared.append({"topic": name, **_declared(draw)})
+        if draw.random() < 0.9:
+            topic = _live(draw)
+            live.append({"topic": name, "topic_id": f"id of {name}", "cluster": "main", **topic})
+            if topic["permitted"]:
+                configs.append({"cluster": "main", "topic": name, **_configs(draw)})
+    return Drawn(declared, live, configs)
+
+
+def _declared(draw: random.Random) -> dict[str, Any]:
+    if draw.random() < 0.1:
+        return {"state": "absent"}
+    row: dict[str, Any] = {}
+    where = draw.choice(["counts", "counts", "assignments", "placement"])
+    if where == "assignments":
+        replicas = draw.randint(1, 3)
+        row["assignments"] = {each: draw.sample(list(RACKS), replicas) for each in range(draw.randint(1, 3))}
+    else:
+        row["num_partitions"] = draw.choice([1, 2, 3])
+        row["replication_factor"] = draw.choice([None, 1, 2, 3])
+        if where == "placement":
+            row["replication_factor"] = draw.choice([1, 2])
+            row["placement"] = draw.choice(["any", "racks", "spread", "rack:a", "brokers:1,2"])
+        if where == "counts" and draw.random() < 0.2:
+            row["num_partitions"] = None
+    names = {"retention.ms": ["1", "2", " 1"], "cleanup.policy": ["delete", "compact"], THROTTLED: ["0:1"]}
+    names |= {"min.insync.replicas": ["1", "2"], "sensitive": ["1"], "unknown": ["1"]}
+    row["configs"] = {name: draw.choice(values) for name, values in names.items() if draw.random() < 0.2}
+    return row
+
+
+def _live(draw: random.Random) -> dict[str, Any]:
+    partitions, replicas = draw.randint(1, 3), draw.choice([1, 2, 2, 3])
+    brokers = [*RACKS, DOWN] if draw.random() < 0.05 else list(RACKS)
+    assignments = {each: draw.sample(brokers, replicas) for each in range(partitions)}
+    if draw.random() < 0.1:
+        assignments[0] = draw.sample(list(RACKS), draw.randint(1, 3))
+    others: dict[int, int] = {}
+    for partition, on in assignments.items():
+        if draw.random() < 0.1:
+            others[partition] = draw.choice([-1, *on[1:]])
+    permitted = draw.random() > 0.05
+    known = {
+        "num_partitions": partitions,
+        "replication_factor": len(assignments[0]),
+        "assignments": assignments,
+        "other_leaders": others,
+    }
+    return {"permitted": permitted, "internal": False, **(known if permitted else {})}
+
+
+def _configs(draw: random.Random) -> dict[str, Any]:
+    if draw.random() < 0.05:
+        return {"config_error_code": 29, "config_error": "TOPIC_AUTHORIZATION_FAILED"}
+
+    def entry(name: str, values: Sequence[str], default: str) -> dict[str, Any]:
+        on_topic = draw.random() < 0.3
+        value = draw.choice(values) if on_topic else default
+        source = "DYNAMIC_TOPIC_CONFIG" if on_topic else draw.choice(["DEFAULT_CONFIG", "STATIC_BROKER_CONFIG"])
+        return {"name": name, "value": value, "config_source": source, "is_sensitive": False}
+
+    return {
+        "config_error_code": 0,
+        "configs": [
+            entry("retention.ms", ["1", "2", "01"], "1"),
+            entry("cleanup.policy", ["delete", "compact"], "delete"),
+            entry("min.insync.replicas", ["1", "2"], "1"),
+            entry(THROTTLED, ["0:1", "*"], ""),
+            {**entry("sensitive", ["1"], "1"), "value": None, "is_sensitive": True},
+        ],
+    }
+
+
+def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
+    """By topic, what a plan finds: actions, planned or refused, `unmanaged`, and refusals that no action is about."""
+    seen = _seen(spark, these)
+    judged = manifest_rows(spark, *these.declared).transform(manifests.judged_by(SETTINGS, None)).localCheckpoint()
+    wanted = brought_about(judged, SETTINGS.changes, [kind.name for kind in actions.in_order()])
+    asked = wanted.to_describe(seen)
+    assert asked is not None
+    configs = frame(spark, OBSERVED_CONFIGS.schema, these.configs).select(*DESCRIBED)
+    configs = configs.join(asked.select("cluster", "topic"), on=["cluster", "topic"], how="left_semi")
+    answers = moving.planned(judged, seen, Sizes(), wanted.replicas).unionByName(
+        moving.planned(judged, seen, Sizes(), moving.CREATES)
+    )
+    rules = policies.from_settings(SETTINGS)
+    known = policy_facts(spark, racks=RACKS)
+    rows = judged.transform(decided(seen, wanted, configs, rules, known, SETTINGS, answers))
+    found: dict[str, set[str]] = {}
+    for row in rows.select("topic", "decision", "action", "error").collect():
+        if row["error"] in ("NOT_PERMITTED", "FEWER_PARTITIONS"):
+            found.setdefault(row["topic"], set()).add(row["error"])
+        elif row["error"] is not None or row["action"] is not None or row["decision"] == "unmanaged":
+            found.setdefault(row["topic"], set()).add(row["decision"])
+    return found
+
+
+def drifted(spark: SparkSession, these: Drawn) -> dict[str, set[tuple[str, str | None]]]:
+    """By topic: kind and what of each difference that an audit finds."""
+    seen = _seen(spark, these)
+    judged = manifest_rows(spark, *these.declared).transform(manifests.judged_by(SETTINGS, None)).localCheckpoint()
+    estate = Estate(
+        cluster_ids={"main": "kafka-main"},
+        topics=seen.topics,
+        configs=frame(spark, OBSERVED_CONFIGS.schema, these.configs),
+        earlier_configs=frame(spark, OBSERVED_CONFIGS.schema, []),
+        audit=frame(spark, AUDIT.schema, []),
+        ignored=SETTINGS.ignored_configs,
+        pinned=SETTINGS.pinned,
+        brokers=seen.brokers,
+        uneven=moving.uneven(judged, seen, ["main"]),
+    )
+    found: dict[str, set[tuple[str, str | None]]] = {}
+    for row in dicts(judged.transform(find_drift(estate, SETTINGS.audit))):
+        found.setdefault(row["topic"], set()).add((row["kind"], row["what"]))
+    return found
+
+
+def _seen(spark: SparkSession, these: Drawn) -> Observation:
+    racks = [{"cluster": "main", "broker_id": broker, "rack": rack} for broker, rack in RACKS.items()]
+    return Observation(
+        topics=frame(spark, TOPICS, these.live), brokers=frame(spark, BROKERS.schema, racks), statuses=STATUSES
+    )
+
+
+def expected(found: set[tuple[str, str | None]], declared: Mapping[str, Any], live: Mapping[str, Any]) -> set[str]:
+    """What a plan finds if an audit found this of a topic. Each exception is a rule of its own.
+
+    A topic that gets partitions is moved by the next run. A leader is elected only if the preferred replica is up and
+    another replica leads. A topic that may not be described is tried to be created (M3). Nothing is decided on configs
+    and partitions of a topic whose configs may not be described.
+    """
+    kinds = {kind for kind, _ in found}
+    if live and not live["permitted"]:
+        return {"create"} if declared.get("state") is None else {"NOT_PERMITTED"}
+    electable = [
+        what
+        for kind, what in found
+        if kind == "preferred_leader" and live["other_leaders"][int(str(what))] in live["assignments"][int(str(what))]
+    ]
+    if not any(live["assignments"][int(str(what))][0] in RACKS for what in electable):
+        kinds -= {"preferred_leader"}
+    if "partitions_fewer" in kinds:
+        kinds -= MOVED
+    if "not_permitted" in kinds:
+        kinds -= {"partitions_fewer", "partitions_more", "config_differs", "config_undeclared"}
+    return {MENDED_BY[kind] for kind in kinds}
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 12))])
+def test_random_topics_differ_for_plan_and_audit_alike(spark: SparkSession, seed: int) -> None:
+    these = drawn(seed, 500)
+    plan, audit = planned(spark, these), drifted(spark, these)
+    declared = {row["topic"]: row for row in these.declared}
+    live = {row["topic"]: row for row in these.live}
+    wrong = []
+    for topic in sorted({*plan, *audit}):
+        there, found = live.get(topic, {}), audit.get(topic, set())
+        ours, theirs = plan.get(topic, set()), expected(found, declared.get(topic, {}), there)
+        if "reassign" in ours and "preferred_leader" not in {kind for kind, _ in found}:
+            # What a move turns, an election follows.
+            ours = ours - {"elect_leaders"}
+        if "reassign" in ours and there.get("other_leaders"):
+            ours, theirs = ours - {"elect_leaders"}, theirs - {"elect_leaders"}
+        if ours != theirs:
+            wrong.append((topic, ours, theirs, found, declared.get(topic), there))
+    assert {each for found in plan.values() for each in found} >= set(MENDED_BY.values()), "each difference is drawn"
+    assert not wrong, f"{len(wrong)} topics: {wrong[:12]}"
+
+
+def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> None:
+    draw = random.Random(1)
+    declared: list[dict[str, Any]] = []
+    live: list[dict[str, Any]] = []
+    for number in range(300):
+        right = {
+            "cluster": "main",
+            "principal": f"User:u{number}",
+            "permission": draw.choice(["ALLOW", "DENY"]),
+            "operation": draw.choice(["READ", "WRITE", "ALL"]),
+            "resource_type": "TOPIC",
+            "pattern_type": draw.choice(["LITERAL", "PREFIXED"]),
+            "resource_name": "t",
+            "host": draw.choice(["*", "10.0.0.1"]),
+        }
+        if draw.random() < 0.7:
+            declared.append({**right, "state": draw.choice(["present", "present", "absent"])})
+        if draw.random() < 0.7:
+            live.append(right)
+    listed = Listed(
+        rows=frame(spark, OBSERVED_ACLS.schema, live).drop("run_id"),
+        statuses={"main": ListedStatus(own_principal="User:me")},
+    )
+    judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None)).localCheckpoint()
+    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
+    rows = judged.transform(plan_acls.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
+    names = {"acl_add": "acl_missing", "acl_delete": "acl_unmanaged"}
+    plan = {(row["resource"], names[row["decision"]]) for row in dicts(rows) if row["decision"] in names}
+    found = dicts(judged.transform(find_acl_drift(_nothing(spark), listed, topics, SETTINGS)))
+    assert plan == {(row["what"], row["kind"]) for row in found if row["kind"] in names.values()}
+    assert {kind for _, kind in plan} == set(names.values())
+
+
+def test_random_quotas_differ_for_plan_and_audit_alike(spark: SparkSession) -> None:
+    draw = random.Random(1)
+    declared: list[dict[str, Any]] = []
+    live: list[dict[str, Any]] = []
+    for number in range(300):
+        entity = {"cluster": "main", "user": f"u{number}"}
+        for rows in (declared, live):
+            if draw.random() < 0.8:
+                limits = {name: draw.choice([None, 1.0, 2.0]) for name in ("producer_byte_rate", "request_percentage")}
+                absent = rows is declared and draw.random() < 0.2
+                if any(limits.values()) or absent:
+                    rows.append({**entity, **({"state": "absent"} if absent else limits)})
+    listed = Listed(rows=frame(spark, OBSERVED_QUOTAS.schema, live).drop("run_id"), statuses={"main": ListedStatus()})
+    judged = frame(spark, QUOTAS.schema, declared).transform(quotas.judge(["main"], None)).localCheckpoint()
+    topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
+    rows = dicts(judged.transform(plan_quotas.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions)))
+    plan = {row["resource"] for row in rows if row["decision"] in ("alter_quota", "unmanaged")}
+    found = dicts(judged.transform(find_quota_drift(_nothing(spark), listed, topics, SETTINGS)))
+    assert plan == {row["what"] for row in found}
+    assert {row["kind"] for row in found} == {"quota_missing", "quota_differs", "quota_unmanaged"}
+
+
+def _nothing(spark: SparkSession) -> Estate:
+    nothing = frame(spark, OBSERVED_CONFIGS.schema, [])
+    return Estate(
+        cluster_ids={"main": "kafka-main"},
+        topics=frame(spark, TOPICS, []),
+        configs=nothing,
+        earlier_configs=nothing,
+        audit=frame(spark, AUDIT.schema, []),
+    )

@@ -1,0 +1,71 @@
+"""`changes.ignore` leaves configs to others in every path, with the changes on or off."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.unit.frames import by_topic, manifest_rows
+from topicledger.config.reading import load_settings
+from topicledger.config.settings import Settings
+from topicledger.manifests import rows as manifests
+from topicledger.manifests.read import Foreign, read
+
+LEADER, FOLLOWER = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+CLUSTERS = (
+    '[tables]\nroot = "x"\n[clusters.c1]\nbootstrap_servers = ["a:1"]\n[clusters.c2]\nbootstrap_servers = ["b:1"]\n'
+)
+DESCRIBED = (
+    "Topic: base.first\tTopicId: AAAAAAAAAAAAAAAAAAAAAA\tPartitionCount: 1\tReplicationFactor: 1\t"
+    f"Configs: {FOLLOWER}=0:1,{LEADER}=0:1,retention.ms=86400000\n"
+    "\tTopic: base.first\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n"
+)
+
+
+def settings(tmp_path: Path, more: str = "") -> Settings:
+    path = tmp_path / "settings.toml"
+    path.write_text(CLUSTERS + more)
+    return load_settings(path)
+
+
+def test_names_hold_by_cluster_also_if_no_change_is_on(tmp_path: Path) -> None:
+    usual = settings(tmp_path)
+    assert usual.ignored_configs == dict.fromkeys(("c1", "c2"), (LEADER, FOLLOWER))
+    other = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n')
+    assert other.ignored_configs == {"c1": (LEADER, FOLLOWER), "c2": ("retention.ms",)}
+    assert usual.digest() != other.digest()
+    assert usual.audit_digest() != other.audit_digest()
+
+
+def test_throttle_lists_that_kafka_topics_prints_are_not_carried_over(tmp_path: Path) -> None:
+    file = tmp_path / "described.txt"
+    file.write_text(DESCRIBED)
+    parsed = read(settings(tmp_path), [file], io.StringIO(), foreign=Foreign(form="kafka-topics", cluster="c1"))
+    (row,) = parsed.rows
+    assert row.configs == {"retention.ms": "86400000"}
+    left = [(each.line, each.key) for each in parsed.not_carried_over if "changes.ignore" in each.what]
+    assert left == [(1, f"base.first: {FOLLOWER}"), (1, f"base.first: {LEADER}")]
+
+
+def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSession, tmp_path: Path) -> None:
+    """So that neither a create sets them nor a plan or an audit compares them."""
+    by_cluster = settings(tmp_path, '[clusters.c2.changes]\nignore = ["retention.ms"]\n')
+    configs = {LEADER: "0:1", "retention.ms": "1"}
+    rows = manifest_rows(
+        spark,
+        {"cluster": "c1", "topic": "t", "configs": configs},
+        {"cluster": "c2", "topic": "t", "configs": configs},
+        {"cluster": "c2", "topic": "plain"},
+        {"cluster": "c3", "topic": "t", "configs": configs},
+    )
+    judged = by_topic(rows.transform(manifests.judged_by(by_cluster, None)))
+    assert {key: row["configs"] for key, row in judged.items()} == {
+        ("c1", "t"): {"retention.ms": "1"},
+        ("c2", "t"): {LEADER: "0:1"},
+        ("c2", "plain"): None,
+        ("c3", "t"): configs,
+    }
+    everywhere = by_topic(rows.transform(manifests.judged_by(settings(tmp_path), None)))
+    assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1"}
