@@ -76,6 +76,13 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
 
 
+def render_waiting(summary: Summary, console: Console) -> None:
+    """Print what approval an `apply` still needs: who starts it has read the plan."""
+    console.print(f"not approved: {escape(summary.waits_for or '')}", highlight=False, soft_wrap=True)
+    for problem in summary.problems:
+        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+
+
 def _render_failures(summary: Summary, console: Console) -> None:
     grid = Grid(title=f"Failed or refused: {summary.failure_count}", title_justify="left")
     for name in ("cluster", "resource", "phase", "error", "message"):

@@ -6,21 +6,23 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Literal
 
 import click
+from rich.console import Console
 
 from topicledger import actions, pipeline, policies
 from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
-from topicledger.apply.rendering import render
+from topicledger.apply.rendering import render, render_waiting
 from topicledger.apply.summary import Summary, results, summarise
 from topicledger.cli.options import (
     Options,
@@ -250,7 +252,9 @@ def run_request(
     compared = not request.by_manifests or all(
         name in changes and changes[name].configs != "off" for name in options.cluster or settings.clusters
     )
-    return _show(summary, options, configs_compared=compared)
+    if request.command == "apply" and summary.waits_for is not None:
+        return _show(summary, options, render_waiting)
+    return _show(summary, options, partial(render, configs_compared=compared))
 
 
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
@@ -312,7 +316,7 @@ def _stoppable(deadline: float | None, *, cancels: bool) -> Iterator[Stop]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _show(summary: Summary, options: Options, *, configs_compared: bool) -> int:
+def _show(summary: Summary, options: Options, rendered: Callable[[Summary, Console], None]) -> int:
     for counts in summary.clusters:
         for outcome, count in counts.outcomes.items():
             options.metrics.set("topicledger_topics", count, cluster=counts.cluster or "", outcome=outcome)
@@ -320,7 +324,5 @@ def _show(summary: Summary, options: Options, *, configs_compared: bool) -> int:
         options.metrics.set("topicledger_topics_left_alone", count, decision=decision)
     again = f"`runs show --run-id {summary.run_id}` shows it"
     with display_only(f"the result of run {summary.run_id}", instead=again):
-        print_result(
-            summary.to_json(), lambda console: render(summary, console, configs_compared=configs_compared), options
-        )
+        print_result(summary.to_json(), partial(rendered, summary), options)
     return summary.exit_code
