@@ -41,7 +41,7 @@ def stopped_while_it_moves(estate: Estate, kafka: EmbeddedKafka, run_id: str, **
 
     def when_it_moves() -> None:
         with admin_of(kafka) as admin:
-            until(lambda: bool(admin.list_reassignments()), seconds=120)
+            until(lambda: bool(admin.list_reassignments()), seconds=400)
         stop.set()
 
     thread = threading.Thread(target=when_it_moves)
@@ -51,6 +51,7 @@ def stopped_while_it_moves(estate: Estate, kafka: EmbeddedKafka, run_id: str, **
     thread.join()
 
 
+@pytest.mark.timeout(1_200)
 def test_moves_of_stopped_runs_keep_their_throttles_and_are_waited_for(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
