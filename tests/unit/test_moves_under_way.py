@@ -73,6 +73,23 @@ def test_a_wave_that_moves_without_any_answer_is_waited_for() -> None:
     assert cluster.throttles() == set()
 
 
+def test_a_move_of_hours_is_done_though_metadata_lags() -> None:
+    """R4: the listing is empty before metadata shows that the old replica is gone."""
+    cluster, waits = MovingCluster(t={0: (1,)}), 0
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 100:
+            cluster.targets.clear()
+            cluster.replicas["t", 0] = (2, 1)
+        elif waits == 101:
+            cluster.replicas["t", 0] = (2,)
+
+    (row,) = executor_of(cluster, Written(), meanwhile=meanwhile).apply([move("t", {0: (1,)}, {0: (2,)})])
+    assert ended(row) == (Outcome.OK, None, None)
+
+
 def test_a_topic_that_is_always_answered_minus_one_fails_alone() -> None:
     """C12, N1: the others of its wave are moved, and so are later waves."""
     cluster, written = MovingCluster(t=BEFORE, u=BEFORE), Written()

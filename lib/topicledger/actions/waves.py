@@ -55,7 +55,8 @@ class Waves:
         self._unanswered: set[Partition] = set()
         """Partitions that were sent and may be under way, although no answer says so."""
         self._sent: dict[Partition, float] = {}
-        """When what was acknowledged was sent, or what an earlier start sent was first seen, by the context's clock."""
+        """When a move was acknowledged, or listed last, or seen first if an earlier start sent it, by the context's
+        clock."""
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
@@ -168,6 +169,8 @@ class Waves:
         if under_way is not None:
             self._unanswered.discard(key)
             self._under_way[key] = move
+            # Metadata lags behind the listing (R4): the lag is counted from the end of the move.
+            self._sent[key] = self._context.clock()
         elif is_in_place(move, live, listed):
             self._unanswered.discard(key)
             self._done.add(key)
