@@ -1,0 +1,302 @@
+"""`ClusterAdmin` for a cluster in memory, for one start of a run or one other command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+from tests.properties.walks.cluster import Cluster, Partition
+from tests.properties.walks.world import Moment, World
+from topicledger import kafka
+from topicledger.kafka import Cluster as Described
+from topicledger.kafka import RequestLost, Response
+from topicledger.kafka.reassignments import Partition as Key
+from topicledger.kafka.reassignments import Replicas, TopicState
+from topicledger.model import SET_ON_TOPIC, Broker, ConfigEntry, Target, TopicConfigs, TopicInfo, TopicResult
+from topicledger.model.access import Acl
+from topicledger.model.moves import FOLLOWER_REPLICAS, LEADER_REPLICAS
+
+_LISTS = frozenset({LEADER_REPLICAS, FOLLOWER_REPLICAS})
+_CODES = {
+    "7, done": (kafka.REQUEST_TIMED_OUT, True),
+    "7, not done": (kafka.REQUEST_TIMED_OUT, False),
+    "-1, done": (kafka.UNKNOWN_SERVER_ERROR, True),
+    "-1, not done": (kafka.UNKNOWN_SERVER_ERROR, False),
+    "41": (kafka.NOT_CONTROLLER, False),
+    "31": (31, False),
+}
+"""Code, and whether the request was carried out nevertheless."""
+_CURSED = TopicResult(error_code=kafka.UNKNOWN_SERVER_ERROR, error_message="the server had an error")
+
+
+class Watcher(Protocol):
+    """Checks of each request: see `checks.Checks`."""
+
+    run_id: str
+    may_be_anything: bool
+    """Whether something happened that refuses actions in general."""
+
+    def sends(self, cluster: Cluster, targets: Sequence[Target]) -> None:
+        """Planned actions are about to be sent."""
+
+    def moves(self, cluster: Cluster, targets: Mapping[Key, Replicas | None]) -> None:
+        """Partitions are about to be moved, or moves cancelled (None)."""
+
+    def cancel_answered(self, cluster: Cluster, key: Key, code: int) -> None:
+        """A cancel was answered."""
+
+    def throttles(self, cluster: Cluster) -> None:
+        """Throttles were changed."""
+
+    def answered(self, cluster: Cluster, target: Target) -> None:
+        """A planned action was carried out."""
+
+
+class Admin:
+    """The requests of one start to one cluster; each request is a moment of the world."""
+
+    has_default_counts = returns_configs = deletes_by_id = alters_incrementally = reassigns = elects_leaders = True
+    principal = "User:topicledger"
+
+    def __init__(self, world: World, cluster: Cluster, watcher: Watcher) -> None:
+        self._world, self._cluster, self._watcher = world, cluster, watcher
+        self.name = cluster.name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    # -- reads
+
+    def _read(self, *more: Moment) -> Cluster:
+        kind = self._world.moment(Moment.READ, *more)
+        if kind == "read lost":
+            raise RequestLost(f"cluster {self.name}: lost")
+        if kind is not None:
+            self._world.die()
+        self._cluster.now = self._world.clock
+        self._cluster.catch_up()
+        return self._cluster
+
+    def describe_cluster(self) -> Described:
+        cluster = self._read()
+        brokers = [
+            Broker(broker_id=each, host="h", port=9092, rack=None, controller=each == 1) for each in cluster.brokers
+        ]
+        return Described(cluster_id=cluster.cluster_id, brokers=tuple(brokers), gives_topic_ids=True)
+
+    def connect_to_controller(self) -> str:
+        return self._read().cluster_id
+
+    def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
+        cluster = self._read(Moment.OPEN)
+        for name in topics:
+            topic = cluster.topics.get(name)
+            if topic is not None:
+                assignments = {number: part.replicas for number, part in topic.partitions.items()}
+                yield TopicInfo(topic=name, topic_id=topic.uid, assignments=assignments)
+
+    def topic_configs(
+        self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
+    ) -> Iterator[TopicConfigs]:
+        throttles = names is not None and all(set(each) <= _LISTS for each in names.values())
+        cluster = self._read(*([Moment.OPEN] if throttles else []))
+        for name in topics:
+            topic = cluster.topics.get(name)
+            if topic is None:
+                yield TopicConfigs(topic=name, error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                found = (ConfigEntry(key, value, False, SET_ON_TOPIC, False) for key, value in topic.configs.items())
+                yield TopicConfigs(topic=name, configs=tuple(found))
+
+    def topics_reassigned_now(self) -> frozenset[str]:
+        return frozenset(topic for topic, _ in self._read(Moment.OPEN).moving())
+
+    def list_reassignments(self) -> dict[Key, Replicas]:
+        return {key: each.target for key, each in self._read(Moment.OPEN).moving().items()}
+
+    def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
+        states = self._read().states()
+        return {name: states[name] for name in topics if name in states}
+
+    def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[Key, int]:
+        self._read(Moment.OPEN)
+        return {(topic, number): 10 for topic, numbers in topics.items() for number in numbers}
+
+    def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
+        configs = self._read(Moment.OPEN).brokers[broker_id]
+        return {name: configs[name] for name in names if name in configs}
+
+    def describe_acls(self, principals: Collection[str] | None = None) -> list[Acl]:
+        return sorted(self._read(Moment.OPEN).acls)
+
+    def describe_quotas(self) -> Mapping[Any, Any]:
+        self._read()
+        return {}
+
+    def knows_acls_like(self, _: Acl) -> bool:
+        return True
+
+    def may_alter_acls(self) -> bool:
+        self._read()
+        return True
+
+    # -- changes
+
+    def _change(
+        self, words: str, names: Sequence[str], do: Callable[[str], TopicResult], cursed: Collection[str] = ()
+    ) -> dict[str, TopicResult]:
+        """Send one request; `do` carries it out for a name, but for those that are `cursed`."""
+        world, cluster = self._world, self._cluster
+        kind = world.moment(Moment.CHANGE)
+        # One connection keeps the order: what is late comes before this request.
+        world.arrive()
+        cluster.now = world.clock
+        if kind == "31":
+            self._watcher.may_be_anything = True
+        world.tell("->", self.name, words)
+
+        def all_of_them() -> dict[str, TopicResult]:
+            found = {name: _CURSED if name in cursed else do(name) for name in names}
+            world.check()
+            return found
+
+        if kind is not None and kind.startswith(("lost", "crash")):
+            if kind.endswith(", done"):
+                all_of_them()
+            elif kind.endswith(", late"):
+                world.in_flight.append(all_of_them)
+            if kind.startswith("crash"):
+                world.die()
+            raise RequestLost(f"cluster {self.name}: lost")
+        code, done = _CODES.get(kind or "", (kafka.NONE, True))
+        results = all_of_them() if done else {}
+        if code != kafka.NONE:
+            results = {name: TopicResult(error_code=code, error_message=kind) for name in names}
+        world.tell("  ", {name: each.error_code for name, each in results.items()})
+        return results
+
+    def _planned(
+        self, targets: Sequence[Target], do: Callable[[Target], TopicResult], *, validate_only: bool = False
+    ) -> Response:
+        """Planned actions, or throttles as alterations that nobody planned."""
+        by_name = {target.resource: target for target in targets}
+        throttles = all(target.touched <= _LISTS for target in targets) and targets[0].action == "alter_configs"
+
+        def carried_out(name: str) -> TopicResult:
+            result = do(by_name[name])
+            if result.error_code == kafka.NONE and not validate_only:
+                if throttles:
+                    self._watcher.throttles(self._cluster)
+                else:
+                    self._watcher.answered(self._cluster, by_name[name])
+            return result
+
+        words = f"{'validate' if validate_only else 'throttle' if throttles else 'send'} {targets[0].action}"
+        if validate_only:
+            self._read()
+            names = list(by_name)
+            results = {name: _CURSED if name in self._cluster.cursed else do(by_name[name]) for name in names}
+            return Response(results=results, throttle_time_ms=0)
+        if not throttles:
+            self._watcher.sends(self._cluster, targets)
+        cursed = () if throttles else self._cluster.cursed
+        results = self._change(f"{words} {' '.join(by_name)}", list(by_name), carried_out, cursed)
+        return Response(results=results, throttle_time_ms=0)
+
+    def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        def do(target: Target) -> TopicResult:
+            if target.topic in self._cluster.topics:
+                return TopicResult(error_code=kafka.TOPIC_ALREADY_EXISTS)
+            count, uid = target.num_partitions or 1, None
+            if not validate_only:
+                uid = self._cluster.make(target.topic, dict.fromkeys(range(count), (1,)), by=self._watcher.run_id).uid
+            return TopicResult(topic_id=uid, num_partitions=count, replication_factor=1, configs=())
+
+        return self._planned(targets, do, validate_only=validate_only)
+
+    def delete_topics(self, targets: Sequence[Target]) -> Response:
+        def do(target: Target) -> TopicResult:
+            topic = self._cluster.topics.get(target.topic)
+            if topic is None or topic.uid != target.topic_id:
+                return TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
+            del self._cluster.topics[target.topic]
+            return TopicResult()
+
+        return self._planned(targets, do)
+
+    def add_partitions(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        def do(target: Target) -> TopicResult:
+            topic = self._cluster.topics.get(target.topic)
+            if topic is None:
+                return TopicResult(error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
+            if target.grows_to <= len(topic.partitions):
+                return TopicResult(error_code=kafka.INVALID_PARTITIONS)
+            if not validate_only:
+                topic.partitions |= {n: Partition((1,)) for n in range(len(topic.partitions), target.grows_to)}
+            return TopicResult()
+
+        return self._planned(targets, do, validate_only=validate_only)
+
+    def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        def do(target: Target) -> TopicResult:
+            topic = self._cluster.topics.get(target.topic)
+            if topic is None:
+                return TopicResult(error_code=kafka.UNKNOWN_TOPIC_OR_PARTITION)
+            if not validate_only:
+                for name in target.touched:
+                    topic.configs.pop(name, None)
+                topic.configs |= target.after
+            return TopicResult()
+
+        return self._planned(targets, do, validate_only=validate_only)
+
+    def alter_broker_configs(self, broker_id: int, configs: Mapping[str, str | None]) -> TopicResult:
+        def do(_: str) -> TopicResult:
+            mine = self._cluster.brokers[broker_id]
+            for name, value in configs.items():
+                mine.pop(name, None)
+                if value is not None:
+                    mine[name] = value
+            self._watcher.throttles(self._cluster)
+            return TopicResult()
+
+        words = "sets" if any(configs.values()) else "resets"
+        return self._change(f"{words} rates of broker {broker_id}", [str(broker_id)], do)[str(broker_id)]
+
+    def reassign(self, targets: Mapping[Key, Replicas | None]) -> tuple[dict[Key, TopicResult], int]:
+        cluster = self._cluster
+        self._watcher.moves(cluster, targets)
+        by_text = {f"{topic}/{number}": (topic, number) for topic, number in targets}
+
+        def do(text: str) -> TopicResult:
+            key = by_text[text]
+            target = targets[key]
+            if key[0] in cluster.cursed:
+                return _CURSED
+            return cluster.cancel(key) if target is None else cluster.begin(key, target, self._watcher.run_id)
+
+        verb = "cancel" if None in targets.values() else "move"
+        found = self._change(f"{verb} {' '.join(by_text)}", list(by_text), do)
+        for text, each in found.items():
+            if targets[by_text[text]] is None:
+                self._watcher.cancel_answered(cluster, by_text[text], each.error_code)
+        return {by_text[text]: each for text, each in found.items()}, 0
+
+    def create_acls(self, targets: Sequence[Target]) -> Response:
+        def do(target: Target) -> TopicResult:
+            self._cluster.acls.add(Acl.of(target.after))
+            return TopicResult()
+
+        return self._planned(targets, do)
+
+    def delete_acls(self, targets: Sequence[Target]) -> Response:
+        def do(target: Target) -> TopicResult:
+            acl = Acl.of(target.before)
+            there = acl in self._cluster.acls
+            self._cluster.acls.discard(acl)
+            return TopicResult(before=acl._asdict() if there else {})
+
+        return self._planned(targets, do)

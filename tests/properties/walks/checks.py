@@ -1,0 +1,274 @@
+"""Promises that hold after every step of a walk, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from tests.properties.walks.cluster import ANOTHER, NOTHING_IN_PROGRESS, Cluster
+from tests.properties.walks.estate import CLUSTER_OF, MANAGED, is_valid
+from tests.properties.walks.ledger import MemoryLedger
+from tests.properties.walks.world import World
+from topicledger import kafka
+from topicledger.config.settings import Settings
+from topicledger.kafka.reassignments import Partition as Key
+from topicledger.kafka.reassignments import Replicas
+from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ReplicaAction, RunState, Target
+from topicledger.model.access import Acl
+from topicledger.model.moves import parse_assignments
+from topicledger.schemas import ACLS, APPROVALS, MANIFESTS, PLANS, RUNS, SENT_BATCHES
+
+_Action = tuple[str, str, str, str]
+"""Run, cluster, action, resource."""
+
+
+class Checks:
+    """Watches each request and each row; raises Broken."""
+
+    def __init__(self, world: World, ledger: MemoryLedger, settings: Settings) -> None:
+        self._world, self._ledger, self.settings = world, ledger, settings
+        self._marked_before: set[tuple[str, str, int]] = set()
+        self._is_too_old = False
+        self.run_id = ""
+        self.carried_out: set[_Action] = set()
+        """Actions of which anything was done."""
+        self.cancelled: set[_Action] = set()
+        """Those of which a move was cancelled."""
+        self.cancel_refused: set[tuple[str, Key]] = set()
+        """By cluster, partitions whose cancel was answered with an error last."""
+        self.ended_by_cancel: set[_Action] = set()
+        """Those with a row CANCELLED."""
+        self.touched: set[str] = set()
+        """Resources that anybody else did something to."""
+        self.looked: dict[str, int] = {}
+        """By table, the version that was the latest when this start looked last."""
+        self.was_cursed: set[str] = set()
+        """Topics that answered, or answer, -1 to everything."""
+        self.may_be_anything = False
+        """Whether something happened that refuses actions in general."""
+
+    def starts(self, run_id: str) -> None:
+        """A start of a run, or another command about it, begins."""
+        self.run_id = run_id
+        self.looked = {}
+        self._marked_before = self._marked()
+        oldest = datetime.now(UTC) - timedelta(seconds=self.settings.guards.max_plan_age)
+        self._is_too_old = any(row["planned_at"] < oldest for row in self._plans(run_id))
+
+    # -- requests
+
+    def sends(self, cluster: Cluster, targets: Sequence[Target]) -> None:
+        """Planned actions are about to be sent."""
+        for target in targets:
+            self._require_sendable(cluster, target)
+            if target.action == "acl_delete":
+                self._require_undeclared(cluster, target)
+
+    def moves(self, cluster: Cluster, targets: Mapping[Key, Replicas | None]) -> None:
+        """Partitions are about to be moved, or moves cancelled (None)."""
+        require = self._world.require
+        for key, brokers in targets.items():
+            plan = self._planned(cluster, ReplicaAction.REASSIGN.value, key[0])
+            require(plan is not None, f"{key} is moved or cancelled, and the run has no plan for it")
+            topic, part = cluster.topics.get(key[0]), cluster.partition(key)
+            if plan is None or topic is None or part is None:
+                continue
+            before, after = (parse_assignments(plan[name]["assignments"]) for name in ("before", "after"))
+            under_way = part.under_way
+            if brokers is None:
+                ours = under_way is None or under_way.by == self.run_id
+                require(ours, f"{key}: a move of {under_way and under_way.by} is cancelled")
+                require(topic.uid == plan["topic_id"], f"{key}: cancelled, and the topic was recreated")
+                continue
+            self._require_sendable(cluster, _target(plan))
+            require(topic.uid == plan["topic_id"], f"{key} is moved, and the topic was recreated")
+            require(brokers == after[key[1]], f"{key} is moved to {brokers}, which isn't planned")
+            theirs = under_way is not None and under_way.by != self.run_id and under_way.target != brokers
+            require(not theirs, f"{key}: another client's move to {under_way and under_way.target} is overwritten")
+            known = {frozenset(before[key[1]]), frozenset(brokers), frozenset({*before[key[1]], *brokers})}
+            require(
+                frozenset(part.replicas) in known, f"{key} is moved from {part.replicas}, which the plan didn't see"
+            )
+
+    def cancel_answered(self, cluster: Cluster, key: Key, code: int) -> None:
+        """A cancel was answered."""
+        if code in (kafka.NONE, NOTHING_IN_PROGRESS):
+            self.cancel_refused.discard((cluster.name, key))
+        else:
+            self.cancel_refused.add((cluster.name, key))
+        if code == kafka.NONE:
+            self.cancelled.add((self.run_id, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
+
+    def throttles(self, cluster: Cluster) -> None:
+        """Throttles were changed: `check` sees to them."""
+
+    def answered(self, cluster: Cluster, target: Target) -> None:
+        """A planned action was carried out."""
+        self.carried_out.add((self.run_id, cluster.name, target.action, target.resource))
+
+    def _require_sendable(self, cluster: Cluster, target: Target) -> None:
+        require, name = self._world.require, target.resource
+        run = self.row_of(self.run_id)
+        require(run["state"] == RunState.APPLYING, f"{name} is sent, and the run is {run['state']}")
+        batch = (cluster.name, target.action, target.batch)
+        require(batch in self._marked(), f"{name} is sent, its batch isn't marked")
+        require(not self._is_too_old or batch in self._marked_before, f"{name} is sent, and its plan is too old")
+        require(not self._world.lease_lost, f"{name} is sent, and the lease is lost")
+        sent_before = (self.run_id, cluster.name, target.action, name) in self.carried_out
+        if name in CLUSTER_OF and not sent_before:
+            since = self._versions(MANIFESTS.name)
+            declared = any(name in {row["topic"] for row in rows} for rows in since)
+            require(declared, f"{name} is sent, and the manifests don't ask for it")
+        approvals = {row["by"] for row in self._ledger.rows_of(APPROVALS) if row["run_id"] == self.run_id}
+        guards = self.settings.guards
+        require(len(approvals) >= guards.approvals, f"{name} is sent, and the plan isn't approved")
+        removed = [row for row in self._plans(self.run_id) if row["action"] == "acl_delete"]
+        require(len(removed) <= guards.max_acl_deletes, f"{len(removed)} ACLs are removed, which a guard stops")
+
+    def _marked(self) -> set[tuple[str, str, int]]:
+        """Batches of the run that may have been sent."""
+        rows = self._ledger.rows_of(SENT_BATCHES)
+        return {(row["cluster"], row["action"], row["batch"]) for row in rows if row["run_id"] == self.run_id}
+
+    def _versions(self, table: str) -> Sequence[Sequence[Mapping[str, object]]]:
+        """Versions of a table since this start read it last, at the latest since its run was planned."""
+        versions = self._ledger.versions(table)
+        run = self.row_of(self.run_id)
+        planned = (
+            run["manifest_version"] if table == MANIFESTS.name else (run["arguments"] or {}).get(f"{table}_version")
+        )
+        since = self.looked.get(table, int(planned) if planned is not None else len(versions) - 1)
+        return versions[since:]
+
+    def _require_undeclared(self, cluster: Cluster, target: Target) -> None:
+        """A right that a row asks for stays, and one that a refused row may mean."""
+        acl = Acl.of(target.before)
+        name = f"the ACL {' '.join(acl)}"
+        self._world.require(acl.principal == MANAGED, f"{name} is deleted, and isn't managed")
+        reasons = [_why_it_stays(acl, [Acl.of(row) for row in rows]) for rows in self._versions(ACLS.name)]
+        self._world.require(None in reasons, f"{name} is deleted, and {reasons[-1]}")
+
+    # -- rows
+
+    def rows(self, run_id: str, ended: Iterable[PhaseResult]) -> None:
+        """Outcomes are about to be written down."""
+        world = self._world
+        for row in ended:
+            world.tell("  ", row.cluster, row.phase, row.action, row.resource, row.outcome, row.error or "",
+                       row.error_message or "")  # fmt: skip
+            world.reached[f"{row.phase} {row.action} {row.outcome} {row.error or ''}".strip()] += 1
+            if row.phase is Phase.APPLY and not world.dead:
+                self._check_row(run_id, row.cluster, row.action, row.resource, str(row.outcome), row.error)
+
+    def decided(self, run_id: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Rows of `audit` that the product made of DataFrames."""
+        for row in rows:
+            if row["run_id"] == run_id and row["phase"] == Phase.APPLY and row["outcome"] == Outcome.REFUSED:
+                self._world.tell(
+                    "  ", *(row[name] for name in ("cluster", "action", "resource", "error", "error_message"))
+                )
+                self._world.reached[f"run {row['action']} refused {row['error']}"] += 1
+                self._check_row(
+                    run_id, *(str(row[name]) for name in ("cluster", "action", "resource", "outcome", "error"))
+                )
+                unsent = (run_id, row["cluster"], row["action"], row["resource"]) not in self.carried_out
+                said = "not sent" in str(row["error_message"])
+                self._world.require(unsent or not said, f"{row['resource']}: a row says it was not sent, and it was")
+
+    def _check_row(self, run_id: str, name: str, action: str, resource: str, outcome: str, error: str | None) -> None:
+        if action != ReplicaAction.REASSIGN or outcome == Outcome.OK:
+            return
+        cluster = self._world.clusters[name]
+        plan = self._planned(cluster, action, resource, run_id)
+        topic = cluster.topics.get(resource)
+        same = plan is not None and topic is not None and topic.uid == plan["topic_id"]
+        under_way = [key for key in cluster.moving(run_id) if key[0] == resource] if same else []
+        self._world.require(not under_way, f"{resource} is {outcome}, {error}, and {under_way} is being moved")
+        uncancelled = [key for of, key in self.cancel_refused if of == name and key[0] == resource]
+        if error == Refusal.CANCELLED:
+            self._world.require(not uncancelled, f"{resource} is CANCELLED, and cancelling {uncancelled} was refused")
+            self.ended_by_cancel.add((run_id, name, action, resource))
+
+    # -- states
+
+    def check(self) -> None:
+        """After each step: a throttle outlives the moves that it was set for."""
+        for cluster in self._world.clusters.values():
+            for key, move in cluster.moving().items():
+                if move.by != ANOTHER and move.throttled:
+                    kept = cluster.is_throttled(key, move.adding)
+                    who = "another run" if self.run_id != move.by else "its run"
+                    self._world.require(kept, f"{cluster.name}: {key} is being moved, and {who} took its throttle away")
+                if move.by != ANOTHER:
+                    self.carried_out.add((move.by, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
+                    self._world.require(
+                        move.throttled or not move.adding, f"{cluster.name}: {key} is being moved without a throttle"
+                    )
+
+    # -- the end
+
+    def others_ended(self, run_id: str) -> None:
+        """A run can't be finished: everything has ended but the actions on what always answers -1."""
+        if self.row_of(run_id)["state"] != RunState.APPLYING:
+            return
+        for plan in self._plans(run_id):
+            name, cluster = str(plan["resource"]), self._world.clusters[str(plan["cluster"])]
+            ends = name in cluster.cursed or self._ends(run_id, plan)
+            self._world.require(ends, f"{run_id} can't be finished, and {name} is open: it has no trouble of its own")
+
+    def _ends(self, run_id: str, plan: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+        """The rows that end an action."""
+        key = ("cluster", "action", "resource")
+        rows = [row for row in self._ledger.audit() if row["run_id"] == run_id]
+        rows = [row for row in rows if all(row[name] == plan[name] for name in key)]
+        ends = [row for row in rows if row["phase"] == Phase.APPLY or row["outcome"] != Outcome.OK]
+        return [row for row in ends if row["phase"] != Phase.VERIFY]
+
+    def finished(self, run_id: str) -> None:
+        """A run is finished: each action has one row that ends it, and one's trouble was nobody else's."""
+        require = self._world.require
+        for plan in self._plans(run_id):
+            ends = self._ends(run_id, plan)
+            name = str(plan["resource"])
+            require(len(ends) == 1, f"{run_id}: {name} has {len(ends)} rows that end it: {ends}")
+            cursed = name in self.was_cursed
+            if not cursed and name not in self.touched and not self.may_be_anything and name in CLUSTER_OF:
+                end = ends[0]
+                cancelled = (run_id, plan["cluster"], plan["action"], name) in self.ended_by_cancel
+                # As many answers in a row were lost as the run waits for.
+                good = end["outcome"] in (Outcome.OK, Outcome.SKIPPED) or cancelled or end["error"] == "NO_ANSWER"
+                words = f"{end['phase']}, {end['outcome']}, {end['error']}, {end['error_message']}"
+                require(good, f"{run_id}: nothing happened to {name}, and it ended as {words}")
+
+    # -- tables
+
+    def row_of(self, run_id: str) -> Mapping[str, object]:
+        """A run's row."""
+        return next(row for row in self._ledger.rows_of(RUNS) if row["run_id"] == run_id)
+
+    def _plans(self, run_id: str) -> list[Mapping[str, object]]:
+        rows = self._ledger.rows_of(PLANS)
+        return [row for row in rows if row["run_id"] == run_id and row["phase"] is None and row["action"] is not None]
+
+    def _planned(
+        self, cluster: Cluster, action: str, resource: str, run_id: str | None = None
+    ) -> Mapping[str, object] | None:
+        for row in self._plans(run_id or self.run_id):
+            if (row["cluster"], row["action"], row["resource"]) == (cluster.name, action, resource):
+                return row
+        return None
+
+
+def _why_it_stays(acl: Acl, rows: Sequence[Acl]) -> str | None:
+    """Return why rows of `acls` keep an ACL; None if they don't."""
+    if acl in rows:
+        return "it is declared"
+    about = ("principal", "resource_type", "resource_name")
+    for row in rows:
+        if not is_valid(row) and all(getattr(row, name) == getattr(acl, name) for name in about):
+            return f"a refused row may mean it: {' '.join(row)}"
+    return None
+
+
+def _target(plan: Mapping[str, object]) -> Target:
+    return Target(resource=str(plan["resource"]), action=str(plan["action"]), batch=int(str(plan["batch"])))

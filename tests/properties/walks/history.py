@@ -1,0 +1,261 @@
+"""A history: starts of runs, and what happens meanwhile; and the walk that it makes."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tests.properties.walks.checks import Checks
+from tests.properties.walks.driver import STAGE, WalkStop, abandon, set_up
+from tests.properties.walks.estate import CLUSTER_OF, Declared, Estate, clusters, planned
+from tests.properties.walks.ledger import MemoryLedger
+from tests.properties.walks.world import BY_OTHERS, CURSE, Crash, Event, Moment, World
+from topicledger import pipeline
+from topicledger.apply.dispatch import Context
+from topicledger.apply.progress import Progress
+from topicledger.errors import GuardStopped, TopicLedgerError
+from topicledger.ledger import runs
+from topicledger.model import RunState
+from topicledger.plan import approvals
+from topicledger.schemas import ACLS, AUDIT, MANIFESTS, PLANS, RUNS, THROTTLES, USAGES
+
+KINDS = ("moves", "topics", "acls")
+CONTROLLED_BY = "boss"
+_MOST_STARTS = 6
+
+
+@dataclass(frozen=True)
+class Start:
+    """The latest run of a kind is started, again where it isn't finished; else a new one."""
+
+    kind: str
+    cancel: bool = False
+    """`--cancel`: a stop cancels moves that are under way."""
+
+    def __str__(self) -> str:
+        return f"start {self.kind}{' --cancel' if self.cancel else ''}"
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """`runs abandon` of the latest run of a kind."""
+
+    kind: str
+    cancel: bool = False
+
+    def __str__(self) -> str:
+        return f"runs abandon {self.kind}{' --cancel' if self.cancel else ''}"
+
+
+@dataclass(frozen=True)
+class Approve:
+    """`runs approve` of the latest run of a kind."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"runs approve {self.kind}"
+
+
+Item = Start | Abandon | Approve | Event
+
+
+class Walk:
+    """One history, from the first start until every run is finished."""
+
+    def __init__(self, estate: Estate, reached: Counter[str]) -> None:
+        self.estate, self.settings = estate, estate.settings()
+        self.world = world = World(clusters=clusters(), reached=reached)
+        self.declared = Declared()
+        self.ledger = MemoryLedger(world)
+        self.ledger.late_commits = estate.late_commits
+        self.checks = Checks(world, self.ledger, self.settings)
+        self._latest: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
+        world.elsewhere = self.elsewhere
+        world.check = self.checks.check
+        self.ledger.looks = lambda table, version: self.checks.looked.update({table.name: version})
+        self.ledger.appends = self._appends
+        self.ledger.ensure(RUNS, PLANS, AUDIT, USAGES)
+        self.ledger.put(MANIFESTS, self.declared.manifests())
+        self.ledger.put(ACLS, self.declared.acl_rows())
+        set_up(world, self.ledger, estate, self.checks)
+        STAGE.plans = lambda kind: planned(kind, world.clusters, self.declared)
+
+    def _appends(self, table: Any, rows: list[dict[str, Any]]) -> None:
+        if table is AUDIT and not self.world.dead:
+            self.checks.decided(self.checks.run_id, [row for row in rows if row["requested_at"] is None])
+
+    # -- a history
+
+    def walk(self, items: Sequence[Item]) -> None:
+        """Go through it, then finish every run."""
+        left = deque(items)
+        while left:
+            item = left.popleft()
+            if isinstance(item, Event):
+                self._meanwhile([item])
+                continue
+            events: deque[Event] = deque()
+            while left and isinstance(left[0], Event):
+                events.append(left.popleft())
+            self.world.events, self.world.passed = events, 0
+            self._do(item)
+            self._meanwhile(list(self.world.events))
+            self.world.events = deque()
+        self._finish()
+
+    def _meanwhile(self, events: Sequence[Event]) -> None:
+        """Events that no start was there for."""
+        for event in events:
+            if event.moment is Moment.OPEN and event.kind not in ("stop", "lease lost", "contended"):
+                self.world.tell("*", event)
+                self.world.happens(event)
+
+    def _do(self, item: Start | Abandon | Approve) -> None:
+        world = self.world
+        world.tell(item)
+        self._last_end = None
+        world.dead = world.lease_lost = world.contended = False
+        self.ledger.beside = []
+        world.arrive()
+        world.clock += 1.0
+        try:
+            if isinstance(item, Start):
+                self._start(item)
+            elif isinstance(item, Abandon):
+                self._abandon(item)
+            else:
+                self._approve(item.kind)
+        except (Crash, TopicLedgerError) as end:
+            world.tell(f"{type(end).__name__}:", end)
+            world.reached[type(end).__name__] += 1
+            self._last_end = end
+        world.dead = world.lease_lost = world.contended = False
+        world.check()
+
+    _last_end: BaseException | None = None
+
+    def state_of(self, kind: str) -> RunState | None:
+        """Return the state of the latest run of a kind; None if it has no row."""
+        run_id = self._latest.get(kind)
+        rows = [row["state"] for row in self.ledger.rows_of(RUNS) if row["run_id"] == run_id]
+        return RunState(rows[0]) if rows else None
+
+    def is_open(self, kind: str) -> bool:
+        """Whether the latest run of a kind isn't over."""
+        return self.state_of(kind) not in (None, RunState.FINISHED, RunState.ABANDONED)
+
+    def _start(self, item: Start) -> None:
+        if not self.is_open(item.kind):
+            self._numbers[item.kind] += 1
+            self._latest[item.kind] = f"{item.kind}-{self._numbers[item.kind]}"
+        run_id = self._latest[item.kind]
+        self.checks.starts(run_id)
+        self.world.moves = item.kind == "moves"
+        stop = WalkStop(cancels=item.cancel)
+        self.world.stop = stop.set
+        rebalance = None if item.kind != "moves" or self.estate.by_manifests else _REBALANCE
+        request = runs.Request(command="provision", run_id=run_id, requested_by=CONTROLLED_BY, instead=rebalance)
+        run = runs.start(self.ledger, self.settings, request)  # type: ignore[arg-type]
+        summary = pipeline.provision(run, Context(progress=Progress(), stop=stop), planning_only=False)
+        self.world.tell(f"{run_id} ends: {summary.state}, {summary.exit_code}, {summary.problems}")
+        if self.state_of(item.kind) is RunState.FINISHED:
+            self.checks.finished(run_id)
+
+    def _abandon(self, item: Abandon) -> None:
+        if self.is_open(item.kind):
+            self.checks.starts(self._latest[item.kind])
+            abandon(self.settings, self.ledger, self._latest[item.kind], cancel=item.cancel)
+
+    def _approve(self, kind: str) -> None:
+        if self.state_of(kind) is RunState.PLANNED and self.estate.approvals:
+            approvals.approve(self.ledger, self.settings, self._latest[kind], by="colleague")  # type: ignore[arg-type]
+
+    # -- other people
+
+    def elsewhere(self, event: Event) -> None:
+        world = self.world
+        if event.kind in BY_OTHERS:
+            if world.clusters[CLUSTER_OF[event.what]].somebody(event.kind, event.what):
+                self.checks.touched.add(event.what)
+        elif event.kind == CURSE:
+            world.clusters[CLUSTER_OF[event.what]].cursed.add(event.what)
+            self.checks.was_cursed.add(event.what)
+        elif event.kind == "declares otherwise":
+            self.declared.topics ^= {event.what}
+            self.checks.touched.add(event.what)
+            self.ledger.put(MANIFESTS, self.declared.manifests())
+        elif event.kind.endswith(" an acl"):
+            if self.declared.edit(event.kind, int(event.what)):
+                self.ledger.put(ACLS, self.declared.acl_rows())
+        elif event.kind == "replicas arrive":
+            for cluster in world.clusters.values():
+                cluster.now = world.clock
+                cluster.catch_up(all_of_them=True)
+        elif event.kind == "replicas are slow":
+            for cluster in world.clusters.values():
+                cluster.slow = True
+        elif event.kind == "a week passes":
+            self._pass(timedelta(days=7))
+
+    def _pass(self, time: timedelta) -> None:
+        self.checks.may_be_anything = True
+        for row in self.ledger.rows_of(PLANS):
+            row["planned_at"] -= time
+        for row in self.ledger.rows_of(RUNS):
+            row["started_at"] -= time
+
+    # -- the end
+
+    def _finish(self) -> None:
+        """Nothing more happens: each run comes to its end, and leaves nothing behind."""
+        self.world.heal()
+        for cluster in self.world.clusters.values():
+            cluster.slow = False
+        for kind in KINDS:
+            self._finish_one(kind)
+        # A topic that always answers -1 may keep its own action open, and nothing else.
+        for kind in filter(self.is_open, KINDS):
+            self.checks.others_ended(self._latest[kind])
+        for cluster in self.world.clusters.values():
+            cluster.cursed = set()
+        for kind in KINDS:
+            self._finish_one(kind)
+            too_old = isinstance(self._last_end, GuardStopped)
+            self.world.require(too_old or not self.is_open(kind), f"{self._latest.get(kind)} can't be finished")
+        self._require_no_throttles()
+
+    def _finish_one(self, kind: str) -> None:
+        self._last_end = None
+        for _ in range(_MOST_STARTS):
+            if not self.is_open(kind):
+                return
+            if self.estate.approvals and self.state_of(kind) is RunState.PLANNED:
+                self._do(Approve(kind))
+            self._do(Start(kind))
+            if isinstance(self._last_end, GuardStopped):
+                # Its plan is too old: a new run is needed.
+                return
+
+    def _require_no_throttles(self) -> None:
+        """When replicas have arrived, the next run takes away what runs left."""
+        world = self.world
+        self.elsewhere(Event("replicas arrive"))
+        written = [row for row in self._throttles() if row["removed_at"] is None]
+        if written:
+            self._do(Start("topics"))
+            written = [row for row in self._throttles() if row["removed_at"] is None]
+        words = [f"{row['cluster']} {row['resource']}" for row in written]
+        world.require(not written, f"nothing is moved, and throttles are still written down: {words}")
+        left = {name: each.throttles() for name, each in world.clusters.items() if each.throttles()}
+        world.require(not left, f"nothing is moved, and throttles are left: {left}")
+
+    def _throttles(self) -> list[dict[str, Any]]:
+        return self.ledger.rows_of(THROTTLES)
+
+
+_REBALANCE = runs.Rebalance(broker=1, fills=False)

@@ -1,0 +1,174 @@
+"""The ledger's tables in memory, and leases: the interfaces of `Ledger` and `Leases`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from tests.properties.rows.columns import Column
+from tests.properties.rows.frames import DataFrame, Session, from_driver
+from tests.properties.rows.sql import parse
+from tests.properties.walks.world import Moment, World
+from topicledger.ledger.leases import LeaseLost
+from topicledger.schemas import AUDIT, Table
+
+
+class MemoryLedger:
+    """Tables as lists of rows; each write is a moment of the world, at which the driver may die."""
+
+    root = "memory"
+
+    def __init__(self, world: World) -> None:
+        self.spark = Session()
+        self._world = world
+        self._versions: dict[str, list[list[dict[str, Any]]]] = {}
+        self._appended: dict[tuple[str, str], int] = {}
+        self.looks: Callable[[Table, int], None] = lambda *_: None
+        """Called where the latest version of a table is asked for."""
+        self.appends: Callable[[Table, list[dict[str, Any]]], None] = lambda *_: None
+        """Called with rows that are about to be appended."""
+        self.beside: list[Any] = []
+        """Commits that another thread makes: see `driver.Beside`."""
+        self.late_commits = False
+
+    def rows_of(self, table: Table) -> list[dict[str, Any]]:
+        """Return a table's rows."""
+        return self._versions.get(table.name, [[]])[-1]
+
+    def versions(self, name: str) -> list[list[dict[str, Any]]]:
+        """Everything that a table ever said."""
+        return self._versions.get(name, [[]])
+
+    def audit(self) -> list[dict[str, Any]]:
+        return self.rows_of(AUDIT)
+
+    # -- reads
+
+    def exists(self, table: Table) -> bool:
+        return table.name in self._versions
+
+    def latest_version(self, table: Table) -> int:
+        version = len(self._versions[table.name]) - 1
+        self.looks(table, version)
+        return version
+
+    def read(self, table: Table, version: int | None = None) -> DataFrame:
+        versions = self._versions[table.name]
+        return DataFrame(table.schema.names, versions[-1 if version is None else version])
+
+    stored = read
+
+    def rows(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+        return self.spark.createDataFrame(rows, table.schema)
+
+    def location(self, table: Table) -> str:
+        return f"memory/{table.name}"
+
+    sql_name = location
+
+    # -- writes
+
+    def ensure(self, *tables: Table) -> None:
+        for table in tables:
+            self._versions.setdefault(table.name, [[]])
+
+    def _commit(self, table: Table, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+        beside, self.beside = self.beside, []
+        for each in () if self.late_commits else beside:
+            each.run()
+        kind = self._world.moment(Moment.COMMIT, Moment.OPEN)
+        if kind == "crash before":
+            self._world.die()
+        versions = self._versions.setdefault(table.name, [[]])
+        versions.append(change(versions[-1]))
+        if kind == "crash after":
+            self._world.die()
+        self._world.check()
+
+    def put(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Another person's write: the table says what `rows` say."""
+        names = table.schema.names
+        made = self.rows(table, [{name: row.get(name) for name in names} for row in rows]).rows
+        self._versions.setdefault(table.name, [[]]).append(made)
+
+    def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
+        made = rows.select(*table.schema.names).rows
+        self.appends(table, made)
+
+        def change(before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            # The same again, or a lower version, changes nothing.
+            if version <= self._appended.get((table.name, app_id), -1):
+                return before
+            self._appended[table.name, app_id] = version
+            return [*before, *made]
+
+        self._commit(table, change)
+        return 1
+
+    def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
+        return self.update_where(table, parse(condition), {name: parse(text) for name, text in values.items()})
+
+    def update_where(self, table: Table, condition: Column, values: Mapping[str, Column]) -> int:
+        changed = 0
+
+        def change(before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            nonlocal changed
+            rows = []
+            for row in before:
+                if condition.of(row, before) is True:
+                    changed += 1
+                    row = {**row, **{name: each.of(row, before) for name, each in values.items()}}
+                rows.append(row)
+            return rows
+
+        self._commit(table, change)
+        return changed
+
+    def update_named(self, table: Table, named: DataFrame, condition: str, values: Mapping[str, str]) -> int:
+        keys = {tuple(row[name] for name in named.columns) for row in named.rows}
+        is_named = Column(lambda row, _: tuple(row[name] for name in named.columns) in keys)
+        new = {name: parse(text) for name, text in values.items()}
+        return self.update_where(table, is_named & parse(condition.replace("old.", "")), new)
+
+    def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        types = {each.name: each.dataType for each in table.schema}
+        changed = 0
+
+        def change(before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            nonlocal changed
+            found = {row[key]: row for row in before}
+            for row in rows:
+                known = found.get(row[key])
+                if (known["changes"] if known is not None else 0) == row["changes"] - 1:
+                    found[row[key]] = {name: from_driver(row.get(name), kind) for name, kind in types.items()}
+                    changed += 1
+            return list(found.values())
+
+        self._commit(table, change)
+        return changed
+
+
+class MemoryLeases:
+    """Leases that a start holds: nobody else is there, but the story may say that they are lost."""
+
+    def __init__(self, world: World, clusters: Mapping[str, str]) -> None:
+        self._world = world
+        self.clusters = clusters
+        self.contended = world.contended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def require(self) -> None:
+        if self._world.lease_lost:
+            raise LeaseLost("the leases expired; start it again with its id")
+
+    require_for_request = require
+
+    def release_soon(self) -> None:
+        pass
+
+    release = release_soon
