@@ -8,11 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -118,6 +120,74 @@ def test_client_that_stops_reading_blocks_neither_command_nor_end(config: Path, 
         assert asking.stderr is not None
         assert len(asking.stdout.read()) < 1_000_000
         assert asking.stderr.read() == "and an error\n"
+
+
+def test_interrupt_amid_the_last_output_gives_the_streams_back(config: Path) -> None:
+    """A client whose pipe is full goes away: the server keeps neither its streams nor its folder."""
+    here, own = Path.cwd(), os.fstat(1)
+
+    def command(_: Sequence[str]) -> int:
+        # More than a pipe takes, and less than Python writes before the command is over.
+        sys.stdout.write("x" * 80_000)
+        asking.kill()
+        return 0
+
+    server = Server(protocol.socket_of(config), command)
+    with server.listening(), client(config, "plan", folder=config.parent) as asking:
+        assert server.do_next(30.0)
+        assert Path.cwd() == here
+        assert (os.fstat(1).st_dev, os.fstat(1).st_ino) == (own.st_dev, own.st_ino)
+
+
+def test_client_that_leaves_before_it_is_answered_keeps_no_place(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, lost = protocol.send, threading.Event()
+
+    def send(connection: socket.socket, message: Mapping[str, Any], streams: Sequence[int] = ()) -> None:
+        if message == {"accepted": True} and not lost.is_set():
+            lost.set()
+            raise BrokenPipeError
+        real(connection, message, streams)
+
+    monkeypatch.setattr(protocol, "send", send)
+    with serving(config, lambda _: 0) as server:
+        with client(config, "plan") as gone:
+            assert gone.wait(30) == 9
+        assert lost.is_set()
+        with client(config, "plan") as asking:
+            assert server.do_next(30.0)
+            assert asking.wait(30) == 0
+
+
+def test_failed_accept_does_not_end_the_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = socket.socket.accept, [OSError(24, "Too many open files")] * 2
+
+    def accept(listener: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise failures.pop()
+        return real(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    with serving(config, lambda _: 0) as server, client(config, "plan") as asking:
+        assert server.do_next(30.0)
+        assert asking.wait(30) == 0
+
+
+def test_command_that_waits_for_input_ends_with_the_server(config: Path) -> None:
+    """Half an input is none: the read fails, it doesn't end."""
+    found: list[str] = []
+
+    def command(_: Sequence[str]) -> int:
+        try:
+            sys.stdin.read()
+        except OSError as error:
+            found.append(str(error.strerror))
+        return 2
+
+    server = Server(protocol.socket_of(config), command, is_ending=lambda: True)
+    with server.listening(), client(config, "load_manifests", "-") as asking:
+        assert server.do_next(30.0)
+        assert asking.wait(30) == 2
+    assert found == ["the server ends before all of it has come"]
 
 
 def test_slow_reader_gets_all_of_the_output(config: Path) -> None:

@@ -26,6 +26,8 @@ Command = Callable[[Sequence[str]], int]
 _BACKLOG = 16
 _PATIENCE = 5.0
 """Seconds for a client to send its request."""
+_ACCEPT_AGAIN = 0.5
+"""Seconds until the next try to accept a client."""
 _MOST_DOUBLINGS = 30
 """Of the pause after failures: more would only overflow."""
 
@@ -124,8 +126,13 @@ class Server:
         while True:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if listener.fileno() < 0:
+                    return
+                # Such as too many open files: they pass.
+                log.warning("a client can't be accepted: %s", error.strerror)
+                time.sleep(_ACCEPT_AGAIN)
+                continue
             threading.Thread(target=self._receive, args=(connection,), name="client", daemon=True).start()
 
     def _receive(self, connection: socket.socket) -> None:
@@ -143,8 +150,13 @@ class Server:
                 if asked is None or not self._free.acquire(blocking=False):
                     protocol.send(connection, {"accepted": False, "why": "busy" if asked else "not understood"})
                     return
-                connection.settimeout(None)
-                protocol.send(connection, {"accepted": True})
+                try:
+                    protocol.send(connection, {"accepted": True})
+                    connection.settimeout(None)
+                except OSError:
+                    # Nothing will be done for a client that is gone already.
+                    self._free.release()
+                    raise
                 self._queue.put(asked)
                 self._follow(asked)
                 asked.over.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import select
@@ -36,7 +37,7 @@ def lent(
     sys.stdout.flush()
     sys.stderr.flush()
     patients: Sequence[_Patient] = ()
-    before, here = (sys.stdout, sys.stderr), os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    before, here = (sys.stdin, sys.stdout, sys.stderr), os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     own = [os.dup(number) for number in protocol.STREAMS]
     lock = threading.Lock()
     try:
@@ -48,23 +49,26 @@ def lent(
             os.dup2(stream, number)
         patients = [_Patient(number, lock, is_ending, patience) for number in protocol.STREAMS[1:]]
         sys.stdout, sys.stderr = map(_text, patients)
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_PatientInput(protocol.STREAMS[0], is_ending)), encoding="utf-8")
         yield
     finally:
-        for text in (sys.stdout, sys.stderr):
-            # A client may have closed its end.
-            with suppress(OSError, ValueError):
-                text.flush()
-        for each in patients:
-            each.is_lent = False
-        # An interrupt that came amid this would leave the server with the client's streams.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        sys.stdout, sys.stderr = before
-        for number, saved in zip(protocol.STREAMS, own, strict=True):
-            os.dup2(saved, number)
-            os.close(saved)
-        os.fchdir(here)
-        os.close(here)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        try:
+            for text in (sys.stdout, sys.stderr):
+                # A client may have closed its end.
+                with suppress(OSError, ValueError):
+                    text.flush()
+        finally:
+            # An interrupt that came amid this would leave the server with the client's streams.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            for each in patients:
+                each.is_lent = False
+            sys.stdin, sys.stdout, sys.stderr = before
+            for number, saved in zip(protocol.STREAMS, own, strict=True):
+                os.dup2(saved, number)
+                os.close(saved)
+            os.fchdir(here)
+            os.close(here)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _text(raw: _Patient) -> io.TextIOWrapper:
@@ -90,7 +94,8 @@ class _Patient(io.RawIOBase):
         self._is_ending = is_ending
         self._patience = patience
         self.is_lent = True
-        """False: the number is the server's own stream again. A log handler may still write to it."""
+        """False: the number is the server's own stream again. A log handler may still write to its stderr; output that
+        an interrupted command left unwritten is dropped."""
 
     def writable(self) -> bool:
         return True
@@ -104,6 +109,8 @@ class _Patient(io.RawIOBase):
     def write(self, content: io.ReadableBuffer) -> int:  # type: ignore[name-defined]
         """Write at most what a pipe takes without blocking, once there is room for it."""
         with self._lock:
+            if not self.is_lent and self._number == protocol.STREAMS[1]:
+                return len(content)
             if self.is_lent and not self._has_room():
                 self._drop()
             return os.write(self._number, bytes(content[: select.PIPE_BUF]))
@@ -122,3 +129,32 @@ class _Patient(io.RawIOBase):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._number)
         os.close(nowhere)
+
+
+class _PatientInput(io.RawIOBase):
+    """Reads from a stream until the server ends."""
+
+    def __init__(self, number: int, is_ending: Callable[[], bool]) -> None:
+        super().__init__()
+        self._number = number
+        self._is_ending = is_ending
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def isatty(self) -> bool:
+        return os.isatty(self._number)
+
+    def readinto(self, buffer: io.WriteableBuffer) -> int:  # type: ignore[name-defined]
+        """Read what there is, once there is any. Raises OSError if the server ends first: half an input is none."""
+        poll = select.poll()
+        poll.register(self._number, select.POLLIN)
+        while not poll.poll(_ASK_SECONDS * 1000):
+            if self._is_ending():
+                raise OSError(errno.ECANCELED, "the server ends before all of it has come")
+        content = os.read(self._number, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
