@@ -128,7 +128,13 @@ class Estate:
         )
         if run.state is RunState.FINISHED:
             raise AssertionError(f"run {run.run_id} is finished")
-        return pipeline.provision(run, context, planning_only=command == "plan", detailed=asked.detailed_exitcode)
+        return pipeline.provision(
+            run,
+            context,
+            planning_only=command == "plan",
+            applying_only=command == "apply",
+            detailed=asked.detailed_exitcode,
+        )
 
     def run_audit(
         self,

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from topicledger.apply import stages
 from topicledger.apply.dispatch import Context, each_cluster
 from topicledger.apply.executor import Executor
-from topicledger.apply.stages import Validated
 from topicledger.apply.summary import Summary, results, summarise
+from topicledger.apply.values import Validated
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import proof
@@ -67,14 +67,20 @@ class Planned:
     """By cluster, why something is still open on it."""
 
 
-def provision(run: Run, context: Context, *, planning_only: bool, detailed: bool = False) -> Summary:
-    """Take a run from where it stands to its end, or to the end of its plan."""
+def provision(
+    run: Run, context: Context, *, planning_only: bool, applying_only: bool = False, detailed: bool = False
+) -> Summary:
+    """Take a run from where it stands to its end, or to the end of its plan.
+
+    `applying_only`: nothing is planned, so that nothing is sent which nobody could read before. Clusters that have no
+    plan stay open.
+    """
     if run.prunes is not None:
         context = replace(context, policies=[*context.policies, *rules(run, run.prunes)])
     with ExitStack() as closing, run:
         # Beside the plan: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
-        planned = plan(run, context)
+        planned = plan(run, context, applying_only=applying_only)
         ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
         waits = _approvals(run, ready)
@@ -103,7 +109,7 @@ def _approvals(run: Run, ready: Validated) -> str | None:
     return str(found) if found.missing else None
 
 
-def plan(run: Run, context: Context) -> Planned:
+def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
     """Everything up to the plan, which is committed before anything is sent, validateOnly included."""
     now = datetime.now(UTC)
     if run.state is RunState.PLANNED:
@@ -111,6 +117,9 @@ def plan(run: Run, context: Context) -> Planned:
     # Beside observing the clusters: `observe_into_tables` and whoever reads the run's rows wait for it.
     run.commits.add(partial(run.ledger.ensure, MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, CLUSTERS))
     clusters, again = _clusters_without_plan(run)
+    not_planned: dict[str, str] = {}
+    if applying_only:
+        not_planned, clusters = {each.name: _no_plan(run, each.name) for each in clusters}, []
     seen, decided = _plan_clusters(run, context, clusters, again=again) if clusters else (None, NOTHING)
     # Of a resumed run, earlier starts may have left rows that these counts don't have.
     if decided.ended or run.resumed:
@@ -125,7 +134,14 @@ def plan(run: Run, context: Context) -> Planned:
         observed_since=now,
         counts=counts,
         columns={"counts": counts, **({"observed_at": now} if clusters else {})},
-        problems=_unreached(run, seen) if seen is not None else {},
+        problems=not_planned if seen is None else _unreached(run, seen),
+    )
+
+
+def _no_plan(run: Run, cluster: str) -> str:
+    return (
+        f"cluster {cluster} has no plan: it could not be reached when run {run.run_id} was planned; what is planned "
+        f"for the other clusters goes on; for {cluster} start `plan` again with --run-id {run.run_id}, then `apply`"
     )
 
 

@@ -39,6 +39,7 @@ def test_apply_without_approval_ends_with_5_and_says_what_is_missing(
     for _ in range(2):
         stopped = invoke("apply", *common)
         assert stopped.exit_code == 5
+        assert len(stopped.stdout.splitlines()) == 1
         printed += stopped.stdout.splitlines()
     assert invoke("runs", "approve", *common, "--by", "ann").exit_code == 2
     approved = invoke("runs", "approve", *common, "--by", "bob", "--note", "ticket 17")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,16 @@ from topicledger import pipeline
 from topicledger.apply import stages
 from topicledger.apply.dispatch import Context
 from topicledger.apply.rendering import render
-from topicledger.apply.stages import Applied, Validated
 from topicledger.apply.summary import Summary
+from topicledger.apply.values import Applied, Validated
+from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.errors import UsageError
-from topicledger.ledger import runs
+from topicledger.ledger import leases, runs
 from topicledger.ledger.run import Run
 from topicledger.model import TopicInfo
 from topicledger.pipeline import Planned
+from topicledger.plan import approvals
 from topicledger.plan.standing import applied, in_batches, sendable
 from topicledger.schemas import AUDIT, PLANS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -297,6 +301,59 @@ def test_an_unreachable_cluster_fails_alone_and_the_same_run_finishes_when_its_a
     assert set(live(kafka_policy, "reach.")) == {"reach.away-1"}
     (run,) = corrected.rows(RUNS, "reach")
     assert (run["state"], run["exit_code"]) == ("finished", 4)
+
+
+def test_a_cluster_that_another_run_changes_stops_only_itself(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """Its actions stay open, and the same run does them once the other run has released the lease."""
+    estate = Estate(spark, tmp_path / "ledger", {"main": kafka, "other": kafka_policy})
+    estate.declare({"topic": "held.main"})
+    estate.declare({"topic": "held.other"}, cluster="other")
+    asked = {"observed_since": datetime.now(UTC), "request_timeout": 1.0, "wait": False, "stop": threading.Event()}
+    with leases.take(estate.ledger, "another", {kafka_policy.cluster_id: "other"}, **asked):
+        first = estate.run(run_id="held", wait_visible=60.0)
+        assert (first.exit_code, first.outcomes()) == (1, {"ok": 1, "open": 1})
+        (problem,) = first.problems
+        assert "cluster other" in problem
+        assert "is being changed by run another" in problem
+        assert "start the run again later with its id, or with --wait" in problem
+        assert (set(live(kafka, "held.")), set(live(kafka_policy, "held."))) == ({"held.main"}, set())
+    assert estate.run(run_id="held", wait_visible=60.0).exit_code == 0
+    estate.check_invariant("held")
+    assert set(live(kafka_policy, "held.")) == {"held.other"}
+
+
+def test_a_plan_is_applied_although_one_cluster_was_not_reached(
+    spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """What is approved is the plan as it was then: the other cluster's plan, made later, needs its own approval."""
+    hasty, guards = KafkaSettings(connect_timeout=3.0), GuardSettings(approvals=1)
+    away = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": UNREACHABLE}, kafka=hasty)
+    away.settings = replace(away.settings, guards=guards)
+    away.declare({"topic": "part.main"})
+    away.declare({"topic": "part.away"}, cluster="away")
+    planned = away.run("plan", run_id="part")
+    assert (planned.exit_code, planned.state) == (1, "planning")
+    approvals.approve(away.ledger, away.settings, "part", by="somebody else")
+
+    applied = away.run("apply", run_id="part", wait_visible=60.0)
+    assert (applied.exit_code, applied.state) == (1, "applying")
+    (problem,) = applied.problems
+    assert "cluster away has no plan" in problem
+    assert "start `plan` again with --run-id part, then `apply`" in problem
+    assert away.last("part")["part.main"] == ("verify", "ok", None)
+
+    back = Estate(spark, tmp_path / "ledger", {"main": kafka, "away": kafka_policy}, kafka=hasty)
+    back.settings = replace(back.settings, guards=guards)
+    assert back.run("plan", run_id="part").pending_changes == 1
+    waiting = back.run("apply", run_id="part")
+    assert (waiting.exit_code, waiting.pending.waits_for is not None) == (5, True)
+    assert not live(kafka_policy, "part.")
+    approvals.approve(back.ledger, back.settings, "part", by="somebody else")
+    assert back.run("apply", run_id="part", wait_visible=60.0).exit_code == 0
+    back.check_invariant("part")
+    assert set(live(kafka_policy, "part.")) == {"part.away"}
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from tests.fault.proxy import CREATE_TOPICS, CUT, FaultProxy, Frame
 from tests.harness import Estate, cluster_settings, policy, topics
 from topicledger import pipeline
 from topicledger.apply.executor import Executor
-from topicledger.apply.stages import Validated
+from topicledger.apply.values import Validated
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.kafka.sending import RetryPolicy

@@ -33,7 +33,7 @@ from tests.harness import cluster_settings
 from tests.waiting import until
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
-from topicledger.kafka import ClusterAdmin
+from topicledger.kafka import ClusterAdmin, Response
 from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy
 from topicledger.model import Action, Note, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
@@ -378,6 +378,31 @@ def test_what_was_known_before_the_answers_stopped_is_told_and_only_that(
         names[7]: None,
     }
     cluster.await_topics("never.half.", as_live([*known, *rows.values()]))
+
+
+def test_a_topic_that_closes_the_connection_fails_alone(
+    kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
+) -> None:
+    """Each request with it is cut before the broker sees it; the others are created by requests without it."""
+    names, poisoned = [f"poison.{number:02}" for number in range(12)], "poison.07"
+    in_request: list[str] = []
+    proxy.on(
+        CREATE_TOPICS, "request", times=None, validate_only=False, do=lambda _: CUT if poisoned in in_request else None
+    )
+    with executor_of(proxy, replace(HASTY, visibility=3.0)) as executor:
+        create = executor.admin.create_topics
+
+        def remembered(targets: Sequence[Target], *, validate_only: bool) -> Response:
+            in_request[:] = [target.topic for target in targets]
+            return create(targets, validate_only=validate_only)
+
+        executor.admin.create_topics = remembered  # type: ignore[method-assign]
+        rows = {row.topic: row for row in executor.apply(creates(names, num_partitions=1))}
+    failed = rows.pop(poisoned)
+    assert (failed.outcome, failed.error) == (Outcome.FAILED, "NO_ANSWER")
+    assert "the cluster shows that nothing of it was done" in str(failed.error_message)
+    assert told(rows.values()) == {(Outcome.OK, 0, None)}
+    cluster.await_names("poison.", set(rows))
 
 
 def test_a_description_without_any_answer_ends_the_same_way(

@@ -87,6 +87,33 @@ def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> No
         assert held.contended
 
 
+def test_what_is_free_is_taken_and_the_rest_told(ledger: Ledger) -> None:
+    """A run that is busy with one cluster for days doesn't keep others from the next cluster."""
+    with take(ledger, "one", "main"):
+        with take(ledger, "two", "main", "other", some=True) as held:
+            held.require_for_request()
+            assert held.names == {"other"}
+            assert "cluster main (id id-main) is being changed by run one" in held.busy["main"]
+        assert (row(ledger)["run_id"], row(ledger)["released_at"]) == ("one", None)
+        with pytest.raises(LeaseHeld):
+            take(ledger, "two", "main", some=True)
+
+
+def test_one_cluster_is_released_while_the_other_is_still_held(ledger: Ledger) -> None:
+    with take(ledger, "one", "main", "other") as held:
+        held.release_some(["other"])
+        until(lambda: row(ledger, "other")["released_at"] is not None, seconds=60)
+        with take(ledger, "two", "other", observed_since=LONG_AGO) as next_one:
+            next_one.require_for_request()
+        held.require_for_request()
+        assert row(ledger)["released_at"] is None
+        before = row(ledger)["changes"]
+        held._wake.set()
+        until(lambda: row(ledger)["changes"] > before, seconds=60)
+        assert row(ledger, "other")["run_id"] == "two", "what was released is renewed no more"
+    assert row(ledger)["released_at"] is not None
+
+
 class Overtaken(Ledger):
     """Another run takes a cluster just before this one does."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -24,6 +25,19 @@ from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, Topic
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
+def result(target: Target) -> PhaseResult:
+    return PhaseResult(
+        cluster="main",
+        cluster_id="id",
+        target=target,
+        result=TopicResult(),
+        phase=Phase.APPLY,
+        outcome=Outcome.OK,
+        requested_at=NOON,
+        completed_at=NOON,
+    )
+
+
 def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch under way ends, and no other is begun."""
     commits, ended, sent = Commits(), list[PhaseResult](), list[str]()
@@ -40,19 +54,7 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
             if number == 0:
                 commits.add(fail)
             assert context.stop.wait(10)
-            yield [
-                PhaseResult(
-                    cluster="main",
-                    cluster_id="id",
-                    target=target,
-                    result=TopicResult(),
-                    phase=Phase.APPLY,
-                    outcome=Outcome.OK,
-                    requested_at=NOON,
-                    completed_at=NOON,
-                )
-                for target in batch
-            ]
+            yield [result(target) for target in batch]
 
     monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
     run: Any = SimpleNamespace(
@@ -67,6 +69,35 @@ def test_what_can_not_be_recorded_ends_what_is_being_sent(monkeypatch: pytest.Mo
         each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()))
     assert sent == ["first"]
     assert [each.topic for each in ended] == ["first"]
+
+
+def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease is released then, while the other cluster goes on; the last one is the caller's to release."""
+    monkeypatch.setattr("topicledger.ledger.run.WAVE_SECONDS", 0.0)
+    context, told, recorded = Context(progress=Progress(), stop=Stop()), list[str](), list[str]()
+    released = threading.Event()
+
+    def one_cluster(_run: Any, _context: Any, settings: Any, *_: Any) -> Iterator[Sequence[PhaseResult]]:
+        if settings.name == "slow":
+            assert released.wait(20)
+        yield [result(Target(resource=settings.name, action=Action.CREATE))]
+
+    def ended(name: str) -> None:
+        assert recorded == ["quick"]
+        told.append(name)
+        released.set()
+
+    monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
+    run: Any = SimpleNamespace(
+        clusters=[SimpleNamespace(name="quick"), SimpleNamespace(name="slow")],
+        commits=Commits(),
+        run_id="run",
+        ledger=None,
+        append_outcomes=lambda some, held: recorded.extend(each.resource for each in some),
+    )
+    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("quick", "slow")}
+    each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=ended)
+    assert (told, recorded) == (["quick"], ["quick", "slow"])
 
 
 @pytest.mark.parametrize("maybe_sent", [False, True])

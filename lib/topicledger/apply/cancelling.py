@@ -28,7 +28,9 @@ def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
 
     Returns by cluster why something of it is still open. A stop that was asked for doesn't end it.
     """
-    return _cancel(run, context, _under_way(run), held)
+    # Only under a lease.
+    work = {name: of_cluster for name, of_cluster in _under_way(run).items() if name in held.names}
+    return _cancel(run, context, work, held)
 
 
 def cancel_of(run: Run, context: Context) -> Mapping[str, str]:

@@ -159,12 +159,14 @@ def each_cluster(
     held: Leases | None = None,
     title: str | None = None,
     before: Callable[[str, int], None] = lambda _, __: None,
+    ended: Callable[[str], None] = lambda _: None,
 ) -> StepResult:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
     `held` allows the step to change clusters. A cluster that can't be reached, or that doesn't answer, is one of
     the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
-    from 0, before each step. Raises Stopped when asked to stop, after appending what is known.
+    from 0, before each step; `ended` with each cluster on which nothing is left to do, while others go on, once its
+    outcomes are on their way into the table. Raises Stopped when asked to stop, after appending what is known.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
     if not total:
@@ -174,7 +176,7 @@ def each_cluster(
         # What a name means may have changed since the plan: asked again before anything is changed.
         planned_for = {name: cluster_id for name, (cluster_id, _) in work.items()}
         others = disowned(run.ledger, run.settings, planned_for)
-    results: queue.SimpleQueue[Sequence[PhaseResult] | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Sequence[PhaseResult] | str] = queue.SimpleQueue()
     settings = {cluster.name: cluster for cluster in run.clusters}
 
     def one_cluster(name: str) -> None:
@@ -185,38 +187,46 @@ def each_cluster(
                 for ended in one:
                     results.put(ended)
         finally:
-            results.put(None)
+            # Its name: it has nothing more.
+            results.put(name)
 
     waves, found = Waves(run, held), dict[Key, PhaseResult]()
     at_once = min(len(work), MAX_CLUSTERS_AT_ONCE)
     with context.progress.phase(title or phase.value, total) as bar, ThreadPoolExecutor(at_once) as pool:
         running = {name: pool.submit(one_cluster, name) for name in work}
-        left = len(running)
+        left, over = len(running), list[str]()
         try:
             while left:
                 # What can't be recorded any more must not go on being sent.
                 run.commits.check()
+                waves.flush_if_due()
+                if over and left and waves.is_empty and not context.stop.is_set():
+                    for name in over:
+                        ended(name)
+                    over = []
                 try:
-                    ended = results.get(timeout=1.0)
+                    found_now = results.get(timeout=1.0)
                 except queue.Empty:
-                    waves.flush_if_due()
                     continue
-                if ended is None:
+                if isinstance(found_now, str):
                     left -= 1
+                    if running[found_now].exception() is None:
+                        over.append(found_now)
                 else:
-                    waves.add(_over(ended))
-                    waves.flush_if_due()
-                    for each in ended:
+                    waves.add(_over(found_now))
+                    for each in found_now:
                         light = replace(each, result=replace(each.result, configs=None))
                         found[each.cluster, each.resource, each.action] = light
-                    bar(len(ended))
+                    bar(len(found_now))
         except BaseException:
             # Interrupted: the batches under way end, and what they learn is kept as well, where it can be.
             context.stop.set()
             while left:
-                ended = results.get()
-                left -= ended is None
-                waves.add(_over(ended or ()))
+                found_now = results.get()
+                if isinstance(found_now, str):
+                    left -= 1
+                else:
+                    waves.add(_over(found_now))
             raise
         finally:
             waves.flush()

@@ -12,8 +12,9 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,6 +23,7 @@ from topicledger.apply.cancelling import cancel
 from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away, take_away_left
+from topicledger.apply.values import Applied, Validated
 from topicledger.config.settings import ClusterSettings
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
@@ -41,7 +43,6 @@ from topicledger.model import (
     PhaseResult,
     Refusal,
     ResourceType,
-    Results,
     RunState,
     Target,
     Work,
@@ -63,35 +64,6 @@ _KEY = ("cluster", "resource", "action")
 """Columns that make a `Key`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Validated:
-    """What is going to be sent."""
-
-    actions: Work
-    seen: Observation | None = None
-    """What this start observed of the run's clusters; None where it didn't have to."""
-    observed_since: datetime
-    """When this start began to observe them."""
-    waiting: DataFrame | None = None
-    """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
-    problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it: nothing more is sent there."""
-    left_open: Mapping[Key, str] = field(default_factory=dict)
-    """By action, why its outcome isn't known now: it is sent no more by this start."""
-    withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """By cluster and topic that is under way: why nothing more of it is begun."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """What was acknowledged."""
-
-    actions: Work
-    answers: Results
-    problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it."""
-
-
 def apply(
     run: Run,
     context: Context,
@@ -103,21 +75,53 @@ def apply(
 
     `leftovers`: by cluster, the throttles that may have been left on it before this start. What protects no move any
     more is taken away, whatever the run is about, and whichever run left it.
+
+    What no other run holds comes first. With `--wait` the rest comes when those runs have released it; while this run
+    waits it holds nothing, so that two runs never wait for each other.
     """
     if not ready.actions:
         return _applied(run, {}, {}, take_away_left(run, _in_reach(run, ready, leftovers()), context.stop))
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
-    held = closing.enter_context(_leases(run, context, ready))
+    done: list[Applied] = []
+    with SentBatches(run) as sent:
+        left = ready.actions
+        while left:
+            held = closing.enter_context(_leases(run, context, replace(ready, actions=left)))
+            part = ready.of(held.names)
+            done.append(_apply_held(run, context, part, held, sent, leftovers))
+            left = {name: each for name, each in left.items() if name in held.busy}
+            if left and not context.wait:
+                problems = {name: f"{why}. Nothing was sent to it; {_LATER}" for name, why in held.busy.items()}
+                done.append(Applied(actions={}, answers={}, problems=problems))
+                break
+    return Applied(
+        actions={name: each for one in done for name, each in one.actions.items()},
+        answers={key: each for one in done for key, each in one.answers.items()},
+        problems={name: why for one in done for name, why in one.problems.items()},
+    )
+
+
+_LATER = "start the run again later with its id, or with --wait"
+
+
+def _apply_held(
+    run: Run,
+    context: Context,
+    ready: Validated,
+    held: Leases,
+    sent: SentBatches,
+    leftovers: Callable[[], Mapping[str, Leftover]],
+) -> Applied:
+    """Send what passed validate on the clusters whose leases are held."""
     latest = run.ledger.latest_version(MANIFESTS)
     try:
-        with SentBatches(run) as sent:
-            judged = _judged_again(run, context, ready, held, latest)
-            if judged is ready:
-                # Beside the commit that says `applying`.
-                sent.begin(ready.actions)
-            if judged.actions and run.state is not RunState.APPLYING:
-                run.commit_state(RunState.APPLYING)
-            done = _send(run, replace(context, withdrawn=judged.withdrawn), judged, held, sent, latest)
+        judged = _judged_again(run, context, ready, held, latest)
+        if judged is ready:
+            # Beside the commit that says `applying`.
+            sent.begin(ready.actions)
+        if judged.actions and run.state is not RunState.APPLYING:
+            run.commit_state(RunState.APPLYING)
+        done = _send(run, replace(context, withdrawn=judged.withdrawn), judged, held, sent, latest, stay=leftovers())
     except Stopped:
         if context.stop.cancels:
             for problem in cancel(run, context, held).values():
@@ -127,7 +131,7 @@ def apply(
     left = {name: each for name, each in _in_reach(run, ready, leftovers()).items() if name not in done.problems}
     planned_for = {name: cluster_id for name, (cluster_id, _) in ready.actions.items()}
     mine = {name: each for name, each in left.items() if planned_for.get(name) == each.cluster_id}
-    others = {name: each for name, each in left.items() if name not in planned_for}
+    others = {name: each for name, each in left.items() if name not in {*planned_for, *ready.elsewhere}}
     stay = {**take_away(run, mine, held), **take_away_left(run, others, context.stop)}
     done = replace(done, problems={**done.problems, **stay})
 
@@ -162,6 +166,7 @@ def _leases(run: Run, context: Context, ready: Validated) -> Leases:
         request_timeout=max(request_timeout(cluster, run.settings.kafka) for cluster in settings),
         wait=context.wait,
         stop=context.stop,
+        some=True,
     )
 
 
@@ -181,10 +186,10 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
     withdrawn: dict[str, dict[str, Withdrawn]] = {}
 
     def still_sendable() -> DataFrame:
-        return sendable(run, [*problems], left_open)
+        return sendable(run, [*problems, *ready.elsewhere], left_open)
 
     def unsent() -> DataFrame:
-        return sendable(run, [*problems], left_open.keys() | under_way)
+        return sendable(run, [*problems, *ready.elsewhere], left_open.keys() | under_way)
 
     def refuse(transform: Transform) -> None:
         rows = still_sendable().transform(transform)
@@ -236,6 +241,7 @@ def _judged_again(run: Run, context: Context, ready: Validated, held: Leases, la
         problems=problems,
         left_open=left_open,
         withdrawn=withdrawn,
+        elsewhere=ready.elsewhere,
     )
 
 
@@ -287,15 +293,35 @@ def observe_again(run: Run, context: Context, clusters: Sequence[ClusterSettings
     return seen
 
 
-def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: SentBatches, latest: int) -> Applied:
-    """Send what may be sent; creates that wait for room come after the deletes that make it."""
+def _send(
+    run: Run,
+    context: Context,
+    ready: Validated,
+    held: Leases,
+    sent: SentBatches,
+    latest: int,
+    stay: Collection[str],
+) -> Applied:
+    """Send what may be sent; creates that wait for room come after the deletes that make it.
+
+    `stay`: clusters whose leases are needed after it.
+    """
     done: list[StepResult] = []
 
     def send(work: Work) -> None:
         sent.begin(work)
-        done.append(each_cluster(run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before))
+        step = each_cluster(
+            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, ended=released
+        )
+        done.append(step)
 
     waits = _keys(ready.waiting)
+
+    def released(name: str) -> None:
+        # Others may have the cluster while this run is busy with another one: here nothing is left to send. Throttles
+        # that an earlier start left are looked for under the lease.
+        if not run.may_have_sent and name not in stay and all(cluster != name for cluster, _ in waits):
+            run.commits.add(partial(held.release_some, [name]))
 
     def needs_room(name: str, target: Target) -> bool:
         return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
@@ -309,7 +335,7 @@ def _send(run: Run, context: Context, ready: Validated, held: Leases, sent: Sent
         )
         # Deletes whose outcome isn't known yet: their room isn't either.
         fit = waits - _keys(judged.waiting)
-        left = in_batches(sendable(run, [*ready.problems], ready.left_open))
+        left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
         send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
     problems = dict(StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open)
     for step in done:

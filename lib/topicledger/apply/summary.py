@@ -24,6 +24,13 @@ from topicledger.text import SHOWN_FAILURES
 
 _RESOURCE = ("cluster", "resource_type", "resource")
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
+_ALIKE = (
+    Refusal.CLUSTER_UNREACHABLE.value,
+    Refusal.CLUSTER_ID_MISMATCH.value,
+    Refusal.SAME_CLUSTER.value,
+    Refusal.NOT_YOURS.value,
+)
+"""Errors whose reason is the cluster's, or an owner's: the same for many topics, which count as one failure."""
 _GUARDS_WHILE_APPLYING = (Refusal.CLUSTER_ID_MISMATCH.value, Refusal.PLAN_EXPIRED.value)
 """Errors of guards that stop a plan which is being applied: its rows are of phase apply."""
 
@@ -41,7 +48,8 @@ class ClusterCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One topic that failed or was refused; of a cluster that wasn't reached, all of its topics."""
+    """One topic that failed or was refused, or all topics of a cluster with the same reason, such as that it can't be
+    reached."""
 
     cluster: str | None
     topic: str | None
@@ -352,13 +360,12 @@ def _skipped(results: DataFrame) -> Mapping[str | None, Mapping[str, int]]:
 def _failures(results: DataFrame) -> Sequence[Failure]:
     shown = [each.name for each in fields(Failure)]
     failed = results.where(F.col("outcome").isin(*_NOT_OK)).withColumn("topics", F.lit(1)).select(*shown)
-    unreached = F.col("error").eqNullSafe(Refusal.CLUSTER_UNREACHABLE.value)
-    # The reason is the cluster's, the same for each of its topics.
-    same = failed.where(unreached).groupBy("cluster", "phase", "outcome", "error_code", "error")
-    by_cluster = same.agg(
-        F.any_value("error_message").alias("error_message"), F.count(F.lit(1)).cast("int").alias("topics")
-    )
-    failed = failed.where(~unreached).unionByName(by_cluster, allowMissingColumns=True).select(*shown)
+    alike = F.coalesce(F.col("error").isin(*_ALIKE), F.lit(False))
+    together = ("cluster", "phase", "outcome", "error_code", "error", "error_message")
+    one = F.count(F.lit(1)) == 1
+    named = (F.when(one, F.any_value(name)).alias(name) for name in shown if name not in (*together, "topics"))
+    counted = failed.where(alike).groupBy(*together).agg(F.count(F.lit(1)).cast("int").alias("topics"), *named)
+    failed = failed.where(~alike).unionByName(counted.select(*shown))
     return [
         Failure(**row.asDict())
         for row in failed.orderBy("cluster", "topic", "resource").limit(SHOWN_FAILURES).collect()

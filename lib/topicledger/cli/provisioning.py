@@ -290,7 +290,13 @@ def _provisioned(
             summarise(run, results(run), run.counts, planning_only=False), exit_code=run.exit_code
         )
     with with_resume_hint(run):
-        summary = pipeline.provision(run, context, planning_only=planning_only, detailed=request.detailed_exitcode)
+        summary = pipeline.provision(
+            run,
+            context,
+            planning_only=planning_only,
+            applying_only=request.command == "apply",
+            detailed=request.detailed_exitcode,
+        )
     announced = click.get_current_context().find_object(Announced)
     announce(run, run.settings.notify, lambda: of_run(summary, run.row["requested_by"], datetime.now(UTC)), announced)
     return summary

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -63,6 +63,8 @@ class Leases:
     ) -> None:
         self.contended = False
         """Whether another run may have changed one of the clusters since this one observed them."""
+        self.busy: Mapping[str, str] = {}
+        """Clusters, by name, that were asked for and that another run is changing, with who does."""
         self.holder = holder
         self._ledger = ledger
         self._clusters = clusters
@@ -70,6 +72,7 @@ class Leases:
         self._clocks = clocks
         self._seconds = lease_seconds(request_timeout)
         self._rows: Sequence[dict[str, Any]] = ()
+        self._done: frozenset[str] = frozenset()
         self._tried = False
         self._until = 0.0
         self._expires_at = datetime.min.replace(tzinfo=UTC)
@@ -100,6 +103,17 @@ class Leases:
     def release_soon(self) -> None:
         """Begin to release the leases, beside what the run still does; `release` waits for it."""
         self._over = True
+        self._wake.set()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The clusters whose leases were taken."""
+        return frozenset(self._clusters.values())
+
+    def release_some(self, names: Collection[str]) -> None:
+        """Begin to release the leases of clusters on which nothing is left to do, while others are still changed."""
+        with self._changed:
+            self._done |= frozenset(names)
         self._wake.set()
 
     def require(self) -> None:
@@ -139,13 +153,13 @@ class Leases:
         began, now = self._clocks.elapsed(), self._clocks.now()
         expires_at = now + timedelta(seconds=self._seconds)
         new = [{**row, "changes": row["changes"] + 1, "expires_at": expires_at} for row in rows]
-        if not renewed:
-            new = [{**row, "released_at": now} for row in new]
+        new = [{**row, "released_at": now} if not renewed or row["cluster"] in self._done else row for row in new]
         if self._ledger.compare_and_set(LEASES, "cluster_id", new) < len(new):
             return False
         with self._changed:
             # From when it began, not from when it was written: a slow commit takes its time of the lease.
-            self._rows, self._until, self._expires_at = new, began + self._seconds, expires_at
+            self._rows = [row for row in new if row["released_at"] is None]
+            self._until, self._expires_at = began + self._seconds, expires_at
             self._renew_at = began + self._seconds / 3
             # Where commits are slow, the next lease has to last longer to be renewed in time.
             took = self._clocks.elapsed() - began
@@ -208,6 +222,12 @@ class Leases:
             renewed=True,
         )
 
+    def _leave(self, rows: Sequence[Mapping[str, Any]], clusters: Mapping[str, str]) -> None:
+        """Ask for all of `clusters` (id -> name) but those of rows that other runs hold."""
+        held = {row["cluster_id"]: row for row in rows}
+        self._clusters = {cluster_id: name for cluster_id, name in clusters.items() if cluster_id not in held}
+        self.busy = {clusters[cluster_id]: _holders([row]) for cluster_id, row in held.items()}
+
     def _give_back(self) -> None:
         """Release what was taken, where not all could be; what can't be released expires."""
         if not self._tried:
@@ -263,8 +283,11 @@ def take(
     wait: bool,
     stop: threading.Event,
     clocks: Clocks = CLOCKS,
+    some: bool = False,
 ) -> Leases:
     """Take the leases of clusters (id -> name), all or none; use what it returns as a context.
+
+    With `some` it takes those that no other run holds, where there are any; the others are `busy`.
 
     `observed_since` is when the run began to observe its clusters: where another run has held a lease since, what the
     run judged must be judged again (`contended`). `request_timeout`: the longest that a request takes, in seconds.
@@ -281,9 +304,13 @@ def take(
     try:
         while True:
             rows = _read(ledger, clusters)
-            leases.contended = leases.contended or any(_held_since(row, run_id, observed_since) for row in rows)
             busy = [row for row in rows if not _free(row, here, clocks.now())]
             others = [row for row in busy if row["run_id"] != run_id]
+            if some and len(others) < len(clusters):
+                leases._leave(others, clusters)
+                busy, others = [row for row in busy if row["run_id"] == run_id], []
+            asked = [row for row in rows if row["cluster_id"] in leases._clusters]
+            leases.contended = leases.contended or any(_held_since(row, run_id, observed_since) for row in asked)
             if others and not wait:
                 raise LeaseHeld(f"{_holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
             if not busy:

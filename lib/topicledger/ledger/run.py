@@ -361,6 +361,11 @@ class Waves:
         if len(self._held) >= WAVE_OUTCOMES:
             self.flush()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held that isn't on its way into the table."""
+        return not self._held
+
     def flush_if_due(self) -> None:
         """Commit what has been held for long enough."""
         if self._held and time.monotonic() - self._since >= WAVE_SECONDS:

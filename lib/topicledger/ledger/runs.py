@@ -42,6 +42,7 @@ from topicledger.ledger.run import (
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.unreached import has_unreached
 from topicledger.model import RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
@@ -263,20 +264,13 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         raise UsageError(
             f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
         )
-    if request.command == "plan" and state is RunState.APPLYING:
+    if request.command == "plan" and state is RunState.APPLYING and not has_unreached(ledger, run_id):
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
     if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
         require_fresh(run_id, row["started_at"], settings)
-    if request.command == "apply" and state is RunState.PLANNING:
+    if request.command == "apply" and state is RunState.PLANNING and row["observed_at"] is None:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
-    run = Run(
-        run_id=run_id,
-        ledger=ledger,
-        settings=settings,
-        row=row.asDict(),
-        found=state,
-        unloaded=request.unloaded,
-    )
+    run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state, unloaded=request.unloaded)
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run

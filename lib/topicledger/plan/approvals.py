@@ -117,7 +117,11 @@ def approve(
     row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
-    if row["state"] != RunState.PLANNED:
+    waits = row["state"] == RunState.PLANNED or (row["state"] == RunState.PLANNING and row["observed_at"] is not None)
+    if row["state"] == RunState.APPLYING:
+        # A cluster that could not be reached was planned since.
+        waits = of_run(ledger, settings.guards, run_id, row["requested_by"]).missing > 0
+    if not waits:
         reason = {
             RunState.PLANNING: "has no complete plan yet: start it again with its id, then approve it",
             RunState.APPLYING: "is being applied",

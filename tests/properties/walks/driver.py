@@ -90,10 +90,13 @@ class Done:
     def done(self) -> bool:
         return self._done
 
-    def result(self) -> Any:
+    def exception(self) -> BaseException | None:
         self.run()
-        if self._error is not None:
-            raise self._error
+        return self._error
+
+    def result(self) -> Any:
+        if (error := self.exception()) is not None:
+            raise error
         return self._result
 
 

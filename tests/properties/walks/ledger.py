@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Self
 
 from tests.properties.rows.columns import Column
@@ -155,6 +155,8 @@ class MemoryLeases:
         self._world = world
         self.clusters = clusters
         self.contended = world.contended
+        self.names = frozenset(clusters.values())
+        self.busy: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +171,9 @@ class MemoryLeases:
     require_for_request = require
 
     def release_soon(self) -> None:
+        pass
+
+    def release_some(self, names: Collection[str]) -> None:
         pass
 
     release = release_soon

@@ -1,0 +1,50 @@
+"""What a run's summary says of its failures, and of a plan that waits for approval."""
+
+from __future__ import annotations
+
+import io
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from topicledger.apply.planned import Pending
+from topicledger.apply.rendering import render_waiting
+from topicledger.apply.summary import Failure, Summary, _failures
+
+COLUMNS = "cluster string, topic string, resource string, action string, phase string, outcome string"
+ANSWER = "error_code int, error string, error_message string"
+
+
+def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSession) -> None:
+    """Of a cluster that isn't the planned one, or can't be reached, and of rows that another owner declares."""
+    rows = []
+    for error in ("CLUSTER_ID_MISMATCH", "CLUSTER_UNREACHABLE", "NOT_YOURS", "INVALID_CONFIGS"):
+        for number in range(30):
+            name = f"{error}.{number:02}"
+            rows.append(("main", name, name, "create", "guard", "refused", -1, error, "the reason"))
+    rows.append(("main", "alone", "alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason"))
+    found = _failures(spark.createDataFrame(rows, f"{COLUMNS}, {ANSWER}"))
+    assert len(found) == 20
+    counted = {(each.error, each.topics): each for each in found if each.topics > 1}
+    assert {*counted} == {("CLUSTER_ID_MISMATCH", 30), ("CLUSTER_UNREACHABLE", 30), ("NOT_YOURS", 30)}
+    assert all(each.resource is None and each.error_message == "the reason" for each in counted.values())
+    (alone,) = [each for each in found if each.error_message == "another reason"]
+    assert (alone.resource, alone.action, alone.topics) == ("alone", "create", 1)
+    assert isinstance(alone, Failure)
+
+
+def test_an_unapproved_apply_prints_one_line() -> None:
+    out = io.StringIO()
+    summary = Summary(
+        run_id="R",
+        state="planned",
+        exit_code=5,
+        manifest_version=1,
+        clusters=(),
+        decisions={"unchanged": 3},
+        pending=Pending(count=2, waits_for="it needs the approval of 1 person other than ann, who asked for it"),
+        failures=(),
+        query="",
+    )
+    render_waiting(summary, Console(file=out, width=200))
+    assert out.getvalue() == "not approved: it needs the approval of 1 person other than ann, who asked for it\n"
