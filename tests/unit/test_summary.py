@@ -22,14 +22,14 @@ def test_topics_with_the_same_reason_are_one_line_with_a_count(spark: SparkSessi
         for number in range(30):
             name = f"{error}.{number:02}"
             rows.append(("main", name, name, "create", "guard", "refused", -1, error, "the reason"))
-    rows.append(("main", "alone", "alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason"))
+    rows.append(("main", "A.alone", "A.alone", "create", "manifest", "refused", -1, "NOT_YOURS", "another reason"))
     found = _failures(spark.createDataFrame(rows, f"{COLUMNS}, {ANSWER}"))
     assert len(found) == 20
     counted = {(each.error, each.topics): each for each in found if each.topics > 1}
     assert {*counted} == {("CLUSTER_ID_MISMATCH", 30), ("CLUSTER_UNREACHABLE", 30), ("NOT_YOURS", 30)}
     assert all(each.resource is None and each.error_message == "the reason" for each in counted.values())
     (alone,) = [each for each in found if each.error_message == "another reason"]
-    assert (alone.resource, alone.action, alone.topics) == ("alone", "create", 1)
+    assert (alone.resource, alone.action, alone.topics) == ("A.alone", "create", 1)
     assert isinstance(alone, Failure)
 
 
