@@ -207,6 +207,62 @@ BOMBS_OF_TWO_FILES = {
 }
 
 
+_NAMES = ", ".join(f"n{number}" for number in range(40))
+_USER = "apiVersion: kafka.strimzi.io/v1\nkind: KafkaUser\nmetadata: {name: u, labels: {strimzi.io/cluster: c}}\n"
+_JIKKOU = "apiVersion: kafka.jikkou.io/v1\nkind: KafkaPrincipal"
+BOMBS_WITHOUT_TOPICS = {
+    "clients of many topics": (
+        "julie",
+        "context: a\nprojects:\n- name: b\n  consumers: ["
+        + "{principal: 'User:u'}, " * 20
+        + "]\n  topics: ["
+        + ", ".join(f"{{name: t{number}}}" for number in range(20))
+        + "]\n",
+    ),
+    "a long part of names": (
+        "julie",
+        f"context: {'x' * 10_000}\nprojects:\n- {{name: b, topics: [" + "{name: t}, " * 100 + "]}\n",
+    ),
+    "aliased operations": (
+        "strimzi",
+        f"{_USER}x: &o [{_NAMES}]\nspec: {{authorization: {{type: simple, acls: ["
+        + "{resource: {type: topic, name: t}, operations: *o}, " * 20
+        + "]}}\n",
+    ),
+    "aliased lists of a config": (
+        "strimzi",
+        "apiVersion: kafka.strimzi.io/v1\nkind: KafkaTopic\nmetadata: {name: t, labels: {strimzi.io/cluster: c}}\n"
+        + f"x: &l [{_NAMES}]\nspec: {{config: {{"
+        + ", ".join(f"k{number}: *l" for number in range(60))
+        + "}}\n",
+    ),
+    "a role many times": (
+        "jikkou",
+        f"{_JIKKOU}Role\nmetadata: {{name: r}}\nspec: {{acls: ["
+        + "{}, " * 100
+        + f"]}}\n---\n{_JIKKOU}Authorization\nmetadata: {{name: 'User:u'}}\nspec: {{roles: ["
+        + "r, " * 100
+        + "]}\n",
+    ),
+    "fields left out": (
+        "kafka-gitops",
+        "topics:\n  a: &p {partitions: 1, replication: 1, "
+        + ", ".join(f"{chr(97 + number % 26) * 9}{number}: 1" for number in range(40))
+        + "}\n"
+        + "".join(f"  t{number}: *p\n" for number in range(15)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS_WITHOUT_TOPICS)
+def test_rows_and_texts_that_a_file_multiplies_are_measured(
+    read: Read, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
+    form, text = BOMBS_WITHOUT_TOPICS[name]
+    assert any("stand for more than" in error for error in errors(read(form, text)))
+
+
 @pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
 def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)

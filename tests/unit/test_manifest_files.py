@@ -564,6 +564,26 @@ BOMBS = {
     + ", ".join(f"k{i}: x" for i in range(5000))
     + "}}\ntopics:\n"
     + "- {topic: t, configs: {a: b}}\n" * 5000,
+    "merged empty mappings": "x: &l [" + "{}," * 500 + "]\ny: [" + "{<<: *l}," * 500 + "]\ntopics: []\n",
+    "aliased shorthands": "cluster: c\nacls:\n- &e {connect: {principal: 'User:a', group: g, internal: ["
+    + ", ".join(f"t{i}" for i in range(100))
+    + "]}}\n"
+    + "- *e\n" * 20,
+    "labels of shorthands": "cluster: c\ndefaults: {labels: {"
+    + ", ".join(f"k{i}: x" for i in range(500))
+    + "}}\nacls:\n- connect: {principal: 'User:a', group: g, internal: ["
+    + ", ".join(f"t{i}" for i in range(100))
+    + "]}\n",
+    "default labels of quotas": "cluster: c\ndefaults: {labels: {"
+    + ", ".join(f"k{i}: x" for i in range(500))
+    + "}}\nquotas:\n"
+    + "- {user: a, producer_byte_rate: 1}\n" * 300,
+    "a long default owner": f"cluster: c\ndefaults: {{owner: {'x' * 100_000}}}\ntopics:\n" + "- {topic: t}\n" * 200,
+    "a long default label": f"cluster: c\ndefaults: {{labels: {{a: {'x' * 100_000}}}}}\ntopics:\n" + "- {topic: t}\n" * 200,
+    "an aliased long text": f"cluster: c\nx: &x {'x' * 100_000}\ntopics:\n" + "- {topic: t, configs: {a: *x}}\n" * 200,
+    "a long principal": f"cluster: c\nacls:\n- connect: {{principal: 'User:{'x' * 100_000}', group: g, internal: ["
+    + ", ".join(f"t{i}" for i in range(100))
+    + "]}\n",
     "nested lists": "a: &a [x]\nb: &b [" + "*a," * 999 + "]\nc: &c [" + "*b," * 999 + "]\ntopics: [*c]\ncluster: c\n",
 }
 

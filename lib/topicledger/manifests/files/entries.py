@@ -5,7 +5,7 @@ Every check reports and goes on, so that all errors of a file are reported at on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topicledger.manifests.files.results import (
@@ -36,6 +36,10 @@ _INT32 = range(-(2**31), 2**31)
 
 MAX_ERRORS = 1_000
 """Errors of a load that are reported: nobody reads more, and each takes time and memory."""
+_ROW, _LEFT_OUT = 16, 4
+"""Memory of an ACL's or quota's row, and of a field that is left out, in values."""
+_CHARACTERS = 64
+"""Characters of a text that take the memory of a value."""
 ELSEWHERE = ""
 """What is reported of an entry and isn't about the value of one of its fields."""
 
@@ -70,6 +74,8 @@ class Report:
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
+        self.visits: int | None = None
+        """How many more values may be read and made; None where a format has no aliases."""
         self._result = result
         self._reported: set[FileError] = set()
 
@@ -81,6 +87,13 @@ class Report:
             self._reported.add(error)
             self._result.errors.append(error)
 
+    def visit(self, count: int) -> None:
+        """Count values that are read or made; raises TooMuchError above the limit."""
+        if self.visits is not None:
+            self.visits -= count
+            if self.visits < 0:
+                raise TooMuchError
+
     @property
     def errors(self) -> int:
         """How many errors were reported."""
@@ -88,6 +101,7 @@ class Report:
 
     def leave_out(self, line: int, key: str, what: str) -> None:
         """List an unsupported field of another tool's file."""
+        self.visit(_LEFT_OUT)
         self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
 
     def skip(self, kind: str, count: int = 1) -> None:
@@ -96,10 +110,18 @@ class Report:
             self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
 
     def acl(self, row: ResourceRow) -> None:
+        self._resource(row)
         self._result.acls.append(row)
 
     def quota(self, row: ResourceRow) -> None:
+        self._resource(row)
         self._result.quotas.append(row)
+
+    def _resource(self, row: ResourceRow) -> None:
+        """Count a row: a shorthand makes many, and the tables have all that their entries and defaults share."""
+        if self.visits is not None:
+            texts = [each for each in (*row.values.values(), row.owner) if isinstance(each, str)]
+            self.visit(_ROW + weight(row.labels) + sum(map(len, texts)) // _CHARACTERS)
 
     def row(self, entry: Entry, line: int) -> None:
         self._result.rows.append(
@@ -120,6 +142,15 @@ class Report:
         )
 
 
+def weight(texts: Mapping[str, str] | str | None) -> int:
+    """Number of values that a text or a mapping of texts counts for."""
+    if texts is None:
+        return 0
+    if isinstance(texts, str):
+        return len(texts) // _CHARACTERS
+    return len(texts) + sum(len(name) + len(text) for name, text in texts.items()) // _CHARACTERS
+
+
 class TooManyErrorsError(Exception):
     """`MAX_ERRORS` are reported, and there is another one: the rest is not read."""
 
@@ -131,19 +162,14 @@ class TooMuchError(Exception):
 class Reader:
     """Checks the values of one file; every check reports what is wrong and answers None."""
 
-    def __init__(self, report: Report, visits: int | None = None) -> None:
+    def __init__(self, report: Report) -> None:
         self.report = report
-        self.visits = visits
-        """How many more values may be read; None where a format has no aliases."""
         self._twice: dict[int, Object] = {}
         """Mappings whose duplicates are reported, by their id, which is theirs as long as they are kept."""
 
     def visit(self, count: int) -> None:
         """Count values that are read; raises TooMuchError above the limit."""
-        if self.visits is not None:
-            self.visits -= count
-            if self.visits < 0:
-                raise TooMuchError
+        self.report.visit(count)
 
     def duplicates(self, value: Object, line: int) -> bool:
         """Report keys that are written twice, at ``line`` where their own isn't known; whether there are any."""
@@ -197,6 +223,7 @@ class Reader:
             quote = "; quote it" if isinstance(value, bool | Number) else ""
             self.report.error(line, f"`{name}` must be a string, not {kind_of(value)}{quote}")
         elif self._is_unicode(f"`{name}`", value, line):
+            self.visit(weight(value))
             return value
         return None
 
@@ -244,6 +271,7 @@ class Reader:
             else:
                 self.report.error(at, f"{name}{_not_a_text(item)}")
                 wrong = True
+        self.visit(weight(texts) - len(texts))
         return None if wrong else texts
 
     def assignments(self, value: Value, line: int) -> dict[int, tuple[int, ...]] | None:

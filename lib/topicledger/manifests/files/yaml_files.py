@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from topicledger.manifests.files.acl_entries import read_acls
-from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError
+from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError, weight
 from topicledger.manifests.files.quota_entries import read_quotas
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe, named, type_of
@@ -14,7 +14,7 @@ from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_
 from topicledger.text import nearest
 
 _MAX_ALIASED = 5_000_000
-"""Values that one YAML file may add by aliases and merge keys to those written in it."""
+"""Values that one YAML file may add by aliases, merge keys, defaults and shorthands to those written in it."""
 _RESOURCES = {"acls": read_acls, "quotas": read_quotas}
 _TOP_KEYS = ("cluster", "defaults", "topics", *_RESOURCES)
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
@@ -34,7 +34,8 @@ def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reade
     documents: list[tuple[Value, int]] = []
     parse_yaml(source, documents, report)
     # Four times: a million topics may have a dozen default configs each.
-    return documents, Reader(report, visits=4 * source.written + _MAX_ALIASED)
+    report.visits = 4 * source.written + _MAX_ALIASED
+    return documents, Reader(report)
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def measured(report: Report) -> Iterator[None]:
     try:
         yield
     except TooMuchError:
-        report.error(None, f"its aliases, merge keys and defaults stand for more than {_MAX_ALIASED:,} values")
+        report.error(None, f"its aliases, merge keys, defaults and shorthands stand for more than {_MAX_ALIASED:,} values")
 
 
 def _yaml_document(value: Value, line: int, reader: Reader) -> None:
@@ -115,6 +116,8 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
         excluded = (name in counts and entry.assignments is not None) or (name == "assignments" and own_counts)
         if name not in entry.given and not excluded:
             setattr(entry, name, getattr(defaults, name))
+            if name == "owner":
+                reader.visit(weight(defaults.owner))
             if name == "assignments":
                 reader.visit(sum(1 + len(brokers) for brokers in (defaults.assignments or {}).values()))
     if entry.cluster is None and "cluster" not in entry.failed:
@@ -131,5 +134,5 @@ def _joined(defaults: dict[str, str] | None, own: dict[str, str] | None, reader:
     if not defaults:
         return defaults if own is None else own
     # Of each topic, also where it has none of its own: its row has them all.
-    reader.visit(len(defaults))
+    reader.visit(weight(defaults))
     return {**defaults, **own} if own else defaults

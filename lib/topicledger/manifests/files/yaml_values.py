@@ -247,9 +247,12 @@ class YamlDocuments:
             for source in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(source, Object):
                     raise _BadYamlError(opened.line, f"`<<` takes a mapping or a list of them, not {describe(source)}")
-                self._aliased += len(source.pairs) + len(source.duplicates)
-                if self._aliased > self._max_aliased:
+                # One for the mapping itself: many empty ones take time, too.
+                self._aliased += 1 + len(source.pairs) + len(source.duplicates)
+                if self._aliased > self._max_aliased + self.written:
                     raise TooMuchError
+                if not source.pairs:
+                    continue
                 fresh = [pair for pair in source.pairs if pair[0].text not in have]
                 have.update(pair[0].text for pair in fresh)
                 target.pairs += fresh

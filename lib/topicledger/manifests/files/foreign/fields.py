@@ -72,6 +72,10 @@ class Fields:
         """Whether the key's value is a mapping."""
         return isinstance(self._pairs.get(key, (None, 0))[0], Object)
 
+    def visit(self, count: int) -> None:
+        """Count values that are made of this mapping; raises TooMuchError above the limit."""
+        self._reader.visit(count)
+
     def error(self, key: str, line: int, reason: str) -> None:
         """Report what is wrong with a key's value."""
         self._reader.report.error(line, f"`{self.name(key)}` {reason}")
@@ -80,6 +84,8 @@ class Fields:
         """The value and its line; None where there is none or it is null."""
         self._known.append(key)
         value, line = self._pairs.pop(key, (None, 0))
+        if isinstance(value, list):
+            self.visit(len(value))
         return None if value is None else (value, line)
 
     def text(self, key: str, *, required: bool = False) -> str | None:
@@ -138,6 +144,7 @@ class Fields:
             return None
         value, line = found
         if joins_lists and isinstance(value, Object):
+            self.visit(sum(len(item) for _, item, _ in value.pairs if isinstance(item, list)))
             pairs = [(name, _joined(item), at) for name, item, at in value.pairs]
             value = Object(pairs=pairs, duplicates=value.duplicates, line=value.line)
         texts = self._reader.texts(self.name(key), value, line)
@@ -167,7 +174,6 @@ class Fields:
         if not isinstance(value, list):
             self.error(key, line, f"must be a list, not {describe(value)}")
             return []
-        self._reader.visit(len(value))
         return list(zip(value, value.lines if isinstance(value, Lines) else [line] * len(value), strict=True))
 
     def names(self, key: str, of: str = "names") -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.entries import Reader, weight
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
 from topicledger.manifests.files.foreign.jikkou_quotas import QUOTA, QUOTA_LIST, read_quotas
@@ -113,7 +113,7 @@ def _configs(spec: Fields, maps: ConfigMaps, reader: Reader) -> dict[str, str] |
             spec.error("configMapRefs", line, f"names the ConfigMap {show(item)}, which no file here has{found}")
         else:
             configs = configs or {}
-            reader.visit(len(maps[item]))
+            reader.visit(weight(maps[item]))
             for key, value in maps[item].items():
                 if configs.setdefault(key, value) != value:
                     reason = f"names the ConfigMap {show(item)}, whose `{show(key)}` differs from what the topic has"

@@ -76,6 +76,7 @@ def _authorization(resource: Resource, cluster: str | None, roles: Mapping[str, 
         report.leave_out(resource.line, f"metadata.annotations.{_DELETE}", what)
     for role, line in spec.items("roles"):
         if isinstance(role, str) and role in roles:
+            resource.reader.visit(len(roles[role]))
             rules += roles[role]
         else:
             found = f"{show(str(role))}, which no file here has; {nearest(str(role), roles) or 'name its file, too'}"

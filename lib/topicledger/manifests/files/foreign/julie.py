@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.entries import Reader, weight
 from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
 from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
 from topicledger.manifests.files.foreign.julie_names import Naming, NamingError, read_naming
@@ -123,6 +123,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
     if own_name is not None:
         try:
             row.entry.topic = name(own_name, data_type)
+            reader.visit(weight(row.entry.topic))
         except NamingError as error:
             reader.report.error(row.line, f"topic {show(own_name)} has no name: {error}")
     row.entry.labels = fields.texts("metadata")
@@ -132,7 +133,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
         hint = nearest(plan, setting.plans) or "name the file of plans, too"
         fields.error("plan", row.line, f"is {show(plan)}, which no file here has; {hint}")
     elif plan is not None:
-        reader.visit(len(setting.plans[plan]))
+        reader.visit(weight(setting.plans[plan]))
         config = {**(config or {}), **setting.plans[plan]}
     _counts(row, fields, config, reader)
     read_rights(fields, [row.entry.topic] if row.entry.topic else [], reader, setting.cluster, OF_TOPICS)

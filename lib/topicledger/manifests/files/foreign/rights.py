@@ -122,4 +122,6 @@ def acls_of(
     if found is None and kind != "CLUSTER":
         resource.error(name, resource.line, "is missing")
     for operation in names:
+        # They are kept until all of a resource is read.
+        rule.visit(len(Acl._fields))
         yield Acl(principal, permission, operation, kind, pattern, found or CLUSTER_NAME, host), rule.line
