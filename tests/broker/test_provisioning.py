@@ -53,6 +53,8 @@ MAIN = [
     {"topic": "__consumer_offsets", "state": "absent"},
     {"topic": "__transaction_state", "num_partitions": 3},
     {"topic": "__share_group_state"},
+    {"topic": "_.transaction.state"},
+    {"topic": "_.share_group_state", "state": "absent"},
 ]
 OLD_ROWS = [
     {"topic": "prov.old.counted", "num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "1"}},
@@ -91,7 +93,7 @@ GOOD_CREATES = {
     "permitted.prov",
     "prov.sasl.mine",
 }
-GOOD_DELETES = {"prov.doomed", "prov.old.doomed"}
+GOOD_DELETES = {"prov.doomed", "prov.old.doomed", "_.share_group_state"}
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def provisioned(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Provisioned]:
     folder = tmp_path_factory.mktemp("provisioning")
-    ids = make(kafka, "prov.doomed", "prov.collides.live")
+    ids = make(kafka, "prov.doomed", "prov.collides.live", "_.share_group_state")
     make(kafka_old, "prov.old.doomed")
     make(kafka_no_delete, *(row["topic"] for row in NO_DELETE))
     for each in (kafka_sasl, kafka_describer, kafka_nobody):
@@ -497,6 +499,10 @@ def test_internal_topics_are_neither_created_nor_deleted(provisioned: Provisione
         assert "internal to Kafka" in row["error_message"]
     assert live(kafka, "__consumer")["__consumer_offsets"].internal
     assert "__share_group_state" not in live(kafka, "__share")
+    # Beside a name that collides with it, Kafka could not create its own topic; one that lives can be deleted.
+    row = provisioned.audit["_.transaction.state", "manifest"]
+    assert (row["outcome"], row["error"]) == ("refused", "INVALID_TOPIC")
+    assert live(kafka, "_.") == {}
     # A __transaction_state of ours would be loading for ever.
     with closing(KafkaProducer(**kafka.client_options(), transactional_id="prov.transactional")) as producer:
         producer.init_transactions()

@@ -23,7 +23,8 @@ from topicledger.schemas import ACLS, QUOTAS, Table
 ROWS = 600
 """Of one example, which is one Spark job."""
 
-TOPICS = ("a", "orders.created", "__consumer_offsets", "__share_group_state", "__consumer_offset", "A-_.9", "",
+TOPICS = ("a", "orders.created", "__consumer_offsets", "__share_group_state", "._consumer_offsets",
+          "_.transaction.state", "__consumer_offset", "A-_.9", "",
           ".", "..", "...", " ", "a b", "a\n", "köln", "topic\u0663", "\U0001f600" * 250, "x" * 249,
           "x" * 250, "a/b", "a\x00", "\ufeffa")  # fmt: skip
 COUNTS = (None, None, 1, 3, 0, -1, 32767, 32768, 2**31 - 1)

@@ -1040,6 +1040,17 @@ def test_internal_topics_in_files_of_any_format_are_refused(tmp_path: Path, name
     assert total == "1 error: nothing was loaded"
 
 
+def test_a_topic_that_collides_with_an_internal_one_can_only_be_absent(tmp_path: Path) -> None:
+    """I1: Kafka can't create __consumer_offsets beside ._consumer_offsets; deleting that one is the cure."""
+    path = tmp_path / "m.yaml"
+    path.write_text("cluster: main\ntopics: [{topic: ._consumer_offsets}, {topic: _.transaction.state}]\n")
+    with pytest.raises(ManifestFileError, match="collides with __consumer_offsets") as raised:
+        read_checked(RUN, [path], NOTHING)
+    assert "_.transaction.state collides with __transaction_state" in str(raised.value)
+    path.write_text("cluster: main\ntopics: [{topic: ._consumer_offsets, state: absent}, {topic: _consumer_offsets}]\n")
+    assert len(read_checked(RUN, [path], NOTHING).rows) == 2
+
+
 STRIMZI_USER = """\
 apiVersion: kafka.strimzi.io/v1beta2
 kind: KafkaUser

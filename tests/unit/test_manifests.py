@@ -76,6 +76,11 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
         "INVALID_TOPIC",
         f"__share_group_state{manifests.INTERNAL}",
     ),
+    "a collision with an internal topic": (
+        {"topic": "_.transaction.state"},
+        "INVALID_TOPIC",
+        f"_.transaction.state{manifests.COLLIDES}__transaction_state{manifests.WITH_INTERNAL}",
+    ),
     "null state": ({"state": None}, "INVALID_STATE", "state is null; write present or absent"),
     "unknown state": ({"state": "gone"}, "INVALID_STATE", "state is gone; write present or absent"),
     "state in capitals": ({"state": "PRESENT"}, "INVALID_STATE", "state is PRESENT; write present or absent"),

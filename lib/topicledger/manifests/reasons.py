@@ -13,6 +13,7 @@ from topicledger.kafka.config_values import is_odd
 from topicledger.manifests.files import ManifestRow
 from topicledger.manifests.rows import (
     ABSENT,
+    COLLIDES,
     ILLEGAL_NAMES,
     INTERNAL,
     MAX_REPLICATION_FACTOR,
@@ -22,6 +23,7 @@ from topicledger.manifests.rows import (
     PLACEMENTS,
     PLAIN_VALUES,
     PRESENT,
+    WITH_INTERNAL,
 )
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.placement import is_legal
@@ -35,7 +37,7 @@ def reasons(row: ManifestRow) -> list[str]:
     return [
         reason
         for reason in (
-            _topic(row.topic),
+            _topic(row.topic, row.state),
             state_reason(row.state),
             _count("num_partitions", row.num_partitions),
             _count("replication_factor", row.replication_factor, MAX_REPLICATION_FACTOR),
@@ -48,7 +50,7 @@ def reasons(row: ManifestRow) -> list[str]:
     ]
 
 
-def _topic(topic: str) -> str | None:
+def _topic(topic: str, state: str) -> str | None:
     if topic == "":
         return "topic is empty"
     if topic in (".", ".."):
@@ -57,7 +59,11 @@ def _topic(topic: str) -> str | None:
         return f"topic has {len(topic)} characters; Kafka takes at most {MAX_TOPIC_LENGTH}"
     if not _LEGAL.fullmatch(topic):
         return "topic has a character other than ASCII letters, digits, '.', '_' and '-'"
-    return f"{topic}{INTERNAL}" if topic in INTERNAL_TOPICS else None
+    if topic in INTERNAL_TOPICS:
+        return f"{topic}{INTERNAL}"
+    internal = topic.replace(".", "_")
+    collides = internal in INTERNAL_TOPICS and state != ABSENT
+    return f"{topic}{COLLIDES}{internal}{WITH_INTERNAL}" if collides else None
 
 
 def state_reason(state: str) -> str | None:

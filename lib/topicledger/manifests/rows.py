@@ -27,6 +27,8 @@ PRESENT, ABSENT = "present", "absent"
 MAX_TOPIC_LENGTH = 249
 MAX_REPLICATION_FACTOR = 2**15 - 1
 INTERNAL = " is internal to Kafka: its brokers create it with configs of its own; remove it from the manifests"
+COLLIDES = " collides with "
+WITH_INTERNAL = ", which is internal to Kafka and could not be created; choose another name, or declare it absent"
 PLACEMENTS = "; write any, racks, spread, rack:NAME or brokers:1,2,3"
 ILLEGAL_NAMES = "configs have names with a blank or another character that no config's name has: "
 ODD_VALUES = "configs have values that brokers return in another form: "
@@ -79,6 +81,23 @@ def legal_topic() -> Rule:
             F.lit("topic has a character other than ASCII letters, digits, '.', '_' and '-'"),
         )
         .when(topic.isin(*sorted(INTERNAL_TOPICS)), F.concat(topic, F.lit(INTERNAL))),
+    )
+
+
+def apart_from_internal() -> Rule:
+    """`topic` doesn't collide with an internal topic, unless it is absent: deleting such a topic is the cure (I1).
+
+    Kafka creates no topic whose name differs from another one's in `.` and `_` alone, so that consumer groups or
+    transactions would fail for good.
+    """
+    topic = F.col("topic")
+    internal = F.replace(topic, F.lit("."), F.lit("_"))
+    collides = (
+        internal.isin(*sorted(INTERNAL_TOPICS)) & (topic != internal) & ~F.col("state").eqNullSafe(F.lit(ABSENT))
+    )
+    return Rule(
+        error=Refusal.INVALID_TOPIC,
+        reason=F.when(collides, F.concat(topic, F.lit(COLLIDES), internal, F.lit(WITH_INTERNAL))),
     )
 
 
@@ -185,6 +204,7 @@ def row_rules() -> Sequence[Rule]:
     """The rules a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
     return (
         legal_topic(),
+        apart_from_internal(),
         legal_state(),
         _legal_count("num_partitions", Refusal.INVALID_NUM_PARTITIONS),
         _legal_count("replication_factor", Refusal.INVALID_REPLICATION_FACTOR, MAX_REPLICATION_FACTOR),
