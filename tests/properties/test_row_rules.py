@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
 from topicledger.manifests import acls, quotas, resource_reasons
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ManifestRow, ResourceRow
+from topicledger.manifests.hosts import host_reason
 from topicledger.manifests.reasons import reasons
 from topicledger.model.access import OPERATIONS
 from topicledger.model.quotas import ENTITY, LIMITS
@@ -80,8 +83,44 @@ RIGHTS: dict[str, tuple[str | None, ...]] = {
     "resource_type": (*OPERATIONS, "ANY", "topic", "", None),
     "pattern_type": ("LITERAL", "PREFIXED", "MATCH", None),
     "resource_name": ("*", "", "kafka-cluster", "orders.", "a b", "x" * 249, "x" * 250, "k\u00f6ln", "a\n", "**", None),
-    "host": ("*", "10.0.0.1", "::1", "fe80::1", "10.0.0", "example.org", "", "10.0.0.1\n", None),
+    "host": (
+        "*",
+        "10.0.0.1",
+        "0:0:0:0:0:0:0:1",
+        "2001:db8:0:0:0:0:0:1",
+        "fe80:0:0:0:0:0:0:a%4",
+        None,
+        "::1",
+        "::",
+        ":::",
+        "1::2::3",
+        "::1:2:3:4:5:6:7",
+        "::1:2:3:4:5:6:7:8",
+        "1:2:3:4:5:6:7::8",
+        "FE80::1",
+        "fe80::1%eth0",
+        "2001:DB8:0:0:0:0:0:01",
+        "2001:db8:0:0:0:0:0:1%4",
+        "::ffff:10.0.0.01",
+        "::ffff:a00:1",
+        "0:0:0:0:0:ffff:10.0.0.1",
+        "::10.0.0.1",
+        "010.0.0.1",
+        "10.0.0.256",
+        "10.0.0.0999",
+        "000.0.0.00",
+        "1.2.3",
+        "example.org",
+        "",
+        ":",
+        "10.0.0.1\n",
+        "0:0:0:0:0:0:0:1\n",
+        "\u0661.0.0.1",
+        "12345::",
+        "g::1",
+    ),
 }
+ADDRESSES = tuple(host for host in RIGHTS["host"] if host and re.fullmatch(r"[0-9A-Fa-f:.%]*[:.][0-9A-Fa-f:.%]*", host))
 ENTITIES = (None, None, "a", "", "<default>")
 RATES = (None, None, None, 1.0, 0.5, 0.0, -0.0, -1.0, 1e7, 123456789.0, 1e-4, 1.5e300, 1e7 + 0.5, float("nan"),
          float("inf"), float("-inf"))  # fmt: skip
@@ -130,3 +169,23 @@ def test_rights_and_quotas_of_files_and_of_tables_are_refused_for_the_same_reaso
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
     assert len({*plain.values()}) > 50, "few rows are broken alike"
     assert None in plain.values(), "some are fine"
+
+
+def test_hosts_of_acls_are_what_java_writes(spark: SparkSession) -> None:
+    """A4: brokers compare them with `getHostAddress` as text. What a reason says to write is what Java writes."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    written = {}
+    for host in ADDRESSES:
+        try:
+            written[host] = java.java.net.InetAddress.getByName(host).getHostAddress()
+        except Py4JJavaError:
+            written[host] = None
+    accepted = {host for host in ADDRESSES if host_reason(host) is None}
+    # A client's address has the interface only where it is link-local.
+    assert accepted == {host for host, text in written.items() if text == host} - {"2001:db8:0:0:0:0:0:1%4"}
+    hints = {
+        host: found[1] for host in ADDRESSES if (found := re.search("write ([^ ,]+), or", host_reason(host) or ""))
+    }
+    assert hints == {host: written[host] for host in hints}
+    assert (len(accepted), len(hints)) == (4, 8)

@@ -46,6 +46,7 @@ WRONG = {
     },
     "no topic's name can be or begin with": {"resource_name": "a/b"},
     "brokers compare IP addresses": {"host": "example.org"},
+    "write 2001:db8:0:0:0:0:0:1, or * for any": {"host": "2001:DB8::1"},
     "state is gone; write present or absent": {"state": "gone"},
 }
 
@@ -62,19 +63,21 @@ def test_a_row_that_asks_for_what_no_broker_matches_is_refused_with_its_reason(s
 def test_what_kafka_can_match_is_accepted_with_its_defaults(spark: SparkSession) -> None:
     rows = [
         RIGHT,
-        {**RIGHT, "principal": "User:CN=a, O=b\\c", "host": "::1"},
+        {**RIGHT, "principal": "User:CN=a, O=b\\c", "host": "0:0:0:0:0:0:0:1"},
         {**RIGHT, "resource_type": "CLUSTER", "resource_name": "kafka-cluster", "operation": "ALL"},
         {**RIGHT, "resource_type": "TRANSACTIONAL_ID", "resource_name": "any name", "operation": "TWO_PHASE_COMMIT"},
         {**RIGHT, "resource_name": "*", "permission": "DENY", "host": "10.0.0.1", "state": "absent"},
+        {**RIGHT, "host": "::1", "state": "absent"},
     ]
     found = judged(spark, *rows)
     assert {row["phase"] for row in found} == {None}
     assert {row["resource"] for row in found} == {
         "User:a ALLOW READ TOPIC LITERAL orders *",
-        r"User:CN=a,\ O=b\\c ALLOW READ TOPIC LITERAL orders ::1",
+        r"User:CN=a,\ O=b\\c ALLOW READ TOPIC LITERAL orders 0:0:0:0:0:0:0:1",
         "User:a ALLOW ALL CLUSTER LITERAL kafka-cluster *",
         r"User:a ALLOW TWO_PHASE_COMMIT TRANSACTIONAL_ID LITERAL any\ name *",
         "User:a DENY READ TOPIC LITERAL * 10.0.0.1",
+        "User:a ALLOW READ TOPIC LITERAL orders ::1",
     }
 
 

@@ -102,6 +102,7 @@ def removed(found: Decisions) -> set[str]:
 
 MISTAKES = {
     "another host that is none": {"host": "app01.example.org"},
+    "an address as no broker writes it": {"host": "2001:db8::1"},
     "an unknown operation": {"operation": "REED"},
     "an operation of another type": {"operation": "CLUSTER_ACTION"},
     "an unknown permission": {"permission": "GRANT", "host": "10.0.0.1"},
@@ -199,7 +200,10 @@ REPLACED: dict[str, tuple[dict[str, Any], Rows]] = {
     "a denial": (right(permission="DENY"), [right(operation="ALL", permission="DENY")]),
     "a principal by everyone": (right(), [right("User:*")]),
     "everyone by principals": (right("User:*"), [right("User:a"), right("User:b")]),
-    "everything": (right("User:*", "ALL", "*"), [right("User:a"), right("User:b", "WRITE", "o", host="::1")]),
+    "everything": (
+        right("User:*", "ALL", "*"),
+        [right("User:a"), right("User:b", "WRITE", "o", host="0:0:0:0:0:0:0:1")],
+    ),
     "nothing": (right(), []),
 }
 """What is removed, and all that replaces it."""

@@ -995,6 +995,7 @@ Current ACLs for resource `ResourcePattern(resourceType=GROUP, name=good, patter
 \t(principal=User:a, host=, host=app.example.org, operation=READ, permissionType=ALLOW)
 \t(principal=User:two
 lines, host=*, operation=READ, permissionType=ALLOW)
+\t(principal=User:a, host=2001:db8::1, operation=READ, permissionType=ALLOW)
 \t(principal=User:good, host=*, operation=READ, permissionType=ALLOW)
 """
 
@@ -1007,13 +1008,14 @@ def test_acls_that_never_apply_are_listed_as_not_carried_over(tmp_path: Path) ->
     file = tmp_path / "live.txt"
     file.write_text(DEAD_ACLS)
     parsed = read_checked(RUN, [file], NOTHING, foreign=Foreign(form="kafka-acls", cluster="main"))
-    assert rights(parsed) == ["main None present 16 User:good ALLOW READ GROUP LITERAL good *"]
+    assert rights(parsed) == ["main None present 17 User:good ALLOW READ GROUP LITERAL good *"]
     assert [(each.line, each.what.split(";")[0]) for each in parsed.not_carried_over] == [
         (7, "a line break in a name"),
         (8, "a line break in a name"),
         (14, "a line break in a name"),
         (2, "resource_name * with PREFIXED matches only names that begin with a *"),
         (13, "host is app.example.org"),
+        (16, "host is 2001:db8::1"),
     ]
 
 

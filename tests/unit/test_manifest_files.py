@@ -579,7 +579,8 @@ BOMBS = {
     + "}}\nquotas:\n"
     + "- {user: a, producer_byte_rate: 1}\n" * 300,
     "a long default owner": f"cluster: c\ndefaults: {{owner: {'x' * 100_000}}}\ntopics:\n" + "- {topic: t}\n" * 200,
-    "a long default label": f"cluster: c\ndefaults: {{labels: {{a: {'x' * 100_000}}}}}\ntopics:\n" + "- {topic: t}\n" * 200,
+    "a long default label": f"cluster: c\ndefaults: {{labels: {{a: {'x' * 100_000}}}}}\ntopics:\n"
+    + "- {topic: t}\n" * 200,
     "an aliased long text": f"cluster: c\nx: &x {'x' * 100_000}\ntopics:\n" + "- {topic: t, configs: {a: *x}}\n" * 200,
     "a long principal": f"cluster: c\nacls:\n- connect: {{principal: 'User:{'x' * 100_000}', group: g, internal: ["
     + ", ".join(f"t{i}" for i in range(100))

@@ -12,7 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.rows import PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
+from topicledger.manifests.hosts import host_reason_column
+from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.model.access import (
     ALLOW,
@@ -30,7 +31,6 @@ from topicledger.schemas import ACL_KEY, ACLS
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
 CLAIMED = tuple(name for name in ACL_KEY if name != "host")
 """Fields of an ACL that say what it is about: all but the host."""
-_ADDRESS = r"\A(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\z"
 _TOPIC = r"\A[a-zA-Z0-9._-]{1,249}\z"
 
 
@@ -150,14 +150,9 @@ def _legal_name() -> Rule:
 
 
 def _legal_host() -> Rule:
-    host = F.col("host")
-    return Rule(
-        error=Refusal.INVALID_ACL,
-        reason=F.when(
-            (host != WILDCARD) & ~host.rlike(_ADDRESS),
-            F.concat(F.lit("host is "), host, F.lit("; brokers compare IP addresses: write one, or * for any")),
-        ),
-    )
+    # Brokers have ACLs of any host: it must be possible to remove them.
+    kept = ~F.col("state").eqNullSafe(F.lit(ABSENT))
+    return Rule(error=Refusal.INVALID_ACL, reason=F.when(kept, host_reason_column(F.col("host"))))
 
 
 def row_rules() -> Sequence[Rule]:

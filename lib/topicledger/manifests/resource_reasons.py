@@ -10,14 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from topicledger.manifests.files import FileError, ResourceRow
+from topicledger.manifests.hosts import host_reason
 from topicledger.manifests.reasons import state_reason
+from topicledger.manifests.rows import ABSENT
 from topicledger.model.access import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
 from topicledger.model.quotas import ENTITY, IP_LIMIT, LIMITS, WHOLE_LIMITS
 from topicledger.schemas import ACLS, QUOTAS, RESOURCES
 from topicledger.text import show
 
 _REASON_CHARACTERS = 2_000
-_ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _USER = "User:"
 _LARGEST = 2.0**63
@@ -74,7 +75,8 @@ def _of_acl(row: ResourceRow) -> Reasons:
     yield _operation(values["operation"], values["resource_type"])
     yield _one_of("pattern_type", values["pattern_type"], PATTERN_TYPES)
     yield _name(values["resource_name"], values["resource_type"], prefixed=values["pattern_type"] == PREFIXED)
-    yield _host(values["host"])
+    # Brokers have ACLs of any host: it must be possible to remove them.
+    yield None if row.state == ABSENT else host_reason(values["host"])
     yield state_reason(row.state)
 
 
@@ -117,12 +119,6 @@ def _name(name: str | None, resource_type: str | None, *, prefixed: bool) -> str
     if resource_type == "TOPIC" and name != WILDCARD and not _TOPIC.fullmatch(name):
         return f"resource_name is {name}, which no topic's name can be or begin with"
     return None
-
-
-def _host(host: str | None) -> str | None:
-    if host is None or host == WILDCARD or _ADDRESS.fullmatch(host):
-        return None
-    return f"host is {host}; brokers compare IP addresses: write one, or * for any"
 
 
 def _of_quota(row: ResourceRow) -> Reasons:

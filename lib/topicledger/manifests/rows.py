@@ -92,9 +92,7 @@ def apart_from_internal() -> Rule:
     """
     topic = F.col("topic")
     internal = F.replace(topic, F.lit("."), F.lit("_"))
-    collides = (
-        internal.isin(*sorted(INTERNAL_TOPICS)) & (topic != internal) & ~F.col("state").eqNullSafe(F.lit(ABSENT))
-    )
+    collides = internal.isin(*sorted(INTERNAL_TOPICS)) & (topic != internal) & ~F.col("state").eqNullSafe(F.lit(ABSENT))
     return Rule(
         error=Refusal.INVALID_TOPIC,
         reason=F.when(collides, F.concat(topic, F.lit(COLLIDES), internal, F.lit(WITH_INTERNAL))),

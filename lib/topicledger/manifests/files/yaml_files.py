@@ -44,7 +44,9 @@ def measured(report: Report) -> Iterator[None]:
     try:
         yield
     except TooMuchError:
-        report.error(None, f"its aliases, merge keys, defaults and shorthands stand for more than {_MAX_ALIASED:,} values")
+        report.error(
+            None, f"its aliases, merge keys, defaults and shorthands stand for more than {_MAX_ALIASED:,} values"
+        )
 
 
 def _yaml_document(value: Value, line: int, reader: Reader) -> None:
