@@ -4,7 +4,7 @@
 #   plan.sh PLAN_FILE RUN_ID WHO FILE_OR_FOLDER...
 #
 # PLAN_FILE must be outside the checkout: a link of that name in the change would have another file written or published.
-# WHO pushed the change. Needs TOPICLEDGER_CONFIG, the run settings. Ends with 0 if the plan may be approved, and with 1
+# WHO is the author of the change. Needs TOPICLEDGER_CONFIG, the run settings. Ends with 0 if the plan may be approved, and with 1
 # if a topic is refused, a guard stops something or the plan isn't finished: PLAN_FILE has the reasons.
 set -euo pipefail
 

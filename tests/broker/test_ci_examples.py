@@ -88,12 +88,15 @@ def runner(kafka: EmbeddedKafka, tmp_path: Path) -> Runner:
     # A `gh` that keeps what it is given.
     binaries = tmp_path / "bin"
     binaries.mkdir()
-    (binaries / "gh").write_text('#!/bin/sh\ncp "$5" comment-$3.md\n')
+    (binaries / "gh").write_text(
+        '#!/bin/sh\nif [ "$1" = api ]; then echo alice; echo web-flow; else cp "$5" comment-$3.md; fi\n'
+    )
     (binaries / "gh").chmod(0o755)
     event = {
         "github.event.pull_request.number": "7",
         "github.event.pull_request.head.sha": "abc123",
-        "github.event.sender.login": "alice",
+        "github.event.pull_request.user.login": "alice",
+        "github.event.pull_request.commits": "2",
         "github.event.pull_request.merged_by.login": "bob",
         "github.token": "none",
     }

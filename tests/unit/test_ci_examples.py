@@ -37,9 +37,9 @@ def test_actions_are_pinned_by_commit_and_keep_no_token(workflow: dict[Any, Any]
 def test_jobs_have_only_the_permissions_that_they_need(workflow: dict[Any, Any]) -> None:
     assert workflow["permissions"] == {}
     assert workflow["jobs"]["plan"]["permissions"] == {"contents": "read", "pull-requests": "write"}
-    assert workflow["jobs"]["apply"]["permissions"] == {"contents": "read"}
+    assert workflow["jobs"]["apply"]["permissions"] == {"contents": "read", "pull-requests": "read"}
     tokens = [(job, step["name"]) for job in workflow["jobs"] for step in steps(workflow, job) if "token" in str(step)]
-    assert tokens == [("plan", "Comment")]
+    assert tokens == [("plan", "Comment"), ("apply", "The one who merged has no part in the change")]
 
 
 def test_only_merges_to_the_default_branch_are_applied(workflow: dict[Any, Any]) -> None:
@@ -50,16 +50,49 @@ def test_only_merges_to_the_default_branch_are_applied(workflow: dict[Any, Any])
     assert steps(workflow, "apply")[0]["with"]["ref"] == "${{ github.event.repository.default_branch }}"
 
 
-def test_whoever_pushed_a_commit_requests_its_plan(workflow: dict[Any, Any]) -> None:
-    """Else a pusher to somebody else's pull request could approve their own change by merging it."""
+def test_the_author_of_a_pull_request_requests_its_plan(workflow: dict[Any, Any]) -> None:
+    """The sender may be a colleague or a bot that updated the branch: the author could then approve by merging."""
     (plan,) = (step for step in steps(workflow, "plan") if step.get("name") == "Plan")
-    assert plan["env"] == {"PUSHED_BY": "${{ github.event.sender.login }}"}
-    assert workflow[True]["pull_request"]["types"] == ["opened", "synchronize", "closed"]  # `on` is true in YAML 1.1
+    assert plan["env"] == {"AUTHOR": "${{ github.event.pull_request.user.login }}"}
+    assert '"$AUTHOR"' in plan["run"]
+    gitlab = (EXAMPLES / "gitlab-ci.yml").read_text()
+    assert 'plan.md" "mr-$CI_COMMIT_SHA" "$author" topics' in gitlab
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["bob", "2", "alice", "alice", "web-flow"], 0),
+        (["Alice", "1", "alice", "carol", "carol"], 1),
+        (["bob", "2", "alice", "alice", "Bob"], 1),
+        (["bob", "1", "alice", "unknown", "unknown"], 1),
+        (["bob", "101", "alice"], 1),
+    ],
+)
+def test_nobody_with_a_part_in_a_change_approves_it(arguments: list[str], code: int) -> None:
+    done = subprocess.run([EXAMPLES / "approver.sh", *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("runs approve" in done.stderr) == bool(code)
+
+
+def test_who_merged_is_compared_before_anything_is_loaded(workflow: dict[Any, Any]) -> None:
+    names = [step.get("name") for step in steps(workflow, "apply") if "run" in step]
+    assert names == ["The one who merged has no part in the change", "Apply"]
+
+
+def test_applies_queue_and_none_is_cancelled(workflow: dict[Any, Any]) -> None:
+    """GitHub keeps one pending job of a concurrency group; a runner takes one job after the other."""
+    apply = workflow["jobs"]["apply"]
+    assert "concurrency" not in apply
+    assert apply["runs-on"] == ["self-hosted", "kafka-apply"]
+    gitlab = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["apply"]
+    assert gitlab["resource_group"] == "topics"
+    assert gitlab["script"][:2] == ['git fetch origin "$CI_DEFAULT_BRANCH"', "git checkout --detach FETCH_HEAD"]
 
 
 def test_expressions_of_github_reach_shells_as_variables_only(workflow: dict[Any, Any]) -> None:
     runs = [step["run"] for job in workflow["jobs"] for step in steps(workflow, job) if "run" in step]
-    assert len(runs) == 3
+    assert len(runs) == 4
     assert not [run for run in runs if "${{" in run]
 
 

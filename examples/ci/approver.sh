@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Ends with 0 if somebody without a part in a change merged it, else with 1 and the reason.
+#
+#   approver.sh WHO COMMITS PERSON...
+#
+# WHO merged the change. PERSON: its author, and author and committer of each of its COMMITS commits, `unknown` where the
+# platform knows no account.
+set -euo pipefail
+
+who=${1,,} commits=$2
+shift 2
+
+if ((commits > 100)); then
+    echo "the change has $commits commits, more than are compared: let somebody run \`topicledger runs approve\`" >&2
+    exit 1
+fi
+for person in "$@"; do
+    if [[ ${person,,} == "$who" || $person == unknown ]]; then
+        echo "$who merged the change, which has commits of $person: let somebody else run \`topicledger runs approve\`" >&2
+        exit 1
+    fi
+done
