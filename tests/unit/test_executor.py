@@ -474,7 +474,7 @@ def test_the_size_that_a_cluster_took_is_kept_for_the_next_phase(
 
 def test_what_validate_knows_is_told_when_the_rest_stays_unknown(admin: MagicMock, executor: Executor) -> None:
     """C12, C17: what was validated need not be again."""
-    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT}), *[LOST] * ATTEMPTS]
+    admin.create_topics.side_effect = [answers({"a": 0, "b": kafka.REQUEST_TIMED_OUT}), *[LOST] * (ATTEMPTS + 1)]
     assert brief(until_unknown(executor.validate([create("a"), create("b")]))) == [("a", "ok", 0, None)]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from unittest.mock import MagicMock, create_autospec
 
@@ -126,8 +128,20 @@ def until_open(ended: Iterator[PhaseResult]) -> tuple[list[PhaseResult], dict[tu
     return found, dict(error.value.actions)
 
 
+POISONED = {
+    "first": [0],
+    "last": [1_999],
+    "two neighbours": [700, 701],
+    "three neighbours": [100, 101, 102],
+    "last three": [1_997, 1_998, 1_999],
+    "fifty neighbours": list(range(100, 150)),
+    "far apart": [3, 900, 1_500],
+}
+"""Numbers of poisoned topics, of 2,000."""
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("poisoned", [(0,), (1_999,), (700, 701), (3, 900, 1_500)], ids=str)
+@pytest.mark.parametrize("poisoned", POISONED.values(), ids=POISONED)
 def test_a_topic_without_an_outcome_fails_alone_in_validate(
     admin: MagicMock, executor: Executor, kind: str, poisoned: Sequence[int]
 ) -> None:
@@ -146,11 +160,13 @@ def test_a_topic_without_an_outcome_fails_alone_in_validate(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_poisoned_create_fails_and_the_others_are_created_once(
-    admin: MagicMock, executor: Executor, kind: str
+@pytest.mark.parametrize("poisoned", [[70], [10, 11, 12], [97, 98, 99]], ids=str)
+def test_poisoned_creates_fail_and_the_others_are_created_once(
+    admin: MagicMock, executor: Executor, kind: str, poisoned: Sequence[int]
 ) -> None:
-    """The controller says that its name is free: nothing was done."""
-    real = KINDS[kind]({"topic.0070"})
+    """The controller says that their names are free: nothing was done."""
+    names = {f"topic.{number:04}" for number in poisoned}
+    real = KINDS[kind](names)
     created: list[str] = []
 
     def creating(targets: Sequence[Target]) -> Response:
@@ -160,11 +176,61 @@ def test_one_poisoned_create_fails_and_the_others_are_created_once(
 
     admin.create_topics.side_effect = by_validate_only(creating, told(FREE))
     ended = list(executor.apply(topics(100)))
-    assert sorted(created) == [each.resource for each in topics(100) if each.resource != "topic.0070"]
-    (failed,) = [each for each in ended if each.outcome is not Outcome.OK]
-    assert (failed.resource, failed.outcome, failed.phase) == ("topic.0070", Outcome.FAILED, Phase.APPLY)
-    assert "the cluster shows that nothing of it was done" in str(failed.error_message)
+    assert sorted(created) == [each.resource for each in topics(100) if each.resource not in names]
+    failed = [each for each in ended if each.outcome is not Outcome.OK]
+    assert {each.resource for each in failed} == names
+    assert {(each.outcome, each.phase) for each in failed} == {(Outcome.FAILED, Phase.APPLY)}
+    assert all("the cluster shows that nothing of it was done" in str(each.error_message) for each in failed)
     assert len(ended) == 100
+
+
+def test_a_cluster_that_answers_each_topic_with_an_error_fails_each(admin: MagicMock, executor: Executor) -> None:
+    """An error of the broker's own is an answer: the cluster isn't silent."""
+    targets = topics(60)
+    admin.create_topics.side_effect = with_its_request({each.resource for each in targets})
+    assert [each.outcome for each in executor.validate(targets)] == [Outcome.FAILED] * 60
+    assert admin.create_topics.call_count <= 3 * 60
+
+
+def test_neighbours_that_are_the_last_batch_fail_alone_in_validate(admin: MagicMock, executor: Executor) -> None:
+    """A topic of an earlier batch is asked again: the cluster still answers."""
+    targets = topics(8)
+    admin.create_topics.side_effect = closing_the_connection({each.resource for each in targets[2:]})
+    assert [each.outcome for each in executor.validate(targets[:2])] == [Outcome.OK] * 2
+    assert [each.outcome for each in executor.validate(targets[2:])] == [Outcome.FAILED] * 6
+
+
+def test_each_start_gets_rows_although_no_topic_left_is_answered(admin: MagicMock, executor: Executor) -> None:
+    """Nothing is answered about any of them but questions: what was sent in vain isn't sent again by the next start."""
+    left = topics(12)
+    admin.create_topics.side_effect = by_validate_only(
+        closing_the_connection({each.resource for each in left}), told(FREE)
+    )
+    starts = 0
+    while left:
+        starts += 1
+        start = replace(executor)
+        found: list[PhaseResult] = []
+        with suppress(OutcomeUnknown):
+            found.extend(start.apply(left))
+        assert {each.outcome for each in found} == {Outcome.FAILED}, f"start {starts}"
+        left = [each for each in left if each.resource not in {row.resource for row in found}]
+    assert starts <= 3
+
+
+def test_a_cluster_that_takes_no_changes_is_not_sent_topic_by_topic(admin: MagicMock, executor: Executor) -> None:
+    changes: list[int] = []
+
+    def lost(targets: Sequence[Target], **_: Any) -> Response:
+        changes.append(len(targets))
+        raise RequestLost("lost")
+
+    admin.create_topics.side_effect = by_validate_only(lost, lost)
+    found: list[PhaseResult] = []
+    with pytest.raises(OutcomeUnknown, match="2000 topics have no known outcome"):
+        found.extend(executor.apply(topics(2_000)))
+    assert found == []
+    assert len(changes) <= 4 * ATTEMPTS + 8
 
 
 def test_a_create_without_an_outcome_that_was_done_is_recovered(admin: MagicMock, executor: Executor) -> None:
@@ -211,7 +277,7 @@ def test_a_cluster_that_answers_nothing_is_not_asked_topic_by_topic(
         ended.extend(executor.validate(topics(2_000)))
     assert not isinstance(error.value, StaysOpen)
     assert ended == []
-    assert admin.create_topics.call_count <= ATTEMPTS + 4
+    assert admin.create_topics.call_count <= ATTEMPTS + 8
 
 
 def test_a_cluster_that_stops_answering_leaves_the_rest_open(admin: MagicMock, executor: Executor) -> None:
@@ -289,6 +355,56 @@ def test_an_election_without_an_outcome_that_was_done_is_recovered(admin: MagicM
     state = TopicState(topic_id="id", partitions={0: PartitionState((1, 2), frozenset({1, 2}), 1)})
     admin.topic_states.side_effect = lambda names: dict.fromkeys(names, state)
     assert [(each.outcome, each.error) for each in executor.apply([bad])] == [(Outcome.OK, "RECOVERED")]
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_half_done_election_says_which_partitions_are_led(admin: MagicMock, executor: Executor, silent: int) -> None:
+    leaders = {0: 2, 1: 2}
+
+    def elect(wanted: Sequence[tuple[str, int]]) -> tuple[dict[tuple[str, int], TopicResult], int]:
+        leaders[1 - silent] = 1
+        return {each: unknown_error("") if each[1] == silent else OK for each in wanted}, 0
+
+    admin.elect_leaders.side_effect = elect
+    admin.topic_states.side_effect = lambda names: {
+        name: TopicState(
+            topic_id="id", partitions={n: PartitionState((1, 2), frozenset({1, 2}), led) for n, led in leaders.items()}
+        )
+        for name in names
+    }
+    (bad, _) = changed(ReplicaAction.ELECT_LEADERS, after={"partitions": "0,1"})
+    (ended,) = executor.apply([bad])
+    assert ended.outcome is Outcome.FAILED
+    expected = f"preferred replicas lead these of its partitions: {1 - silent}; they don't lead these: {silent}"
+    assert expected in str(ended.error_message)
+    assert "nothing of it was done" not in str(ended.error_message)
+
+
+def test_a_change_left_open_does_not_touch_the_next_change_of_its_topic(admin: MagicMock, executor: Executor) -> None:
+    lost = iter(range(ATTEMPTS))
+
+    def add(targets: Sequence[Target], *, validate_only: bool) -> Response:
+        if validate_only:
+            admin.connect_to_controller.side_effect = connect
+        raise RequestLost("lost")
+
+    def connect() -> str:
+        if next(lost, None) is not None:
+            raise RequestLost("lost")
+        return "kafka-main"
+
+    admin.add_partitions.side_effect = add
+    admin.describe_topics.side_effect = lambda names: [
+        TopicInfo(topic=name, topic_id="id", assignments={0: (1,)}) for name in names
+    ]
+    entry = ConfigEntry("retention.ms", "1", False, "DYNAMIC_TOPIC_CONFIG", False)
+    admin.topic_configs.side_effect = lambda names, _: [TopicConfigs(topic=name, configs=(entry,)) for name in names]
+    admin.alter_configs.side_effect = told(OK)
+    (grown, _) = changed(Action.ADD_PARTITIONS, before={"num_partitions": "1"}, after={"num_partitions": "2"})
+    (altered, _) = changed(Action.ALTER_CONFIGS, before={"retention.ms": "1"}, after={"retention.ms": "2"})
+    ended, left_open = until_open(executor.apply([grown, altered]))
+    assert [(each.target.action, each.outcome) for each in ended] == [("alter_configs", Outcome.OK)]
+    assert [*left_open] == [("bad", "add_partitions")]
 
 
 @pytest.mark.parametrize("action", [AccessAction.ACL_ADD, AccessAction.ACL_DELETE])

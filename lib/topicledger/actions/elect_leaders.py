@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pyspark.sql import Column
@@ -84,9 +84,30 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def _are_led(target: Target, state: TopicState) -> bool:
-    """Whether the preferred replicas lead the partitions that they are to lead."""
-    live = [state.partitions.get(each) for each in partitions_of(target)]
-    return all(each is not None and each.replicas[:1] == (each.leader,) for each in live)
+    """Whether the preferred replicas lead all planned partitions."""
+    return set(partitions_of(target)) <= _led(state)
+
+
+def _led(state: TopicState) -> set[int]:
+    """The partitions that their preferred replicas lead."""
+    return {number for number, each in state.partitions.items() if each.replicas[:1] == (each.leader,)}
+
+
+def partly_done(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, str]:
+    """Each partition is elected by itself: list those that their preferred replicas lead, and the others."""
+    states = context.topic_states([target.topic for target in targets])
+    context.require_planned_cluster()
+    return {target.resource: _leaders(target, states.get(target.topic)) for target in targets}
+
+
+def _leaders(target: Target, state: TopicState | None) -> str:
+    if state is None or _refusal(target, state) is not None:
+        return "the leaders of its partitions are unknown"
+    planned, led = partitions_of(target), _led(state)
+    there, missing = (
+        ", ".join(str(each) for each in planned if (each in led) is is_led) or "none" for is_led in (True, False)
+    )
+    return f"preferred replicas lead these of its partitions: {there}; they don't lead these: {missing}"
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -136,6 +157,7 @@ KIND = ActionKind(
     validate=validate,
     changed_since_plan=changed_since_plan,
     recover=recover,
+    partly_done=partly_done,
     apply=apply,
     verify=verify,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,6 +49,9 @@ class ActionKind:
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
     `ClusterContext.send_each`, which compares the cluster's id and checks the lease right before each; what is read
     instead counts only after `require_planned_cluster`."""
+    partly_done: Callable[[ClusterContext, Sequence[Target]], Mapping[str, str]] | None = None
+    """For targets without an outcome that `recover` left out: by resource, what the cluster shows of each, in words.
+    None if a request is carried out for a target as a whole or not at all."""
     cancel: Step | None = None
     """Of targets that this run may have sent and that are under way for long, ends what can be ended; yields a row of
     phase apply for each that doesn't go on. None where a request is all there is."""

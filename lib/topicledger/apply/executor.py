@@ -59,15 +59,22 @@ class Executor(ClusterContext):
     def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
         for kind, of_kind in by_kind(targets):
-            yield from kind.apply(self, of_kind)
-            silent = self._take_silent(of_kind)
-            if silent:
-                yield from self._found_out(kind, silent)
+            try:
+                yield from kind.apply(self, of_kind)
+            except OutcomeUnknown:
+                # Without rows for what was sent in vain, the next start would come no further.
+                if not self.stop.is_set():
+                    yield from self._found_out(kind, self._take_silent(of_kind))
+                raise
+            yield from self._found_out(kind, self._take_silent(of_kind))
         self._require_none_open()
 
     def _found_out(self, kind: ActionKind, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
         """What became of targets that no answer told an outcome of, by what the cluster shows; the others stay open."""
+        if not silent:
+            return
         left = {target.resource: (target, why) for target, why in silent}
+        partly: Mapping[str, str] = {}
         # Whatever a request did shows by then.
         self.wait(self.retry_policy.visibility)
         unknown = set(left)
@@ -81,17 +88,22 @@ class Executor(ClusterContext):
             unknown = set(left) - {target.resource for target in asked}
             unknown |= {ended.resource for ended in kind.changed_since_plan(self, asked)}
             self._leave_silent_open(asked)
+            if kind.partly_done is not None:
+                partly = kind.partly_done(self, [target for target in asked if target.resource not in unknown])
         except WrongCluster:
             raise
         except OutcomeUnknown:
             if self.stop.is_set():
                 raise
+            # A question of these was sent in vain, too: no answer to it says what the change did.
+            self._silent = {}
             unknown = set(left)
         for resource, (target, why) in left.items():
             if resource in unknown or self.is_open(target):
                 self.leave_open(target, why.why)
             else:
-                yield self.without_outcome(target, Phase.APPLY, why, "the cluster shows that nothing of it was done")
+                conclusion = partly.get(resource, "the cluster shows that nothing of it was done")
+                yield self.without_outcome(target, Phase.APPLY, why, conclusion)
 
     def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """End what is under way for targets that this run may have sent; yields those that don't go on."""

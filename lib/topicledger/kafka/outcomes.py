@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,12 +103,13 @@ class Sent:
 
     def give_up(
         self, batch: Sequence[Target], outcomes: Outcomes, requested_at: datetime, *, alive: bool
-    ) -> Iterator[tuple[Target, NoOutcome]]:
-        """Take the targets of a request out of those that are sent; yields those that are silent by themselves.
+    ) -> Sequence[tuple[Target, NoOutcome]]:
+        """Take the targets of a request out of those that are sent; returns those that are silent by themselves.
 
         `alive`: whether the cluster answered about others since a request with these had no outcome.
         """
         del self.left[: len(batch)]
+        by_themselves = []
         for target in batch:
             told = outcomes.again.get(target.resource)
             last = TopicResult(error_code=OURS) if told is None else told
@@ -118,10 +120,13 @@ class Sent:
             why = ": ".join(each for each in (name, last.error_message) if each)
             why = f"{why} ({self.attempts[target.resource]} attempts)"
             ended = NoOutcome(self._answer(target, last, requested_at), told is not None, why, by_itself)
-            if by_itself:
-                yield target, ended
-            else:
-                self.silent.append((target, ended))
+            (by_themselves if by_itself else self.silent).append((target, ended))
+        return by_themselves
+
+    def go_on_elsewhere(self) -> None:
+        """Take any target as the next one: the neighbours of a silent one are often silent, too."""
+        if self.left:
+            self.left.insert(0, self.left.pop(random.randrange(len(self.left))))
 
     def silent_by_itself(self) -> Iterator[tuple[Target, NoOutcome]]:
         """Those given up on before the cluster answered about another target."""
@@ -140,6 +145,12 @@ class Part:
     """One of so many, the first that are left, kept a request from having any outcome; 0: none of them."""
     alive: bool = False
     """Whether the cluster answered a smaller request since."""
+    found: bool = False
+    """Whether a target was given up on: the next one is found with fewer attempts."""
+
+    def gave_up(self) -> None:
+        """The first target was given up on; the next one is sent alone."""
+        self.found, self.suspect, self.most = True, 0, 1
 
     def answered(self, count: int) -> None:
         """A request for the first `count` had outcomes."""

@@ -47,8 +47,9 @@ _MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
 """Answers after which a request may have been carried out all the same (C12, N1)."""
 _NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
 """Answers after which a topic is sent again (C12, C13, C17)."""
-_SILENT_CLUSTER = 3
-"""Targets in a row, each alone in its request, after which it is the cluster that doesn't answer."""
+_SILENT_CLUSTER = 5
+"""Targets in a row without any answer, each alone in its request, after which the cluster counts as silent. Each is
+chosen at random, since silent topics are often neighbours."""
 _ATTEMPTS_AFTER_SILENCE = 2
 """How often the next target is sent before it counts as silent, too."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
@@ -156,7 +157,9 @@ class Sender:
     """Topics of this cluster and phase that come after those that are being sent."""
     _quiet_until: float = float("-inf")
     _silent: int = 0
-    """Targets in a row that no request had an outcome of, alone, and none in between had any."""
+    """Targets in a row that had no answer, alone in their requests, and no other target had one in between."""
+    _answered: tuple[Callable[[Sequence[Target]], Response], Target] | None = None
+    """The last request that changes nothing and had an outcome, with a target of it."""
 
     def wait(self, seconds: float) -> None:
         """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
@@ -189,8 +192,8 @@ class Sender:
         didn't reach the controller is sent again, after a pause that grows (C12, C13). Where a request has no outcome
         again and again, smaller ones show which target it is. That one is yielded as NoOutcome, and the others go on.
 
-        Raises OutcomeUnknown where a cluster answers nothing about several targets in a row, and what `may_send` raises
-        where the request `changes` something; what has no answer then stays open.
+        Raises OutcomeUnknown if a cluster answers nothing about several targets, chosen at random; those are yielded as
+        NoOutcome before. Raises what `may_send` raises if the request `changes` something. All others then stay open.
         """
         if not targets:
             return
@@ -217,8 +220,11 @@ class Sender:
                 answers, unknown = sent.answered(batch, outcomes, requested_at)
                 yield from answers
                 if outcomes.results or outcomes.over_quota:
-                    fruitless, backoff, self._silent = 0, self.retry_policy.first_backoff, 0
+                    fruitless = part.attempts // 2 if part.found else 0
+                    backoff, self._silent = self.retry_policy.first_backoff, 0
                     part.answered(len(batch))
+                    if answers and not changes:
+                        self._answered = request, answers[0][0]
                     # The cluster answers: what it didn't answer before is silent by itself.
                     yield from sent.silent_by_itself()
                 else:
@@ -226,12 +232,22 @@ class Sender:
                     if not sent.is_own(batch):
                         part.unanswered(len(batch), fruitless)
                     if fruitless >= self.retry_policy.attempts and (len(batch) == 1 or sent.is_own(batch)):
-                        yield from sent.give_up(batch, outcomes, requested_at, alive=part.alive and part.suspect > 0)
-                        part.suspect = 0
+                        alive = part.alive and part.suspect > 0
+                        by_themselves = sent.give_up(batch, outcomes, requested_at, alive=alive)
+                        yield from by_themselves
+                        part.gave_up()
                         fruitless = self._again_after_silence()
                         self._silent += 1
-                        if self._silent >= _SILENT_CLUSTER and (sent.left or sent.silent):
-                            raise self._silence(sent, outcomes.why)
+                        is_last = self._silent >= _SILENT_CLUSTER or not sent.left
+                        if len(by_themselves) == len(batch) or (is_last and self._still_answers(batch)):
+                            self._silent, backoff = 0, self.retry_policy.first_backoff
+                            yield from sent.silent_by_itself()
+                        elif self._silent >= _SILENT_CLUSTER:
+                            silence = self._silence(sent, outcomes.why)
+                            yield from sent.silent
+                            raise silence
+                        if self._silent:
+                            sent.go_on_elsewhere()
                 if unknown and sent.left and not outcomes.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
                     backoff = min(backoff * 2, self.retry_policy.longest_backoff)
@@ -242,6 +258,14 @@ class Sender:
     def _again_after_silence(self) -> int:
         """How many attempts without an outcome the next target starts with."""
         return max(0, self.retry_policy.attempts - _ATTEMPTS_AFTER_SILENCE)
+
+    def _still_answers(self, silent: Sequence[Target]) -> bool:
+        """Whether the cluster still answers a question about another target of this action that it answered before."""
+        if self._answered is None or self._answered[1].action != silent[0].action:
+            return False
+        request, known = self._answered
+        outcomes = self._request(request, self._next([known]))
+        return bool(outcomes.results or outcomes.over_quota)
 
     def _silence(self, sent: Sent, why: str) -> OutcomeUnknown:
         open_now = [target for target, _ in sent.silent] + sent.left
