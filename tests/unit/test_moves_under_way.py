@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.moving_cluster import ATTEMPTS, LOST, MovingCluster, Written, executor_of, move
+from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.throttling import Throttling
 from topicledger.actions.waves import moves_of
 from topicledger.kafka.sending import OutcomeUnknown
@@ -46,14 +46,14 @@ def test_a_wave_without_an_answer_keeps_its_throttle(how: str) -> None:
     cluster, written, stop = MovingCluster(t=BEFORE), Written(), threading.Event()
 
     def lose(number: int) -> Exception:
-        cluster.is_down = how == "losses" and number == ATTEMPTS
+        cluster.is_down = how == "losses"
         return LOST
 
     cluster.before_request = lose
     executor = executor_of(cluster, written, stop=stop, meanwhile=stop.set if how == "stop" else lambda: None)
     with pytest.raises(OutcomeUnknown):
         list(executor.apply([move("t", BEFORE, AFTER)]))
-    assert len(cluster.requests) == (1 if how == "stop" else ATTEMPTS)
+    assert len(cluster.requests) == 1
     cluster.is_down = False
     assert cluster.targets == {("t", part): (2,) for part in AFTER}
     assert cluster.throttles() == LISTS | RATES
@@ -61,15 +61,19 @@ def test_a_wave_without_an_answer_keeps_its_throttle(how: str) -> None:
 
 
 def test_a_wave_that_moves_without_any_answer_is_waited_for() -> None:
-    cluster, written = MovingCluster(t=BEFORE), Written()
+    """The listing shows it, so that it isn't sent again."""
+    cluster, written, waits = MovingCluster(t=BEFORE), Written(), 0
     cluster.before_request = lambda _: LOST
 
     def meanwhile() -> None:
-        if len(cluster.requests) == ATTEMPTS:
+        nonlocal waits
+        waits += 1
+        if waits == 5:
             cluster.finish()
 
     (row,) = executor_of(cluster, written, meanwhile=meanwhile).apply([move("t", BEFORE, AFTER)])
     assert row.outcome is Outcome.OK
+    assert len(cluster.requests) == 1
     assert cluster.throttles() == set()
 
 
@@ -325,3 +329,66 @@ def test_a_move_with_a_new_target_is_not_cancelled_by_a_repetition() -> None:
     assert "partition 0 is still being moved to [3]" in str(row.error_message)
     assert cluster.targets == {("t", 0): (3,)}
     assert len(cluster.requests) == 1
+
+
+@pytest.mark.parametrize("how", ["moves it", "has moved it"])
+def test_a_repetition_leaves_out_what_is_done_or_under_way(how: str) -> None:
+    """R2: another client moves a partition on that our first request moved; the second must not name it."""
+    cluster, written, waits = MovingCluster(t=BEFORE), Written(), 0
+
+    def interfere(number: int) -> None:
+        if number == 1:
+            cluster.replicas["t", 0] = (2,)
+            raise LOST
+        where = cluster.targets if how == "moves it" else cluster.replicas
+        where["t", 0] = (3,)
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        if waits > 3:
+            cluster.finish(*(key for key in cluster.targets if key == ("t", 1)))
+
+    cluster.before_request = interfere
+    (row,) = executor_of(cluster, written, meanwhile=meanwhile).apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    assert [sorted(each) for each in cluster.requests] == [[("t", 0), ("t", 1)], [("t", 1)]]
+
+
+def test_what_another_client_has_moved_since_our_request_stays() -> None:
+    """Acknowledged, then moved on within the time that metadata may lag."""
+    cluster = MovingCluster(t=BEFORE)
+
+    def meanwhile() -> None:
+        if cluster.targets.pop(("t", 0), None):
+            cluster.replicas["t", 0] = (3,)
+        cluster.finish()
+
+    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
+    (row,) = executor.apply([move("t", BEFORE, AFTER)])
+    assert ended(row) == (
+        Outcome.FAILED,
+        "CHANGED_SINCE_PLAN",
+        "1 of 2 partitions moved; partition 0 is on brokers [3], neither as planned nor as it was",
+    )
+    assert executor.clock() < executor.retry_policy.visibility
+    assert cluster.replicas["t", 0] == (3,)
+
+
+def test_the_same_brokers_in_another_order_are_another_target() -> None:
+    """The first replica is the preferred leader."""
+    before, after = {0: (1, 2)}, {0: (2, 3)}
+    cluster = MovingCluster(t=before)
+
+    def lose(number: int) -> Exception:
+        cluster.targets["t", 0] = (3, 2)
+        raise LOST
+
+    cluster.before_request = lose
+    (row,) = executor_of(cluster, Written()).apply([move("t", before, after)])
+    assert (row.error, cluster.targets) == ("REASSIGNMENT_IN_PROGRESS", {("t", 0): (3, 2)})
+    assert list(executor_of(cluster, Written()).cancel([move("t", before, after, maybe_sent=True)])) == []
+    assert cluster.targets == {("t", 0): (3, 2)}
+    cluster.finish()
+    (row,) = executor_of(cluster, Written()).apply([move("t", before, after, maybe_sent=True)])
+    assert (row.error, cluster.replicas) == ("CHANGED_SINCE_PLAN", {("t", 0): (3, 2)})

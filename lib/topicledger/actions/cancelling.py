@@ -116,7 +116,7 @@ class _Cancelling:
 
 
 def _is_ours(move: Move, listed: Mapping[Partition, Replicas]) -> bool:
-    return set(listed.get(_key(move), ())) == set(move.after)
+    return listed.get(_key(move)) == move.after
 
 
 def _listed(context: ClusterContext) -> Mapping[Partition, Replicas]:

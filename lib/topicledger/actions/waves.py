@@ -149,7 +149,7 @@ class Waves:
             # What others make of it afterwards is theirs: verify reports that.
             return
         under_way = listed.get(key)
-        if under_way is not None and set(under_way) != set(move.after):
+        if under_way is not None and under_way != move.after:
             why = f"partition {move.partition} is being moved to {list(under_way)} by somebody else (R2)"
             self._fail(move.topic, Refusal.REASSIGNMENT_IN_PROGRESS, why)
             return
@@ -203,9 +203,11 @@ class Waves:
             return False
         if live.replicas == move.after:
             return True
-        both = set(live.replicas) == set(move.before) | set(move.after)
-        maybe_sent = self._targets[move.topic].maybe_sent or key in self._unanswered
-        if live.replicas != move.before and both and maybe_sent:
+        between = live.replicas != move.before and _is_between(move, live)
+        if not between and live.replicas != move.before:
+            # Brokers never show that of our move: another client has moved it since.
+            return False
+        if between and (self._targets[move.topic].maybe_sent or key in self._unanswered):
             self._sent.setdefault(key, now)
         return key in self._sent and now - self._sent[key] < self._context.retry_policy.visibility
 
@@ -295,20 +297,31 @@ class Waves:
             by_topic.setdefault(move.topic, []).append(move)
 
         def request(targets: Sequence[Target]) -> Response:
-            asked = {(move.topic, move.partition): move.after for each in targets for move in by_topic[each.topic]}
+            asked = {
+                (move.topic, move.partition): move.after
+                for each in targets
+                for move in by_topic[each.topic]
+                # A second request for these would overwrite the target that another client gave them since.
+                if not self._is_done(move) and (move.topic, move.partition) not in self._under_way
+            }
+            results = {target.topic: TopicResult() for target in targets}
+            if not asked:
+                return Response(results=results, throttle_time_ms=0)
             earlier = set(self._unanswered)
             self._unanswered |= asked.keys()
-            self._maybe_sent |= {target.topic for target in targets}
+            self._maybe_sent |= {topic for topic, _ in asked}
             answers, throttled = self._context.admin.reassign(asked)
             now = self._context.clock()
-            results: dict[str, TopicResult] = {}
             for key, each in answers.items():
                 if each.error_code == kafka.NONE:
                     self._sent[key] = now
                 if each.error_code == kafka.NONE or (key not in earlier and not may_be_done(each)):
                     self._unanswered.discard(key)
-                if key[0] not in results or results[key[0]].error_code == kafka.NONE:
+                if results[key[0]].error_code == kafka.NONE:
                     results[key[0]] = each
+            # An answer without a partition that was asked for is none about its topic.
+            for topic, _ in asked.keys() - answers.keys():
+                results.pop(topic, None)
             return Response(results=results, throttle_time_ms=throttled)
 
         targets = [
@@ -381,6 +394,13 @@ def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partiti
         and live.isr >= set(move.after)
         and live.leader >= 0
     )
+
+
+def _is_between(move: Move, live: PartitionState) -> bool:
+    """Whether metadata shows a partition as Kafka does while it moves, or right after (R4): on the new replicas, and
+    the old ones that aren't removed yet."""
+    new, rest = live.replicas[: len(move.after)], live.replicas[len(move.after) :]
+    return new == move.after and bool(rest) and set(rest) == set(move.before) - set(move.after)
 
 
 def _ours(message: str) -> TopicResult:
