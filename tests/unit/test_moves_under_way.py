@@ -392,3 +392,16 @@ def test_the_same_brokers_in_another_order_are_another_target() -> None:
     cluster.finish()
     (row,) = executor_of(cluster, Written()).apply([move("t", before, after, maybe_sent=True)])
     assert (row.error, cluster.replicas) == ("CHANGED_SINCE_PLAN", {("t", 0): (3, 2)})
+
+
+def test_a_topic_without_an_outcome_does_not_lose_the_rows_of_a_cancel() -> None:
+    """The others are cancelled; without a row the next start would move them again."""
+    cluster = MovingCluster(t=BEFORE, u=BEFORE)
+    cluster.reassign({(name, part): (2,) for name in ("t", "u") for part in BEFORE})
+    cluster.silent = frozenset({"u"})
+    rows: list[PhaseResult] = []
+    with pytest.raises(OutcomeUnknown, match=r"moves of 1 topics continue.* u among them \(UNKNOWN_SERVER_ERROR"):
+        rows.extend(
+            executor_of(cluster, Written()).cancel([move(name, BEFORE, AFTER, maybe_sent=True) for name in ("t", "u")])
+        )
+    assert [row.resource for row in rows] == ["t"]

@@ -18,7 +18,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.actions.waves import is_in_place, moves_of
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
-from topicledger.kafka.sending import Answer, OutcomeUnknown
+from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown
 from topicledger.model import OURS, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
 from topicledger.model.moves import Move, assignments_text
 
@@ -43,12 +43,17 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
         if target.topic in cancelling.ours
     ]
     checked = CheckedRequest(context, cancelling.compare, cancelling.request)
-    answers = {target.topic: answer.result for target, answer in context.send(sent, checked, changes=True)}
-    refused = {
-        topic: f"{error_name(each.error_code)} {each.error_message or ''}".strip()
-        for topic, each in answers.items()
-        if each.error_code != kafka.NONE and topic not in checked.refused
-    }
+    silent: dict[str, NoOutcome] = {}
+    refused: dict[str, str] = {}
+    unknown: OutcomeUnknown | None = None
+    try:
+        for target, answer in context.send_each(sent, checked, changes=True, silent=silent):
+            if answer.result.error_code != kafka.NONE and target.topic not in checked.refused:
+                words = f"{error_name(answer.result.error_code)} {answer.result.error_message or ''}"
+                refused[target.topic] = words.strip()
+    except OutcomeUnknown as error:
+        # Others are cancelled by then, and their rows say so: see below.
+        unknown = error
     accepted = {topic: moves for topic, moves in cancelling.asked.items() if topic not in refused}
     states, listed = _settled(context, targets, accepted)
     context.require_planned_cluster()
@@ -60,8 +65,9 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
             continue
         left = _Left(cancelling.moves[target.topic], state, listed)
         if left.moving:
-            unsettled = "not settled yet" if target.topic in accepted else "its topic id can't be compared now"
-            moving[target.topic] = refused.get(target.topic, unsettled)
+            why = "not settled yet" if target.topic in accepted else "its topic id can't be compared now"
+            why = silent[target.topic].why if target.topic in silent else why
+            moving[target.topic] = refused.get(target.topic, why)
         elif left.is_known and (target.topic in cancelling.asked or left.moved):
             yield _row(context, target, left, began)
     if moving:
@@ -70,6 +76,8 @@ def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
             f"cluster {context.cluster}: moves of {len(moving)} topics continue, they are not cancelled: {topic} among "
             f"them ({why}); cancel again"
         )
+    if unknown is not None:
+        raise unknown
 
 
 class _Cancelling:
