@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.throttling import Throttling
 from topicledger.actions.waves import moves_of
+from topicledger.kafka import Response
 from topicledger.kafka.sending import OutcomeUnknown
-from topicledger.model import Outcome, PhaseResult, Refusal
+from topicledger.model import Outcome, PhaseResult, Refusal, Target, TopicConfigs, TopicResult
 from topicledger.model.moves import (
     BROKER,
     FOLLOWER_RATE,
@@ -405,3 +406,45 @@ def test_a_topic_without_an_outcome_does_not_lose_the_rows_of_a_cancel() -> None
             executor_of(cluster, Written()).cancel([move(name, BEFORE, AFTER, maybe_sent=True) for name in ("t", "u")])
         )
     assert [row.resource for row in rows] == ["t"]
+
+
+class Restricted(MovingCluster):
+    """Keeps the configs of topics from this principal, and answers -1 to changes of others."""
+
+    denied: frozenset[str] = frozenset()
+    stuck: frozenset[str] = frozenset()
+
+    def topic_configs(self, topics: Sequence[str], names: Mapping[str, Collection[str]]) -> list[TopicConfigs]:
+        found = super().topic_configs([topic for topic in topics if topic not in self.denied], names)
+        return [*found, *(TopicConfigs(topic=each, error_code=29) for each in topics if each in self.denied)]
+
+    def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
+        rest = [target for target in targets if target.topic not in self.stuck]
+        response = super().alter_configs(rest, validate_only=validate_only)
+        silent = {target.topic: TopicResult(error_code=-1) for target in targets if target.topic in self.stuck}
+        return Response(results={**response.results, **silent}, throttle_time_ms=0)
+
+
+@pytest.mark.parametrize("rate", [0, 1_000])
+def test_throttles_that_another_run_left_do_not_end_this_one(rate: int) -> None:
+    """This principal may not describe the other run's topic: that one's list stays, and ours go."""
+    cluster, written = Restricted(a=BEFORE, t=BEFORE), Written()
+    Throttling(executor_of(cluster, written), written).begin(moves_of(move("a", BEFORE, AFTER)), 1_000)
+    cluster.denied = frozenset({"a"})
+    (row,) = executor_of(cluster, written, rate, meanwhile=cluster.finish).apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    assert {resource for _, resource, _ in cluster.throttles()} == {"a"}
+    assert {each.resource for each in written.rows} == {"a"}
+
+
+def test_a_topic_whose_throttle_is_always_answered_minus_one_fails_alone() -> None:
+    cluster, written = Restricted(t=BEFORE, u=BEFORE), Written()
+    cluster.stuck = frozenset({"t"})
+    executor = executor_of(cluster, written, meanwhile=cluster.finish)
+    rows = {row.resource: ended(row) for row in executor.apply([move(name, BEFORE, AFTER) for name in ("t", "u")])}
+    assert rows["t"][0] is Outcome.FAILED
+    assert "of topic t can't be altered: UNKNOWN_SERVER_ERROR" in str(rows["t"][2])
+    assert rows["u"][0] is Outcome.OK
+    assert {key for each in cluster.requests for key in each} == {("u", 0), ("u", 1)}
+    assert cluster.throttles() == set()
+    assert written.rows == []

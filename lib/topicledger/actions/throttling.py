@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from topicledger import kafka
@@ -19,6 +19,7 @@ from topicledger.actions.context import ClusterContext
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas
+from topicledger.kafka.sending import NoOutcome, OutcomeUnknown
 from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC, Action, Target, TopicResult
 from topicledger.model.moves import (
     BROKER,
@@ -42,30 +43,48 @@ _Key: TypeAlias = tuple[str, str, str]
 """Resource type, resource, config."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Throttling:
     """Sets and takes away the throttles of one cluster."""
 
     context: ClusterContext
     records: ThrottleRecords
+    _begun: set[_Key] = field(default_factory=set)
+    """Those that this one set."""
 
-    def begin(self, moves: Sequence[Move], rate: int) -> None:
+    def begin(self, moves: Sequence[Move], rate: int) -> Mapping[str, str]:
         """Throttle moves to `rate` bytes a second on each broker. Throttles that earlier starts left on them stay set,
-        with the new rate."""
+        with the new rate. Returns by topic why its throttle can't be set."""
         if rate <= 0 or not any(move.adding for move in moves):
-            return
+            return {}
         written = _by_key(self.records.left())
         throttles = [*self._rates(moves, rate, written), *self._lists(moves, written)]
+        refused: Mapping[tuple[str, str], str] = {}
         if throttles:
+            self._begun |= {_key(each) for each in throttles}
             self.records.intend(throttles)
-            self._set({_key(each): each.value for each in throttles})
+            refused = self._set({_key(each): each.value for each in throttles})
+            for (kind, _), why in refused.items():
+                if kind == BROKER:
+                    raise ThrottleRefused(f"{why}, or set replicas.throttle = 0")
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
+        return {name: f"{why}, or set replicas.throttle = 0" for (_, name), why in refused.items()}
+
+    def end_if_possible(self) -> None:
+        """As `end`. Throttles that only other runs left are a warning if they can't be taken away."""
+        try:
+            self.end()
+        except (ThrottleRefused, OutcomeUnknown) as error:
+            if self._begun & _by_key(self.records.left()).keys():
+                raise
+            log.warning("cluster %s: throttles of other runs stay for now: %s", self.context.cluster, error)
 
     def end(self) -> int:
         """Take away what protects no move any more, by whichever run it was set; returns how many throttles stay.
 
-        A throttle on a broker that is down stays written down, for a later start. Raises ClusterError if the cluster
-        refuses it, or gives no answer: then all stays written down.
+        A throttle on a broker that is down stays written down, for a later start, as does each one that the cluster
+        refuses to take away: raises ThrottleRefused for these when the others are gone. Raises OutcomeUnknown if the
+        cluster gives no answer: then all stays written down.
         """
         written = _by_key(self.records.left())
         if not written:
@@ -75,22 +94,29 @@ class Throttling:
             return len(written)
         name, up = self.context.cluster, self._live_brokers()
         left = {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
-        live = self._live(left)
+        refused: dict[tuple[str, str], str] = {}
+        live = self._live(left, refused)
         # A third value is another hand's. What isn't shown as set may be on its way, so it is taken away, too.
         ours = {
             key: rows[-1].before
             for key, rows in left.items()
             if key in live and live[key] in {value for each in rows for value in (each.value, each.before)}
         }
-        self._set(ours)
+        refused |= self._set(ours)
         # The answers count only if it is the planned cluster that gave them.
         self.context.require_planned_cluster()
+        # What is as it was before needs no request that succeeds.
+        stuck = {key for key in left if key[:2] in refused and (key not in live or live[key] != left[key][-1].before)}
+        left = {key: rows for key, rows in left.items() if key not in stuck}
+        ours = {key: value for key, value in ours.items() if key not in stuck}
         self.records.removed([each for rows in left.values() for each in rows])
         log.info("cluster %s: %d throttles taken away", name, len(ours))
         for kind, resource, config in left.keys() - ours.keys():
             log.info("cluster %s: %s of %s %s isn't ours any more", name, config, kind, resource)
-        for _, resource, config in over.keys() - left.keys():
+        for _, resource, config in over.keys() - left.keys() - stuck:
             log.warning("cluster %s: %s stays set on broker %s, which is down", name, config, resource)
+        if stuck:
+            raise ThrottleRefused(refused[next(iter(sorted(stuck)))[:2]])
         return len(written) - len(left)
 
     def _over(self, written: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
@@ -161,35 +187,48 @@ class Throttling:
                     before = live if others == _entries(live) else ",".join(sorted(others)) or None
                     yield _throttle(key, before=before, value=",".join(sorted(_entries(live) | replicas)))
 
-    def _live(self, keys: Collection[_Key]) -> Mapping[_Key, str | None]:
-        """What is set now, by config; of a topic that is gone there is nothing."""
+    def _live(self, keys: Collection[_Key], refused: dict[tuple[str, str], str]) -> Mapping[_Key, str | None]:
+        """What is set now, by config, without topics that are gone. `refused` gets the resources that can't be read."""
         found: dict[_Key, str | None] = {}
         for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
-            configs = self._ask_broker(int(broker))
+            try:
+                configs = self._ask_broker(int(broker))
+            except OutcomeUnknown:
+                raise
+            except ClusterError as error:
+                refused[BROKER, broker] = str(error)
+                continue
             found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
         topics = {resource for kind, resource, _ in keys if kind == TOPIC}
-        for topic, set_on_it in self._topic_configs(topics).items():
+        for topic, set_on_it in self._topic_configs(topics, refused).items():
             found |= {(TOPIC, topic, name): set_on_it.get(name) for name in _LISTS}
         return found
 
     def _ask_broker(self, broker: int) -> Mapping[str, str]:
         return self.context.ask(lambda: self.context.admin.broker_configs(broker, _RATES))
 
-    def _topic_configs(self, topics: Collection[str]) -> dict[str, Mapping[str, str]]:
+    def _topic_configs(
+        self, topics: Collection[str], refused: dict[tuple[str, str], str] | None = None
+    ) -> dict[str, Mapping[str, str]]:
         found = self.context.describe_configs(sorted(topics), dict.fromkeys(topics, _LISTS))
         for topic, configs in found.items():
             if configs.error_code in AUTHORIZATION_FAILED:
-                raise ThrottleRefused(
+                why = (
                     f"cluster {self.context.cluster}: configs of topic {topic} can't be read: grant this principal "
-                    "DescribeConfigs on it, or set replicas.throttle = 0"
+                    "DescribeConfigs on it"
                 )
+                if refused is None:
+                    raise ThrottleRefused(f"{why}, or set replicas.throttle = 0")
+                refused[TOPIC, topic] = why
         return {
             topic: {each.name: str(each.value) for each in configs.configs or () if each.config_source == SET_ON_TOPIC}
             for topic, configs in found.items()
             if configs.error_code == kafka.NONE
         }
 
-    def _set(self, values: Mapping[_Key, str | None]) -> None:
+    def _set(self, values: Mapping[_Key, str | None]) -> Mapping[tuple[str, str], str]:
+        """Alter configs; returns why by resource that the cluster refuses, or doesn't say an outcome of."""
+        refused: dict[tuple[str, str], str] = {}
         by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
         for (resource_type, resource, config), value in values.items():
             by_resource.setdefault((resource_type, resource), {})[config] = value
@@ -204,14 +243,27 @@ class Throttling:
                 for (resource_type, name), configs in by_resource.items()
                 if resource_type == kind
             ]
-            for target, answer in self.context.send(targets, request, changes=True):
+            silent: dict[str, NoOutcome] = {}
+            whys: dict[str, str] = {}
+            for target, answer in self.context.send_each(targets, request, changes=True, silent=silent):
                 if answer.result.error_code not in (kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION):
-                    raise ThrottleRefused(
-                        f"cluster {self.context.cluster}: {', '.join(sorted(target.touched))} of {kind} "
-                        f"{target.resource} can't be altered: {error_name(answer.result.error_code)} "
-                        f"{answer.result.error_message or ''}; grant this principal AlterConfigs on the cluster and on "
-                        "the topic, or set replicas.throttle = 0"
+                    code = error_name(answer.result.error_code)
+                    whys[target.resource] = f"{code} {answer.result.error_message or ''}"
+            for each in silent.values():
+                if not each.by_itself:
+                    raise OutcomeUnknown(
+                        f"cluster {self.context.cluster}: throttles have no known outcome ({each.why}); start the run "
+                        "again with its id"
                     )
+            whys |= {name: each.why for name, each in silent.items()}
+            for target in targets:
+                if target.resource in whys:
+                    refused[kind, target.resource] = (
+                        f"cluster {self.context.cluster}: {', '.join(sorted(target.touched))} of {kind} "
+                        f"{target.resource} can't be altered: {whys[target.resource]}; grant this principal "
+                        "AlterConfigs on the cluster and on the topic"
+                    )
+        return refused
 
     def _alter_topics(self, targets: Sequence[Target]) -> Response:
         return self.context.admin.alter_configs(targets, validate_only=False)

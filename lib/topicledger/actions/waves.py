@@ -85,7 +85,10 @@ class Waves:
                     break
                 wave = self._next_wave()
                 if throttling is not None and not begun:
-                    throttling.begin(self._to_throttle(), limits.settings.throttle)
+                    refused = throttling.begin(self._to_throttle(), limits.settings.throttle)
+                    for topic, why in refused.items():
+                        self._failed.setdefault(topic, (None, _ours(f"{why}: the rest was not begun")))
+                    wave = [move for move in wave if move.topic not in refused]
                     begun = True
                 if wave:
                     self._start(wave)
@@ -99,11 +102,11 @@ class Waves:
                 words = "cluster %s: %d partitions are, or may be, still moved; their throttles stay until that is over"
                 log.warning(words, context.cluster, moving)
             elif throttling is not None and self._looked:
-                throttling.end()
+                throttling.end_if_possible()
             # What wasn't looked at may be under way.
             raise
         if throttling is not None:
-            throttling.end()
+            throttling.end_if_possible()
 
     def _to_throttle(self) -> Sequence[Move]:
         return [
