@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -85,6 +86,22 @@ def test_what_is_no_file_is_renamed_and_what_is_not_there_is_an_error(spark: Spa
     overwrite = options(spark, hadoop, hadoop.fs.Options.Rename.OVERWRITE)
     log.rename(hadoop.fs.Path(str(tmp_path / "one")), hadoop.fs.Path(str(tmp_path / "two")), overwrite)
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir() if each.is_file()] == [("two", "1")]
+
+
+def test_no_other_rename_is_tried_on_a_file_system_that_makes_links(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own rename copies a file to another disk, over one that another process made there meanwhile."""
+    hadoop, _, log = opened(spark)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        (source := Path(elsewhere, "one")).write_text("1")
+        assert source.stat().st_dev != tmp_path.stat().st_dev, "the test needs two file systems"
+        with pytest.raises(Py4JJavaError, match="FileSystemException"):
+            log.rename(hadoop.fs.Path(str(source)), hadoop.fs.Path(str(tmp_path / "one")), options(spark, hadoop))
+        assert source.read_text() == "1"
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "one").touch()
+    names = [hadoop.fs.Path(str(tmp_path / name)) for name in ("one", "nowhere/one")]
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        log.rename(*names, options(spark, hadoop))
 
 
 def options(spark: SparkSession, hadoop: Any, *given: Any) -> Any:

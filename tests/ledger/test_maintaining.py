@@ -26,6 +26,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.drift import find as drift
 from topicledger.errors import UsageError
+from topicledger.ledger import runs
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.maintain import Maintained, Request, TableMaintained, maintain, render
 from topicledger.ledger.tables import Ledger
@@ -425,6 +426,20 @@ def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the
     assert json.loads(done.to_json())["abandoned"] == ["saved", "stopped"]
     assert "saved, stopped" in printed(done)
     assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
+
+
+def test_an_old_plan_that_applied_something_is_reported_and_not_sealed(ledger: Ledger) -> None:
+    """Anybody can add such a run: a digest, with the key if there is one, would prove it."""
+    old = datetime.now(UTC) - timedelta(days=30)
+    write(ledger, RUNS, {**run_row("forged", "planned", old), "arguments": {"command": "plan"}})
+    write(ledger, AUDIT, audit_row("forged", "deleted", old))
+    expired = runs.abandon_expired(ledger, settings(ledger), execute=True)
+    assert (expired.abandoned, expired.contradicted) == ([], ["forged"])
+    (row,) = ledger.read(RUNS).collect()
+    assert (row["state"], row["digest"]) == ("planned", None)
+    told = maintain(ledger, settings(ledger), Request())
+    assert (told.contradicted, told.abandoned, told.exit_code) == (["forged"], [], 1)
+    assert "not abandoned, since audit has rows of what these plans applied: forged" in printed(told)
 
 
 @pytest.mark.thorough

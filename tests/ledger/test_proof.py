@@ -22,7 +22,7 @@ from rich.console import Console
 
 from topicledger.config.proof import ProofSettings
 from topicledger.config.settings import Settings, TablesSettings
-from topicledger.errors import SecretError, UsageError
+from topicledger.errors import ExitCode, SecretError, UsageError
 from topicledger.ledger import digests, maintain, proof, runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger
@@ -271,6 +271,14 @@ def forge(ledger: Ledger, run_id: str, *, of: str = "run-1", rows: bool = True, 
         ledger.append(AUDIT, audited, app_id=f"audit of {run_id}", version=1)
 
 
+def led_back_by_another_key(ledger: Ledger) -> None:
+    """The run before --from leads to the newest one, forged: both say that another key signed them."""
+    digests = {row["run_id"]: row["digest"] for row in ledger.read(RUNS).collect()}
+    foreign = "map('algorithm', 'HMAC-SHA256', 'key_id', '0badc0de')"
+    set_in_runs(ledger, "run_id = 'run-0'", proof=foreign, previous_digest=f"'{digests['run-2']}'")
+    set_in_runs(ledger, "run_id = 'run-2'", proof=foreign, requested_by="'bob'")
+
+
 def set_in_runs(ledger: Ledger, condition: str, **values: str) -> None:
     tampered(ledger, RUNS).update(condition, values)
 
@@ -278,6 +286,16 @@ def set_in_runs(ledger: Ledger, condition: str, **values: str) -> None:
 ABANDONED = RunState.ABANDONED.value
 OTHER_ROWS = [("forged", "rows_removed", "plans"), ("forged", "rows_changed", "audit")]
 """Of a forged run that has the digest of another one: its rows have another run id."""
+
+
+LED_BACK = [
+    ("run-0", "other_key", "runs"),
+    ("run-0", "rows_added", "plans"),
+    ("run-0", "rows_added", "audit"),
+    ("run-2", "other_key", "runs"),
+    ("run-2", "rows_added", "plans"),
+    ("run-2", "rows_added", "audit"),
+]
 
 
 def second_row(ledger: Ledger) -> None:
@@ -353,6 +371,7 @@ def nonsense(ledger: Ledger) -> None:
         (newest_open_but_ended, None, [("run-2", "no_digest", "runs")]),
         (all_digests_removed, None, [(f"run-{number}", "no_digest", "runs") for number in range(3)]),
         (ends_moved_back, "run-1", [("run-2", "run_changed", "runs")]),
+        (led_back_by_another_key, "run-1", LED_BACK),
         (forged_with_an_early_end, "run-1", [("forged", "not_signed", "runs"), ("forged", "rows_added", "audit")]),
         (
             nonsense,
@@ -413,6 +432,11 @@ def test_a_key_makes_every_run_without_a_digest_a_finding(signed: Ledger) -> Non
     verified = verify(signed, settings)
     assert found(verified) == [(run_id, "no_digest", "runs") for run_id in ("forged", "run-0", "run-1", "run-2")]
     assert "if proof.key was set later, verify --from the first signed run" in verified.findings[-1].message
+    set_in_runs(signed, "true", state="'applying'", finished_at="NULL")
+    verified = verify(signed, settings)
+    assert (found(verified), verified.open_runs) == ([], ["forged", "run-0", "run-1", "run-2"])
+    assert verified.exit_code == ExitCode.CHANGES_PENDING
+    assert "nothing proves 4 open runs with rows" in printed(verified)
 
 
 def test_an_abandoned_run_is_proven_as_a_finished_one(signed: Ledger) -> None:
@@ -455,7 +479,7 @@ def test_an_open_run_is_not_proven_and_is_named(signed: Ledger) -> None:
     (digest,) = verify(signed, settings).heads
     set_in_runs(signed, "run_id = 'run-2'", state="'applying'", digest="NULL", finished_at="NULL")
     verified = verify(signed, settings, expected=[digest])
-    assert (found(verified), verified.unproven_runs) == ([(None, "not_found", "runs")], ["run-2"])
+    assert (found(verified), verified.open_runs) == ([(None, "not_found", "runs")], ["run-2"])
 
 
 @pytest.mark.thorough
@@ -493,7 +517,9 @@ def test_who_has_no_key_cannot_forge_a_run_and_the_key_is_asked_for(
     with pytest.raises(UsageError, match=r"run run-0 is signed: set \[proof\] key"):
         verify(signed, settings_of(signed))
     monkeypatch.setenv("PROOF_KEY", KEY[::-1])
-    assert found(verify(signed, settings))[0] == ("run-0", "other_key", "runs")
+    verified = verify(signed, settings)
+    assert found(verified)[0] == ("run-0", "other_key", "runs")
+    assert f"--other-key {proof.Signer(KEY.encode()).about[proof.KEY_ID]}" in verified.findings[0].message
     monkeypatch.delenv("PROOF_KEY")
     with pytest.raises(SecretError, match="environment variable PROOF_KEY is not set"):
         runs.start(signed, settings, runs.Request(command="plan"))

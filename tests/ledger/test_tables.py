@@ -337,8 +337,10 @@ def test_a_file_system_without_hard_links_is_refused(ledger: Ledger, monkeypatch
         raise OSError(errno.EOPNOTSUPP, "no links here")
 
     monkeypatch.setattr(Path, "hardlink_to", refused)
-    with pytest.raises(UsageError, match="since this file system makes no hard links"):
-        ledger.require_atomic_commits(refuse=True)
+    not_yet = Ledger(ledger.spark, f"{ledger.root}/not/yet")
+    for each in (ledger, not_yet):
+        with pytest.raises(UsageError, match="since this file system makes no hard links"):
+            each.require_atomic_commits(refuse=True)
     assert not list(Path(ledger.root).glob(".topicledger-*"))
 
 

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from topicledger.ledger.chain import NEVER, Chain, RunRow
-from topicledger.ledger.proof import FORMAT, SEALS_ABANDONED, Signer
-from topicledger.ledger.verifying import Finding, without_digest
+from topicledger.ledger.digests import RowsDigest
+from topicledger.ledger.proof import FORMAT, KEY_ID, SEALS_ABANDONED, Signer
+from topicledger.ledger.verifying import Finding, Verified, verify_rows, without_digest
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
 SIGNS = Signer(b"0123456789abcdef" * 2)
 EARLIER_KEY = Signer(b"fedcba9876543210" * 2)
+EARLIER_ID = EARLIER_KEY.about[KEY_ID]
 
 
 def sealed(run_id: str, *before: RunRow, signs: Signer = SIGNS, hours: int = 0) -> RunRow:
@@ -38,9 +40,27 @@ THIRD = sealed("third", SECOND, hours=2)
 RUNS = [FIRST, SECOND, THIRD]
 
 
-def before(run: RunRow, *rows: RunRow) -> set[str]:
-    found = Chain(rows, SIGNS).before(run)
-    return {each.run_id for each in rows if each.digest in found}
+def before(run: RunRow, *rows: RunRow, other_keys: tuple[str, ...] = ()) -> set[str]:
+    found = Chain(rows, SIGNS, other_keys).before(run)
+    assert not found.out_of_order
+    return {each.run_id for each in rows if each.digest in found.digests}
+
+
+def verified(
+    rows: list[RunRow],
+    signs: Signer = SIGNS,
+    *,
+    since: str | None = None,
+    expected: tuple[str, ...] = (),
+    other_keys: tuple[str, ...] = (),
+) -> Verified:
+    """What is found if each run without a digest has rows of `audit`, and no other run has any."""
+    audited = {("audit", each.run_id): RowsDigest(rows=1) for each in rows if not each.digest}
+    return verify_rows(rows, signs, lambda _: audited, since=since, expected=expected, other_keys=other_keys)
+
+
+def findings(found: Verified) -> list[tuple[str | None, str]]:
+    return [(each.run_id, each.kind.value) for each in found.findings]
 
 
 def test_the_runs_before_a_run_are_those_that_it_names_and_they_name() -> None:
@@ -68,7 +88,93 @@ def test_runs_of_an_earlier_key_and_of_none_may_be_before_a_run() -> None:
     unsigned = sealed("unsigned", signs=Signer(None))
     earlier = sealed("earlier", unsigned, signs=EARLIER_KEY)
     now = sealed("now", earlier)
-    assert before(now, unsigned, earlier, now) == {"unsigned", "earlier"}
+    assert before(now, unsigned, earlier, now, other_keys=(EARLIER_ID,)) == {"unsigned", "earlier"}
+    assert before(now, unsigned, earlier, now) == set(), "its key isn't accepted"
+
+
+FOURTH = sealed("fourth", THIRD, hours=3)
+FOREIGN = {**EARLIER_KEY.about, FORMAT: SEALS_ABANDONED}
+
+
+def claims_other_key(run: RunRow, *before: RunRow, hours: int | None = None) -> RunRow:
+    """The row as somebody changes it: it says that another key signed it and names other runs before it."""
+    at = run.finished_at if hours is None else AT + timedelta(hours=hours)
+    names = [each.digest for each in before]
+    return replace(run, proof=FOREIGN, previous=names, text="forged", started_at=at, finished_at=at)
+
+
+@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --from"])
+def test_a_row_that_only_claims_another_key_hides_nothing(names: tuple[RunRow, ...]) -> None:
+    """It leads --from to the newest run as one before it: once even in a circle."""
+    rows = [FIRST, claims_other_key(SECOND, FIRST, FOURTH), THIRD, claims_other_key(FOURTH, *names)]
+    found = verified(rows, since="third", expected=(FOURTH.digest,))
+    assert {("second", "other_key"), ("fourth", "other_key"), (None, "not_found")} <= set(findings(found))
+    assert (found.runs, found.earlier, found.exit_code) == (4, 0, 4)
+
+
+@pytest.mark.parametrize("names", [(), (THIRD,)], ids=["nothing", "the run of --from"])
+def test_an_accepted_key_moves_no_later_run_before_the_first(names: tuple[RunRow, ...]) -> None:
+    rows = [FIRST, claims_other_key(SECOND, FIRST, FOURTH), THIRD, claims_other_key(FOURTH, *names)]
+    found = verified(rows, since="third", expected=(FOURTH.digest,), other_keys=(EARLIER_ID,))
+    assert {("fourth", "out_of_order"), (None, "not_found")} <= set(findings(found))
+    assert (found.first, found.last, found.other_key_runs) == ("first", "third", ["second", "fourth"])
+    circle = verified([FIRST, claims_other_key(SECOND, THIRD), THIRD], since="third", other_keys=(EARLIER_ID,))
+    assert findings(circle) == [("third", "out_of_order")]
+
+
+def test_a_forged_early_end_needs_the_accepted_key_and_its_digest_is_not_proven() -> None:
+    """The earlier key shows it: with it the forged rows aren't those that were signed."""
+    rows = [FIRST, claims_other_key(SECOND, FIRST, FOURTH), THIRD, claims_other_key(FOURTH, hours=-1)]
+    found = verified(rows, since="third", expected=(FOURTH.digest,), other_keys=(EARLIER_ID,))
+    assert (findings(found), found.other_key_runs) == ([(None, "not_found")], ["second", "fourth"])
+    by_earlier_key = verified(rows, EARLIER_KEY, other_keys=(SIGNS.about[KEY_ID],))
+    assert {("second", "run_changed"), ("fourth", "run_changed")} <= set(findings(by_earlier_key))
+
+
+def test_a_run_that_this_key_signed_is_verified_whatever_leads_to_it() -> None:
+    """An accepted row names it as before the first, within the time that clocks may differ."""
+    beside = sealed("beside", FIRST, hours=2)
+    rows = [FIRST, claims_other_key(SECOND, FIRST, beside), THIRD, replace(beside, text="changed")]
+    assert ("beside", "run_changed") in findings(verified(rows, since="third", other_keys=(EARLIER_ID,)))
+    rows[-1] = beside
+    found = verified(rows, since="third", other_keys=(EARLIER_ID,))
+    assert (findings(found), found.runs, found.earlier) == ([], 3, 1)
+
+
+def test_after_a_change_of_keys_each_key_verifies_its_own_runs() -> None:
+    old = [first := sealed("first", signs=EARLIER_KEY), second := sealed("second", first, signs=EARLIER_KEY, hours=1)]
+    rows = [*old, third := sealed("third", second, hours=2), sealed("fourth", third, hours=3)]
+    new = verified(rows, other_keys=(EARLIER_ID,))
+    assert (findings(new), new.first, new.last, new.other_key_runs) == ([], "third", "fourth", ["first", "second"])
+    since = verified(rows, since="third", other_keys=(EARLIER_ID,))
+    assert (findings(since), since.runs, since.earlier, since.other_key_runs) == ([], 2, 2, ["first", "second"])
+    earlier = verified(rows, EARLIER_KEY, other_keys=(SIGNS.about[KEY_ID],))
+    assert (findings(earlier), earlier.first, earlier.last) == ([], "first", "second")
+    assert findings(verified(rows, since="third")) == [("first", "other_key"), ("second", "other_key")]
+    rows[1] = replace(second, text="changed")
+    assert findings(verified(rows, EARLIER_KEY, other_keys=(SIGNS.about[KEY_ID],))) == [("second", "run_changed")]
+
+
+def test_a_maintenance_under_another_key_explains_no_missing_rows() -> None:
+    swept = replace(
+        sealed("swept", FIRST, hours=30),
+        proof=FOREIGN,
+        arguments={"command": "maintain", "audit_retention_days": "0"},
+    )
+    kept = replace(FIRST, proof={**FIRST.proof, "audit_rows": "1", "audit_sha256": "0"})
+    found = verified([kept, swept], other_keys=(EARLIER_ID,))
+    assert ("first", "rows_removed") in findings(found)
+
+
+def test_with_a_key_open_runs_are_no_success() -> None:
+    """All digests were removed, and every run made an open one: nothing else in the tables shows it."""
+    rows = [replace(each, digest="", previous=[], proof={}, state="applying", finished_at=NEVER) for each in RUNS]
+    found = verified(rows)
+    assert (findings(found), found.open_runs, found.exit_code) == ([], ["first", "second", "third"], 3)
+    assert verified([*RUNS, unsealed("killed", "applying")]).exit_code == 3
+    assert verified(RUNS).exit_code == 0
+    none = Signer(None)
+    assert verified([sealed("first", signs=none), unsealed("killed", "applying")], none).exit_code == 0
 
 
 def test_a_run_that_another_ledger_began_with_is_a_second_root() -> None:

@@ -99,12 +99,20 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
 @click.option(
     "--expect", multiple=True, metavar="DIGEST", help="A digest that a run must have, kept elsewhere; may be repeated."
 )
+@click.option(
+    "--other-key",
+    "other_keys",
+    metavar="KEY_ID",
+    multiple=True,
+    help="Id of an earlier or later key: its runs are listed, to be verified with that key. May be repeated.",
+)
 @common
-def runs_verify(options: Options, since: str | None, expect: tuple[str, ...]) -> int:
-    """Compute the digests of all runs again, and say what isn't as they left it: exit code 4 then."""
+def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], other_keys: tuple[str, ...]) -> int:
+    """Compute the digests of all runs again, and say what isn't as they left it: exit code 4 then. With a key, open
+    runs with rows make it 3."""
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
-    verified = verifying.verify(ledger, settings, since=since, expected=expect)
+    verified = verifying.verify(ledger, settings, since=since, expected=expect, other_keys=other_keys)
     print_result(verified.to_json(), lambda console: verifying.render(verified, console), options)
     return verified.exit_code
 

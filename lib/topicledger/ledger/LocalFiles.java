@@ -1,3 +1,4 @@
+import java.io.FileNotFoundException;
 import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -7,6 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Arrays;
@@ -79,14 +81,34 @@ public class LocalFiles extends LocalFileSystem {
                 Files.createLink(pathToFile(to).toPath(), source);
             } catch (java.nio.file.FileAlreadyExistsException error) {
                 throw new FileAlreadyExistsException("rename destination " + to + " already exists.");
+            } catch (NoSuchFileException error) {
+                throw (IOException) new FileNotFoundException(error.getMessage() + " does not exist.").initCause(error);
             } catch (UnsupportedOperationException | FileSystemException error) {
-                // No links on this file system, or no such folder: as Hadoop does it, and says it.
+                // Hadoop's own rename can overwrite a file: it is for file systems that have nothing better.
+                if (makesLinks(pathToFile(to).toPath().getParent())) {
+                    throw error;
+                }
                 super.rename(from, to, options);
                 return;
             }
             Files.delete(source);
             if (syncs(to)) {
                 syncFolder(pathToFile(to).toPath().getParent());
+            }
+        }
+
+        /** Tried with a file of its own: the reasons that a file system gives differ. */
+        private static boolean makesLinks(java.nio.file.Path folder) throws IOException {
+            var one = Files.createTempFile(folder, ".topicledger-", ".tmp");
+            var other = one.resolveSibling(one.getFileName() + "-link");
+            try {
+                Files.createLink(other, one);
+                return true;
+            } catch (UnsupportedOperationException | FileSystemException error) {
+                return false;
+            } finally {
+                Files.deleteIfExists(other);
+                Files.deleteIfExists(one);
             }
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -89,12 +89,22 @@ def _moment(micros: int | None) -> datetime:
         return NEVER if micros < 0 else datetime.max.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """The runs before a run."""
+
+    digests: frozenset[str]
+    out_of_order: Sequence[RunRow]
+    """Rows that a run under another key leads to and that can't be before the run: somebody changed one of them."""
+
+
 class Chain:
     """All sealed runs of a ledger, and which names which as before it."""
 
-    def __init__(self, everything: Sequence[RunRow], signs: Signer) -> None:
-        """`everything`: the rows with a digest."""
+    def __init__(self, everything: Sequence[RunRow], signs: Signer, other_keys: Collection[str] = ()) -> None:
+        """`everything`: the rows with a digest. `other_keys`: ids of keys whose runs are accepted unverified."""
         self._signs = signs
+        self._other_keys = frozenset(other_keys)
         self._by_digest: dict[str, list[RunRow]] = defaultdict(list)
         for each in everything:
             self._by_digest[each.digest].append(each)
@@ -114,23 +124,51 @@ class Chain:
             return run.signed_by(self._signs) and run.holds(self._signs)
         return run.holds(Signer(None))
 
-    def before(self, run: RunRow) -> frozenset[str]:
-        """Digests of the runs before a run: those that it names, and those that they name.
+    def is_accepted(self, run: RunRow) -> bool:
+        """Whether the run says that an accepted other key signed it: nothing verifies that here."""
+        return run.signed and not run.signed_by(self._signs) and run.proof.get(KEY_ID) in self._other_keys
 
-        `finished_at` plays no part: anybody who can write to the table can set it. A digest of several rows isn't
-        followed, nor is a row that its digest wasn't made of. Rows signed with another key are taken as they are.
+    def before(self, run: RunRow) -> Before:
+        """The runs before a run: those that it names, and those that they name.
+
+        Authentic rows prove what they name, and their times play no part. Rows under an accepted other key are
+        followed after these. Anybody can make up what such rows name, so what only they lead to must have started and
+        ended before the run, and a run that this key signed isn't skipped for them. A digest of several rows isn't
+        followed, nor is any other row.
         """
         found: set[str] = set()
         left = list(run.previous) if self.authentic(run) else []
+        claimed: list[str] = []
         while left:
-            digest = left.pop()
-            rows = self._by_digest.get(digest, ())
-            if digest in found or len(rows) != 1:
+            row = self._only(left.pop())
+            if row is None or row.digest in found:
                 continue
-            if self.authentic(rows[0]) or (rows[0].signed and not rows[0].signed_by(self._signs)):
-                found.add(digest)
-                left += rows[0].previous
-        return frozenset(found)
+            if self.authentic(row):
+                found.add(row.digest)
+                left += row.previous
+            elif self.is_accepted(row):
+                claimed.append(row.digest)
+        seen = set(found)
+        out_of_order = []
+        while claimed:
+            row = self._only(claimed.pop())
+            if row is None or row.digest in seen:
+                continue
+            seen.add(row.digest)
+            if not self.authentic(row) and not self.is_accepted(row):
+                continue
+            if row.digest == run.digest or not _may_precede(row, run):
+                out_of_order.append(row)
+                continue
+            if not row.signed_by(self._signs):
+                found.add(row.digest)
+            claimed += row.previous
+        return Before(digests=frozenset(found), out_of_order=out_of_order)
+
+    def _only(self, digest: str) -> RunRow | None:
+        """The row with a digest; None if there are none or several."""
+        rows = self._by_digest.get(digest, ())
+        return rows[0] if len(rows) == 1 else None
 
     def missing(self, run: RunRow) -> Sequence[str]:
         """Digests that the run names and that no row has."""
@@ -144,3 +182,9 @@ class Chain:
     def is_second_root(self, run: RunRow) -> bool:
         """Whether it names no run before it, though another run without one ended more than `LATE_COMMIT` earlier."""
         return not run.previous and self._root is not None and run.finished_at - self._root.finished_at > LATE_COMMIT
+
+
+def _may_precede(row: RunRow, run: RunRow) -> bool:
+    """Whether the times of a row allow that it ended before the run did; clocks differ by less than `LATE_COMMIT`."""
+    times = (row.started_at, row.finished_at)
+    return NEVER not in times and max(times) <= run.finished_at + LATE_COMMIT

@@ -53,9 +53,8 @@ def require_root(root: str) -> None:
 
 
 def _links(folder: Path) -> bool:
-    """Whether hard links can be made in a folder. True where it isn't there, or this user can't write to it."""
-    if not folder.is_dir():
-        return True
+    """Whether hard links can be made in a folder, or where it will be made. True if this user can't write there."""
+    folder = next(each for each in (folder, *folder.parents) if each.is_dir())
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".topicledger-") as own:
             (one := Path(own, "one")).touch()

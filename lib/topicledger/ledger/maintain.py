@@ -88,6 +88,8 @@ class Maintained:
     exit_code: int
     abandoned: Sequence[str]
     """Runs whose plans were past `guards.max_plan_age` and are abandoned now, or would be."""
+    contradicted: Sequence[str]
+    """Runs that aren't abandoned: they say that they are plans, and `audit` has rows of what they applied."""
     tables: Sequence[TableMaintained]
 
     def to_json(self) -> str:
@@ -108,15 +110,15 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
         # It seals what it abandons, and its own end: a missing key is an error before anything is done.
         proof.signer(settings)
     run = _begin(ledger, settings, request) if request.execute else None
-    abandoned = runs.abandon_expired(ledger, settings, execute=request.execute)
-    open_runs = _open_runs(ledger, abandoned)
+    expired = runs.abandon_expired(ledger, settings, execute=request.execute)
+    open_runs = _open_runs(ledger, expired.abandoned)
     maintained = (_maintain_table(ledger, table, request, open_runs) for table in TABLES.values())
     tables = [each for each in maintained if each is not None]
-    code = exit_code({ExitCode.ERROR: any(each.error for each in tables)})
+    code = exit_code({ExitCode.ERROR: any(each.error for each in tables) or bool(expired.contradicted)})
     if run is not None:
         counts = {f"{each.table}_rows_deleted": each.rows_deleted for each in tables if each.rows_deleted}
-        if abandoned:
-            counts["runs_abandoned"] = len(abandoned)
+        if expired.abandoned:
+            counts["runs_abandoned"] = len(expired.abandoned)
         ended: Mapping[str, object] = {"finished_at": datetime.now(UTC), "counts": counts, "exit_code": int(code)}
         if request.retention_days:
             ended = proof.sealed(run, proof.ending_of_maintenance(run), ended)
@@ -125,7 +127,8 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
         executed=request.execute,
         run_id=run.run_id if run is not None else None,
         exit_code=int(code),
-        abandoned=abandoned,
+        abandoned=expired.abandoned,
+        contradicted=expired.contradicted,
         tables=tables,
     )
 
@@ -230,6 +233,15 @@ def render(maintained: Maintained, console: Console) -> None:
         )
         console.print(
             f"plans {done}: {escape(printable(', '.join(maintained.abandoned)))}", highlight=False, soft_wrap=True
+        )
+    if maintained.contradicted:
+        console.print(
+            "not abandoned, since audit has rows of what these plans applied: "
+            f"{escape(printable(', '.join(maintained.contradicted)))}. "
+            "Somebody added or changed rows: DESCRIBE HISTORY of both tables shows when. "
+            "`runs abandon` seals them as they are",
+            highlight=False,
+            soft_wrap=True,
         )
     executed = maintained.executed
     grid = Grid(title="Maintained" if executed else "Dry run: nothing was done")

@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ from topicledger.ledger.run import (
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unreached import has_unreached
-from topicledger.model import RunState
+from topicledger.model import Phase, RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RESOURCES, RUNS, SENT_BATCHES
@@ -345,17 +345,29 @@ def abandon(ledger: Ledger, settings: Settings, run_id: str) -> None:
     proof.seal_abandoned(ledger, signs, run_id)
 
 
-def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Sequence[str]:
-    """Abandon plans older than `guards.max_plan_age`, which may not be applied any more; returns their ids.
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """Plans older than `guards.max_plan_age`."""
 
-    A run that is being applied stays. Without `execute` nothing is changed.
+    abandoned: Sequence[str]
+    contradicted: Sequence[str]
+    """Left as they are: `audit` has rows of what they applied, and they say that they are plans only."""
+
+
+def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Expired:
+    """Abandon plans older than `guards.max_plan_age`, which may not be applied any more.
+
+    A run that is being applied stays, and so does one that applied something: its digest would prove rows that somebody
+    may have forged. Without `execute` nothing is changed.
     """
     oldest = datetime.now(UTC) - timedelta(seconds=settings.guards.max_plan_age)
     waiting = F.col("state").isin(RunState.PLANNING.value, RunState.PLANNED.value)
     plans = F.col("arguments")["command"].isin("plan", "apply", "provision") & (F.col("started_at") < oldest)
-    expired = [row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()]
+    found = {row["run_id"] for row in ledger.read(RUNS).where(waiting & plans).select("run_id").collect()}
+    contradicted = sorted(_applied_something(ledger, found))
+    expired = sorted(found.difference(contradicted))
     if not execute or not expired:
-        return sorted(expired)
+        return Expired(abandoned=expired, contradicted=contradicted)
     signs = proof.signer(settings)
     ids = f"run_id IN ({', '.join(map(sql_value, expired))})"
     states = ", ".join(sql_value(state.value) for state in (RunState.PLANNING, RunState.PLANNED))
@@ -365,7 +377,15 @@ def abandon_expired(ledger: Ledger, settings: Settings, *, execute: bool) -> Seq
     done = sorted(row["run_id"] for row in rows)
     for run_id in done:
         proof.seal_abandoned(ledger, signs, run_id)
-    return done
+    return Expired(abandoned=done, contradicted=contradicted)
+
+
+def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
+    """Those of the runs that have rows in `audit` of what was sent or found afterwards."""
+    if not run_ids or not ledger.exists(AUDIT):
+        return set()
+    after = F.col("phase").isin(Phase.APPLY.value, Phase.VERIFY.value) & F.col("run_id").isin(*run_ids)
+    return {row["run_id"] for row in ledger.read(AUDIT).where(after).select("run_id").distinct().collect()}
 
 
 def os_user() -> str:

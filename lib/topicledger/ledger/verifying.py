@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError, exit_code
-from topicledger.ledger.chain import NEVER, Chain, RunRow, read_rows
+from topicledger.ledger.chain import NEVER, Before, Chain, RunRow, read_rows
 from topicledger.ledger.digests import RowsDigest, of_runs
 from topicledger.ledger.maintain import COMMAND as MAINTAIN
 from topicledger.ledger.maintain import oldest_kept
@@ -53,6 +54,7 @@ class Kind(StrEnum):
     NO_DIGEST = "no_digest"
     NOT_SIGNED = "not_signed"
     OTHER_KEY = "other_key"
+    OUT_OF_ORDER = "out_of_order"
     TABLE_RESTORED = "table_restored"
     NOT_FOUND = "not_found"
 
@@ -82,12 +84,16 @@ class Verified:
     """Of these, runs whose rows a maintenance removed by age: their own row in `runs` is verified only."""
     earlier: int
     """Runs that were not verified, since they are before the one to verify from."""
-    earlier_by_other_key: int
-    """Of these, signed with another key."""
+    other_key_runs: Sequence[str]
+    """Ids of runs under keys that were named as others: their digests can't be verified without these keys."""
     unproven: int
     """Runs with rows and no digest, which are open, or of before there were digests."""
     unproven_runs: Sequence[str]
     """Their ids."""
+    open_runs: Sequence[str]
+    """Of these, the open ones."""
+    with_key: bool
+    """Whether `proof.key` is set."""
     heads: Sequence[str]
     """Digests that no run names as before it: keep them elsewhere, and give one as --expect."""
     findings: Sequence[Finding]
@@ -95,7 +101,9 @@ class Verified:
 
     @property
     def exit_code(self) -> ExitCode:
-        return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings)})
+        # Who removes digests can say that these runs are open: with a key that is never a success.
+        not_proven = self.with_key and bool(self.open_runs)
+        return exit_code({ExitCode.TOPICS_FAILED: bool(self.findings), ExitCode.CHANGES_PENDING: not_proven})
 
     def to_json(self) -> str:
         """The versioned result document."""
@@ -105,31 +113,56 @@ class Verified:
 _OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))
 
 
-def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expected: Sequence[str] = ()) -> Verified:
+def verify(
+    ledger: Ledger,
+    settings: Settings,
+    *,
+    since: str | None = None,
+    expected: Sequence[str] = (),
+    other_keys: Collection[str] = (),
+) -> Verified:
     """Compute every digest again; if a run `since` is named, not of the runs that it names as before it.
 
-    Raises UsageError if there is no such run with a digest, or if runs are signed and `proof.key` isn't set.
+    `other_keys`: ids of keys whose runs are listed, and verified elsewhere. Raises UsageError if there is no run
+    `since` with a digest, or if runs are signed and `proof.key` isn't set.
     """
     ledger.ensure(RUNS)
     signs = verifier(settings)
     if signs.is_short:
         log.warning("proof.key is shorter than %d bytes: it verifies, and signs no run", LEAST_KEY_BYTES)
     rows = read_rows(ledger)
-    everything = [each for each in rows if each.digest]
-    chain = Chain(everything, signs)
-    first = None if since is None else _first(everything, since, chain, ledger)
-    before = frozenset[str]() if first is None else chain.before(first)
-    chosen = [each for each in everything if each.digest not in before]
-    earlier = [each for each in everything if each.digest in before]
-    if signs.key is None and (of_key := next((each for each in chosen if each.signed), None)):
-        raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in {settings.path} to verify it")
     tables = [table for table in PROVEN if ledger.exists(table)]
-    found = _found(ledger, tables, {each.run_id for each in earlier} - {each.run_id for each in chosen})
-    retention = _Retention(everything, signs)
+    read = partial(_found, ledger, tables)
+    verified = verify_rows(rows, signs, read, since=since, expected=expected, other_keys=other_keys)
+    restored = _restored(ledger, tables, [each for each in rows if each.digest])
+    return replace(verified, findings=[*verified.findings, *restored])
+
+
+def verify_rows(
+    rows: Sequence[RunRow],
+    signs: Signer,
+    read: Callable[[Collection[str]], Mapping[tuple[str, str], RowsDigest]],
+    *,
+    since: str | None = None,
+    expected: Sequence[str] = (),
+    other_keys: Collection[str] = (),
+) -> Verified:
+    """`verify`, of all rows of `runs`. `read`: the rows of runs by table and run id, but for those of the given ids."""
+    everything = [each for each in rows if each.digest]
+    chain = Chain(everything, signs, other_keys)
+    first = None if since is None else _first(everything, since, chain)
+    before = Before(digests=frozenset(), out_of_order=()) if first is None else chain.before(first)
+    chosen = [each for each in everything if each.digest not in before.digests]
+    earlier = [each for each in everything if each.digest in before.digests]
+    if signs.key is None and (of_key := next((each for each in chosen if _needs_key(each, chain)), None)):
+        raise UsageError(f"run {of_key.run_id} is signed: set [proof] key in the settings to verify it")
+    found = read({each.run_id for each in earlier} - {each.run_id for each in chosen})
+    retention = _Retention(everything, chain, signs)
     findings = list(_several_rows(rows))
+    findings += [_out_of_order(each, first) for each in before.out_of_order if first is not None]
     retained: list[str] = []
     for each in chosen:
-        findings += _own_row(each, signs)
+        findings += _own_row(each, chain, signs)
         findings += _links(each, chain, signs)
         for table in PROVEN:
             problem = _compared(each, table, found.get((table.name, each.run_id), RowsDigest()))
@@ -141,34 +174,63 @@ def verify(ledger: Ledger, settings: Settings, *, since: str | None = None, expe
     without = list(without_digest(left, rows, first, signs))
     findings += [each for each in without if isinstance(each, Finding)]
     unproven = [each for each in without if isinstance(each, str)]
-    findings += _restored(ledger, tables, everything)
-    digests = {each.digest for each in everything}
-    findings += [
-        Finding(run_id=None, kind=Kind.NOT_FOUND, table=RUNS.name, message=f"no run has the digest {show(digest)}")
-        for digest in expected
-        if digest not in digests
-    ]
+    open_ids = {each.run_id for each in rows if _is_open(each)}
+    findings += list(_not_found(expected, everything, chain))
+    verified = [each for each in chosen if not chain.is_accepted(each)]
     return Verified(
-        runs=len(chosen),
-        first=chosen[0].run_id if chosen else None,
-        last=chosen[-1].run_id if chosen else None,
-        signed=sum(each.signed for each in chosen),
+        runs=len(verified),
+        first=verified[0].run_id if verified else None,
+        last=verified[-1].run_id if verified else None,
+        signed=sum(each.signed for each in verified),
         earlier=len(earlier),
-        earlier_by_other_key=sum(each.signed and not each.signed_by(signs) for each in earlier),
+        other_key_runs=[each.run_id for each in everything if chain.is_accepted(each)],
         retention=list(dict.fromkeys(retained)),
         unproven=len(unproven),
         unproven_runs=unproven,
+        open_runs=[each for each in unproven if each in open_ids],
+        with_key=signs.key is not None,
         heads=chain.heads,
         findings=findings,
     )
 
 
-def _first(everything: Sequence[RunRow], since: str, chain: Chain, ledger: Ledger) -> RunRow:
+def _first(everything: Sequence[RunRow], since: str, chain: Chain) -> RunRow:
     """The run to verify from: of several rows, the one that its digest was made of."""
     named = sorted((each for each in everything if each.run_id == since), key=chain.authentic)
     if not named:
-        raise UsageError(f"there is no run {since} with a digest in {ledger.root}; see `runs list`")
+        raise UsageError(f"there is no run {since} with a digest; see `runs list`")
     return named[-1]
+
+
+def _needs_key(run: RunRow, chain: Chain) -> bool:
+    return run.signed and not chain.is_accepted(run)
+
+
+def _is_open(run: RunRow) -> bool:
+    """Whether it says that it hasn't ended."""
+    return run.state in _OPEN and run.finished_at == NEVER
+
+
+def _not_found(expected: Sequence[str], everything: Sequence[RunRow], chain: Chain) -> Iterator[Finding]:
+    """Expected digests that no row bears which this digest was made of."""
+    there = {each.digest for each in everything}
+    proven = {each.digest for each in everything if chain.authentic(each)}
+    for digest in expected:
+        if digest not in proven:
+            message = f"no run has the digest {show(digest)}"
+            if digest in there:
+                message = (
+                    f"the digest {show(digest)} isn't proven: the row that has it was changed, or another key signed it"
+                )
+            yield Finding(run_id=None, kind=Kind.NOT_FOUND, table=RUNS.name, message=message)
+
+
+def _out_of_order(run: RunRow, first: RunRow) -> Finding:
+    message = (
+        f"a run under another key leads to it as before {show(first.run_id)}, and it is that run, or started or ended "
+        "after it, or has no such time: one of these rows was changed"
+    )
+    return Finding(run_id=run.run_id, kind=Kind.OUT_OF_ORDER, table=RUNS.name, message=message)
 
 
 def _found(ledger: Ledger, tables: Sequence[Table], earlier: Collection[str]) -> dict[tuple[str, str], RowsDigest]:
@@ -193,8 +255,10 @@ def _several_rows(rows: Sequence[RunRow]) -> Iterator[Finding]:
             yield Finding(run_id=run_id, kind=Kind.RUN_ADDED, table=RUNS.name, message=message)
 
 
-def _own_row(run: RunRow, signs: Signer) -> Iterator[Finding]:
-    """Whether the row in `runs` is the one that the digest was made of."""
+def _own_row(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
+    """Whether the row in `runs` is the one that the digest was made of; unknown if an accepted other key signed it."""
+    if chain.is_accepted(run):
+        return
 
     def finding(kind: Kind, message: str) -> Finding:
         return Finding(run_id=run.run_id, kind=kind, table=RUNS.name, message=message)
@@ -203,7 +267,11 @@ def _own_row(run: RunRow, signs: Signer) -> Iterator[Finding]:
         yield finding(Kind.NOT_SIGNED, f"it isn't signed; {_KEY_SET_LATER}")
     elif signs.key is not None and not run.signed_by(signs):
         about = show(str(run.proof.get(KEY_ID)))
-        yield finding(Kind.OTHER_KEY, f"it is signed with another key ({about}), or says so")
+        yield finding(
+            Kind.OTHER_KEY,
+            f"it is signed with another key ({about}), or says so; if that was once the key of the settings, verify "
+            f"with it, and here with --other-key {about}",
+        )
     elif not run.holds(signs):
         yield finding(Kind.RUN_CHANGED, "its row was changed after it ended")
 
@@ -220,8 +288,8 @@ def _links(run: RunRow, chain: Chain, signs: Signer) -> Iterator[Finding]:
             f"no run has the digest {show(digest)} any more, which it names as before it: that run was removed, or "
             "changed together with its digest",
         )
-    # A signed run that nobody names is a run that ended: its last commit came late.
-    if signs.key is None and chain.is_unknown(run):
+    # A run that this key signed and that nobody names is a run that ended: its last commit came late.
+    if (signs.key is None or chain.is_accepted(run)) and chain.is_unknown(run):
         yield finding(
             Kind.RUN_ADDED,
             "runs that ended more than 10 minutes after it don't name it as before them: it was added or changed "
@@ -252,11 +320,11 @@ def _compared(run: RunRow, table: Table, now: RowsDigest) -> Finding | None:
 class _Retention:
     """What `maintain` removed by age."""
 
-    def __init__(self, everything: Sequence[RunRow], signs: Signer) -> None:
+    def __init__(self, everything: Sequence[RunRow], chain: Chain, signs: Signer) -> None:
         self._before: dict[str, datetime] = {}
         for each in everything:
-            if any(_own_row(each, signs)):
-                # Who forges rows could forge a maintenance, too.
+            if chain.is_accepted(each) or any(_own_row(each, chain, signs)):
+                # Whoever forges rows could forge a maintenance, too.
                 continue
             for table in PROVEN:
                 days = each.arguments.get(f"{table.name}_retention_days", "")
@@ -295,9 +363,8 @@ def without_digest(
             continue
         abandoned = row.state == RunState.ABANDONED
         after = since if signs.key is not None else began_to_seal if abandoned else began
-        is_open = row.state in _OPEN and row.finished_at == NEVER
         is_earlier = after is None or NEVER < row.started_at < after
-        if is_open or is_earlier:
+        if _is_open(row) or is_earlier:
             yield run_id
         elif abandoned:
             yield finding(
@@ -337,7 +404,7 @@ def render(verified: Verified, console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     if not verified.runs:
-        say("no run has a digest yet")
+        say("no run was verified" if verified.earlier or verified.other_key_runs else "no run has a digest yet")
     else:
         how = f"{verified.signed} of them signed" if verified.signed else "without a key"
         say(f"verified {verified.runs:,} runs, {show(verified.first or '')} to {show(verified.last or '')}, {how}")
@@ -346,13 +413,17 @@ def render(verified: Verified, console: Console) -> None:
         first = ", ".join(map(show, verified.retention[:5]))
         say(f"rows of {count} of these runs were removed by retention (maintain): {first}")
     if verified.earlier:
-        other = f", {verified.earlier_by_other_key} of them signed with another key" * bool(
-            verified.earlier_by_other_key
-        )
-        say(f"{verified.earlier:,} runs before the first of these were not verified{other}")
-    if verified.unproven:
-        first = ", ".join(map(show, verified.unproven_runs[:5]))
-        say(f"nothing proves {verified.unproven:,} runs with rows, which are open or older than digests: {first}")
+        say(f"{verified.earlier:,} runs before the first of these were not verified")
+    if verified.other_key_runs:
+        first = ", ".join(map(show, verified.other_key_runs[:5]))
+        say(f"{len(verified.other_key_runs):,} runs under other keys can only be verified with these keys: {first}")
+    if verified.open_runs:
+        first = ", ".join(map(show, verified.open_runs[:5]))
+        say(f"nothing proves {len(verified.open_runs):,} open runs with rows; resume or abandon killed ones: {first}")
+    older = [each for each in verified.unproven_runs if each not in set(verified.open_runs)]
+    if older:
+        first = ", ".join(map(show, older[:5]))
+        say(f"nothing proves {len(older):,} runs with rows that are older than digests: {first}")
     for finding in verified.findings[:SHOWN_FAILURES]:
         of = "" if finding.run_id is None else f"run {show(finding.run_id)}, "
         say(f"{finding.kind.value}: {of}table {finding.table}: {finding.message}")
