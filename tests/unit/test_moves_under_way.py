@@ -448,3 +448,18 @@ def test_a_topic_whose_throttle_is_always_answered_minus_one_fails_alone() -> No
     assert {key for each in cluster.requests for key in each} == {("u", 0), ("u", 1)}
     assert cluster.throttles() == set()
     assert written.rows == []
+
+
+def test_recovery_waits_for_a_broker_that_lags() -> None:
+    """All is moved and unlisted, and the broker asked still shows it where it was."""
+    cluster, shown, waits = MovingCluster(t=BEFORE), MovingCluster(t=BEFORE), 0
+    cluster.topic_states = shown.topic_states  # type: ignore[method-assign]
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            shown.replicas = {("t", part): (2,) for part in AFTER}
+
+    (row,) = executor_of(cluster, Written(), meanwhile=meanwhile).recover([move("t", BEFORE, AFTER, maybe_sent=True)])
+    assert row.outcome is Outcome.OK
