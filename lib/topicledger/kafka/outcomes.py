@@ -109,7 +109,7 @@ class Sent:
         `alive`: whether the cluster answered about others since a request with these had no outcome.
         """
         del self.left[: len(batch)]
-        by_themselves = []
+        by_themselves: list[tuple[Target, NoOutcome]] = []
         for target in batch:
             told = outcomes.again.get(target.resource)
             last = TopicResult(error_code=OURS) if told is None else told

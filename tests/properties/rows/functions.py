@@ -60,7 +60,12 @@ def _of(make: Callable[..., Any], *columns: Any) -> Column:
 
 
 def concat(*columns: Any) -> Column:
-    return _of(lambda *values: "".join(map(text_of, values)), *columns)
+    def make(*values: Any) -> Any:
+        if isinstance(values[0], list):
+            return [each for value in values for each in value]
+        return "".join(map(text_of, values))
+
+    return _of(make, *columns)
 
 
 def length(column: Any) -> Column:
@@ -84,6 +89,10 @@ def regexp_replace(column: Any, pattern: str, new: str) -> Column:
     return _of(lambda text: compiled.sub(ours, text), column)
 
 
+def replace(column: Any, old: Any, new: Any) -> Column:
+    return _of(str.replace, column, old, new)
+
+
 def startswith(column: Any, other: Any) -> Column:
     return named(column).startswith(named(other))
 
@@ -101,8 +110,14 @@ def nullif(column: Any, other: Any) -> Column:
     return Column(lambda row, rows: None if same(row, rows) is True else its(row, rows))
 
 
-def split(column: Any, separator: str) -> Column:
+def split(column: Any, separator: str, limit: int = -1) -> Column:
+    assert limit == -1, "only the default is known here"
     return _of(lambda text: re.split(separator, text), column)
+
+
+def regexp_extract(column: Any, pattern: str, group: int) -> Column:
+    compiled = re.compile(pattern)
+    return _of(lambda text: found[group] if (found := compiled.search(text)) else "", column)
 
 
 def substring_index(column: Any, separator: str, count: int) -> Column:
@@ -276,6 +291,14 @@ def arrays_overlap(one: Any, two: Any) -> Column:
         return None if left and right and None in (*left, *right) else False
 
     return _of(make, one, two)
+
+
+def get(column: Any, index: Any) -> Column:
+    return _of(lambda values, at: values[at] if 0 <= at < len(values) else None, column, index)
+
+
+def array_repeat(value: Any, count: Any) -> Column:
+    return _of(lambda one, many: [one] * many, value, count)
 
 
 def array_join(column: Any, separator: str) -> Column:
