@@ -257,7 +257,7 @@ def summarise(
 class _Shown:
     """Parts of a summary that are only shown: neither the run's state nor its exit code depends on them."""
 
-    failures: Sequence[Failure] = ()
+    failures: Sequence[Failure] = field(default_factory=list)
     skipped: Mapping[str | None, Mapping[str, int]] = field(default_factory=dict)
     planned: Sequence[PlannedAction] = ()
     moves: Sequence[PlannedMoves] = ()
@@ -278,7 +278,7 @@ def _shown(
         lambda: _warnings(run, beside_topics=beside_topics), ((), 0), f"the warnings {of_run}", instead=again
     )
     return _Shown(
-        failures=displayed(lambda: _failures(results), (), f"the failures {of_run}", instead=again) if failures else (),
+        failures=displayed(lambda: _failures(results), (), f"the failures {of_run}", instead=again) if failures else [],
         skipped=displayed(lambda: _skipped(results), nothing.skipped, f"the skipped {of_run}", instead=again)
         if skipped
         else {},
