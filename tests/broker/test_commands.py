@@ -107,7 +107,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
         ("load_manifests", "finished", 0),
     ]
     table = invoke("runs", "list", "--config", config).stdout
-    assert re.search(r"way +│ plan +│ finished │ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ (\d+ min )?\d+ s", table), table
+    assert re.search(r"way +│ plan +│ finished │ \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ │ (\d+ min )?\d+ s", table), table
     assert "1 failed, 2 ok" in table
     shown = invoke("runs", "show", "--config", config, "--run-id", "way").stdout.splitlines()
     assert re.fullmatch(r"run way: finished, manifests at version \d+, requested by \w+", shown[0])
