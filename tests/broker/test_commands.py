@@ -126,6 +126,7 @@ def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> N
     assert invoke("runs", "abandon", "--config", config, "--run-id", "way").exit_code == 2
 
 
+@pytest.mark.thorough
 def test_a_full_disk_under_stdout_changes_no_exit_code(
     config: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:

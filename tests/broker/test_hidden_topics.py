@@ -136,6 +136,7 @@ def test_clusters_are_asked_side_by_side_and_one_that_is_gone_says_so(
     assert "can't be reached" in found["gone"][1]
 
 
+@pytest.mark.thorough
 def test_a_broker_is_drained_only_if_its_topics_are_all_visible(
     spark: SparkSession, kafka_sasl: EmbeddedKafka, rights: Rights, tmp_path: Path
 ) -> None:

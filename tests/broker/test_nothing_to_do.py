@@ -96,6 +96,7 @@ def test_of_clusters_that_differ_only_those_are_written(
     assert (applied.exit_code, ["cluster away has no plan" in each for each in applied.problems]) == (1, [True])
 
 
+@pytest.mark.thorough
 def test_a_run_with_nothing_to_do_takes_away_throttles_that_runs_left(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
