@@ -18,8 +18,8 @@ from tests.broker.test_changes import changing
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from tests.harness import Estate
 from tests.waiting import until
+from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
-from topicledger.actions.waves import moves_of
 from topicledger.apply.dispatch import Stop, Stopped
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ReplicaSettings

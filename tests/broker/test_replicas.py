@@ -15,8 +15,8 @@ from tests.broker.moving import move as moved
 from tests.broker.test_changes import alter, changing, ended, of_phase
 from tests.clusters import three_brokers
 from tests.waiting import until
+from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
-from topicledger.actions.waves import moves_of
 from topicledger.apply.moves import planned_moves
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError

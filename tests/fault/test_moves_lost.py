@@ -21,8 +21,8 @@ from tests.fault.quorum import active_controller
 from tests.fault.test_requests_lost import executor_of
 from tests.waiting import until
 from topicledger.actions import waves
+from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
-from topicledger.actions.waves import moves_of
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
 from topicledger.errors import ClusterError

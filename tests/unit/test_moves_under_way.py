@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
+from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
-from topicledger.actions.waves import moves_of
 from topicledger.kafka import Response
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Outcome, PhaseResult, Refusal, Target, TopicConfigs, TopicResult

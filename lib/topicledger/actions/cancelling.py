@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.waves import is_in_place, moves_of
+from topicledger.actions.moved import is_in_place, moves_of
 from topicledger.kafka import Response, error_name
 from topicledger.kafka.reassignments import Partition, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown

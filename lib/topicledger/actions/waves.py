@@ -14,13 +14,14 @@ from datetime import UTC, datetime, timedelta
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
+from topicledger.actions.moved import is_between, is_in_place, moves_of, ours
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import Response
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
-from topicledger.model.moves import Move, UnderWay, parse_assignments
+from topicledger.model.moves import Move, UnderWay
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Waves:
         self._failed: dict[str, tuple[Refusal | None, TopicResult]] = {}
         """By topic of which nothing more is begun: our refusal, or the broker's answer."""
         for topic, withdrawn in context.limits.moving.withdrawn.items():
-            self._failed[topic] = (withdrawn.error, _ours(f"the rest was not begun: {withdrawn.message}"))
+            self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which anything may have been sent."""
         self._unanswered: set[Partition] = set()
@@ -87,7 +88,7 @@ class Waves:
                 if throttling is not None and not begun:
                     refused = throttling.begin(self._to_throttle(), limits.settings.throttle)
                     for topic, why in refused.items():
-                        self._failed.setdefault(topic, (None, _ours(f"{why}: the rest was not begun")))
+                        self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
                     wave = [move for move in wave if move.topic not in refused]
                     begun = True
                 if wave:
@@ -189,7 +190,7 @@ class Waves:
 
     def _fail(self, topic: str, refusal: Refusal, why: str) -> None:
         """Begin nothing more of a topic; what is under way is waited for."""
-        self._failed.setdefault(topic, (refusal, _ours(why)))
+        self._failed.setdefault(topic, (refusal, ours(why)))
 
     def _see_unlisted(self, move: Move, *, moved_now: bool) -> None:
         """A topic that no broker lists for a while is deleted; one broker may lag behind the others."""
@@ -206,7 +207,7 @@ class Waves:
             return False
         if live.replicas == move.after:
             return True
-        between = live.replicas != move.before and _is_between(move, live)
+        between = live.replicas != move.before and is_between(move, live)
         if not between and live.replicas != move.before:
             # Brokers never show that of our move: another client has moved it since.
             return False
@@ -386,37 +387,3 @@ class Waves:
 
 
 NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"
-
-
-def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
-    """Whether a partition is where it is to be: its replicas in sync, with a leader, and no longer listed (R4)."""
-    return (
-        (move.topic, move.partition) not in listed
-        and live is not None
-        and live.replicas == move.after
-        and live.isr >= set(move.after)
-        and live.leader >= 0
-    )
-
-
-def _is_between(move: Move, live: PartitionState) -> bool:
-    """Whether metadata shows a partition as Kafka does while it moves, or right after (R4): on the new replicas, and
-    the old ones that aren't removed yet."""
-    new, rest = live.replicas[: len(move.after)], live.replicas[len(move.after) :]
-    return new == move.after and bool(rest) and set(rest) == set(move.before) - set(move.after)
-
-
-def _ours(message: str) -> TopicResult:
-    return TopicResult(error_code=-1, error_message=message)
-
-
-def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Sequence[Move]:
-    """The moves that a planned reassignment consists of; a partition without a size gets its share of the planned."""
-    before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
-    moves = [
-        Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers)
-        for each, brokers in sorted(after.items())
-    ]
-    # The plan has the bytes of the topic's moves together.
-    share = int(target.after.get("bytes", 0)) // max(1, sum(len(move.adding) for move in moves))
-    return [replace(move, size=(sizes or {}).get((move.topic, move.partition), share)) for move in moves]

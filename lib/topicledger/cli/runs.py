@@ -23,6 +23,7 @@ from topicledger.ledger import runs, verifying
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, clusters_left
+from topicledger.ledger.verified import render
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
@@ -113,7 +114,7 @@ def runs_verify(options: Options, since: str | None, expect: tuple[str, ...], ot
     settings = open_settings(options)
     ledger = open_ledger(options, settings, "runs")
     verified = verifying.verify(ledger, settings, since=since, expected=expect, other_keys=other_keys)
-    print_result(verified.to_json(), lambda console: verifying.render(verified, console), options)
+    print_result(verified.to_json(), lambda console: render(verified, console), options)
     return verified.exit_code
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from topicledger import __version__
 from topicledger.config.secrets import check_references
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import GuardStopped, UsageError
@@ -43,6 +38,7 @@ from topicledger.ledger.run import (
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.unreached import has_unreached
+from topicledger.ledger.who import os_user, principal_of, versions
 from topicledger.model import Phase, RunState
 from topicledger.model.moves import Rebalance
 from topicledger.model.prune import Prune
@@ -218,7 +214,7 @@ def _begin(
         "versions": versions(),
         "spark_app_id": app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
-        "principal": _principal(selected),
+        "principal": principal_of(selected),
         "requested_by": request.requested_by or os_user(),
         "arguments": arguments,
         "settings_digest": _digest(settings, request.command),
@@ -386,29 +382,3 @@ def _applied_something(ledger: Ledger, run_ids: Collection[str]) -> set[str]:
         return set()
     after = F.col("phase").isin(Phase.APPLY.value, Phase.VERIFY.value) & F.col("run_id").isin(*run_ids)
     return {row["run_id"] for row in ledger.read(AUDIT).where(after).select("run_id").distinct().collect()}
-
-
-def os_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have a number only
-        return f"uid {os.getuid()}"
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a run is made with, as `runs.versions` keeps them."""
-    found = {"topicledger": __version__}
-    for name, package in (("spark", "pyspark"), ("delta", "delta-spark"), ("kafka-python", "kafka-python")):
-        try:
-            found[name] = version(package)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
-
-
-def _principal(clusters: Sequence[ClusterSettings]) -> str | None:
-    """Who the run is to each cluster, as its settings show it; a reference stays one. None where it asks no cluster."""
-    names = {cluster.name: str(cluster.client.get("sasl_plain_username", "ANONYMOUS")) for cluster in clusters}
-    if len(set(names.values())) <= 1:
-        return next(iter(names.values()), None)
-    return json.dumps(names)

@@ -15,8 +15,9 @@ from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
 from topicledger.ledger.run import find_run
-from topicledger.ledger.runs import os_user, require_fresh
+from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
+from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import losses
 from topicledger.schemas import APPROVALS, PLANS, RUNS

@@ -1,0 +1,44 @@
+"""Moves of partitions as planned, and whether brokers show that they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
+from topicledger.model import Target, TopicResult
+from topicledger.model.moves import Move, parse_assignments
+
+
+def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
+    """Whether a partition is where it is to be: its replicas in sync, with a leader, and no longer listed (R4)."""
+    return (
+        (move.topic, move.partition) not in listed
+        and live is not None
+        and live.replicas == move.after
+        and live.isr >= set(move.after)
+        and live.leader >= 0
+    )
+
+
+def is_between(move: Move, live: PartitionState) -> bool:
+    """Whether metadata shows a partition as Kafka does while it moves, or right after (R4): on the new replicas, and
+    the old ones that aren't removed yet."""
+    new, rest = live.replicas[: len(move.after)], live.replicas[len(move.after) :]
+    return new == move.after and bool(rest) and set(rest) == set(move.before) - set(move.after)
+
+
+def ours(message: str) -> TopicResult:
+    return TopicResult(error_code=-1, error_message=message)
+
+
+def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Sequence[Move]:
+    """The moves that a planned reassignment consists of; a partition without a size gets its share of the planned."""
+    before, after = (parse_assignments(each["assignments"]) for each in (target.before, target.after))
+    moves = [
+        Move(topic=target.topic, partition=each, before=before.get(each, ()), after=brokers)
+        for each, brokers in sorted(after.items())
+    ]
+    # The plan has the bytes of the topic's moves together.
+    share = int(target.after.get("bytes", 0)) // max(1, sum(len(move.adding) for move in moves))
+    return [replace(move, size=(sizes or {}).get((move.topic, move.partition), share)) for move in moves]
