@@ -97,9 +97,9 @@ class ClusterContext:
 
     def __post_init__(self) -> None:
         self._silent: dict[str, NoOutcome] = {}
-        """Of the kind whose step is under way, by resource: what was sent and has no outcome."""
+        """Requests without an outcome, by resource, of the kind whose step is under way."""
         self._left_open: dict[tuple[str, str], str] = {}
-        """Of the step under way, by resource and action: why an outcome can't be known now."""
+        """Why an outcome can't be known now, by resource and action of the step under way."""
         self._sender = Sender(
             cluster=self.cluster,
             limits=self.limits,

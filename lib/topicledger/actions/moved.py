@@ -11,7 +11,7 @@ from topicledger.model.moves import Move, parse_assignments
 
 
 def is_in_place(move: Move, live: PartitionState | None, listed: Mapping[Partition, Replicas]) -> bool:
-    """Whether a partition is where it is to be: its replicas in sync, with a leader, and no longer listed (R4)."""
+    """Whether a partition is where the plan puts it: its replicas in sync, with a leader, and no longer listed (R4)."""
     return (
         (move.topic, move.partition) not in listed
         and live is not None

@@ -33,7 +33,7 @@ SECURITY_DISABLED = 54
 _ANY = 1
 _USER = 7
 _VERSION_WITH_PATTERNS = 1
-"""Of all three requests: older brokers take every name for a literal one."""
+"""The version of all three requests: older brokers take every name for a literal one."""
 _VERSION_WITH_USERS = 3
 """The version of all three requests: older brokers have no resources of type USER."""
 NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"

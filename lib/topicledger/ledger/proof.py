@@ -30,7 +30,7 @@ PROVEN = (PLANS, AUDIT, APPROVALS)
 ALGORITHM, KEY_ID = "algorithm", "key_id"
 """Of `runs.proof`: how the digest was made, and which key signed it."""
 FORMAT, SEALS_ABANDONED = "format", "2"
-"""Of `runs.proof`: the version that made it. Since 2 abandoned runs have a digest, too."""
+"""The version in `runs.proof`. Since 2, abandoned runs have a digest, too."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
 LEAST_KEY_BYTES = 32
 """Of a key that signs: as many bytes as its digests have (RFC 2104, section 3)."""

@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
 
 
 def principal_of(clusters: Sequence[ClusterSettings]) -> str | None:
-    """Who the run is to each cluster, as its settings show it; a reference stays one. None where it asks no cluster."""
+    """The run's user on each cluster, as the settings show it; a reference stays one. None if it asks no cluster."""
     names = {cluster.name: str(cluster.client.get("sasl_plain_username", "ANONYMOUS")) for cluster in clusters}
     if len(set(names.values())) <= 1:
         return next(iter(names.values()), None)
