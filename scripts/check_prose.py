@@ -52,7 +52,7 @@ PATTERNS = (
     Pattern(words=r"\b(?:judge|judges|judged|judging)\b", instead="validate or evaluate"),
     Pattern(words=r"\bcame? to\b(?= (?:nothing|it)\b)|\bwhat (?:\w+ ){1,3}came to\b", instead="the result of"),
     Pattern(
-        words=r"\b(?:[Nn]one|null|empty|true|false|Error|refused?|[Rr]aises \w+|warns|stopped|,) ?where\b|"
+        words=r"\b(?:[Nn]one|null|empty|true|false|Error|refused?|[Rr]aises \w+|warns|stopped|,) ?where\b(?!,)|"
         r"\bwhere (?:there (?:is|are|was|were)|nobody|nothing|Kafka|Spark|not\b)",
         instead="if, when",
     ),

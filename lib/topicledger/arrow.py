@@ -1,4 +1,4 @@
-"""Spark's types as Arrow's, and columns from functions over Arrow arrays, by public APIs of Spark 4.0 and later."""
+"""Arrow types for Spark types, and columns computed by Arrow functions, with public APIs of Spark 4.0 and later."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def over_arrow(function: Callable[..., pa.Array], returns: str, *columns: str) -
     if hasattr(functions, "arrow_udf"):
         made = functions.arrow_udf(function, returns)
     else:
-        # Spark 4.0 has functions over pandas only. The kind is said, since the annotations are Arrow's.
+        # Spark 4.0 has functions over pandas only. The function type is given because the annotations are Arrow's.
         made = functions.pandas_udf(partial(_over_pandas, function), returns, functions.PandasUDFType.SCALAR)
     column: Column = made(*columns)
     return column

@@ -1,4 +1,4 @@
-"""The errors a user can meet: each says what happened, at which place, and what to do, and has its exit code."""
+"""The errors a user can meet: each says what happened, where, and what to do, and has an exit code."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _STRONGEST_FIRST = (ExitCode.ERROR, ExitCode.GUARD_STOPPED, ExitCode.TOPICS_FAIL
 
 
 def exit_code(holds: Mapping[ExitCode, bool]) -> ExitCode:
-    """Return the strongest exit code that holds: an error, a guard, failed topics, pending changes; else done."""
+    """Return the most severe exit code that holds: error, guard, failed topics, pending changes; else done."""
     return next((code for code in _STRONGEST_FIRST if holds.get(code, False)), ExitCode.DONE)
 
 
 class TopicLedgerError(Exception):
-    """Something that ends a run; its text is shown to the user as it is, without a stack trace."""
+    """An error that ends a run; the user sees its text unchanged, without a stack trace."""
 
     exit_code = ExitCode.ERROR
     run_id: str | None = None
-    """The run that it ended, if there was one."""
+    """The run that the error ended, if there was one."""
     details: Mapping[str, object] = {}
-    """More fields for the result document, beside the error's text."""
+    """Fields to add to the result document, beside the error's text."""
 
 
 class UsageError(TopicLedgerError):
@@ -52,7 +52,7 @@ class SettingsError(UsageError):
 
 
 class PolicyError(UsageError):
-    """A policy of the user's own fails or doesn't keep to its contract; names the policy. Nothing was sent."""
+    """A user-defined policy fails or breaks its contract; names the policy. Nothing was sent."""
 
 
 class ManifestFileError(UsageError):
@@ -60,7 +60,7 @@ class ManifestFileError(UsageError):
 
 
 class TableError(TopicLedgerError):
-    """A Delta table is missing, unreachable or not as its schema says; names the table."""
+    """A Delta table is missing, unreachable or differs from its schema; names the table."""
 
 
 class ClusterError(TopicLedgerError):

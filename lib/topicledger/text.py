@@ -1,4 +1,4 @@
-"""Words for messages about names: the nearest known one, and text from outside made safe to print."""
+"""Helpers for messages: suggest the nearest known name, and make outside text safe to print."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.markup import escape
 
 _LISTED = 20
 _NEAR = 0.7
-"""How alike names must be, by difflib's ratio: `mian` and `main` are 0.75, `acls` and `labels` 0.6."""
+"""Lowest difflib ratio of similar names: `mian` and `main` have 0.75, `acls` and `labels` 0.6."""
 _SHOWN_CHARACTERS = 120
 _MESSAGE_CHARACTERS = 2_000
 ISO_TIME = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 """The format of `iso_time` for Spark's `date_format`, for moments in UTC."""
 _NAMED = 3
 SHOWN_FAILURES = 20
-"""Rows that a summary shows of what failed; tables and reports have all."""
+"""Failed rows that a summary shows; tables and reports have all of them."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to say after an unknown ``name``: "did you mean `x`?", or else the known names; "" if there are none."""
+    """Return a hint for an unknown ``name``: "did you mean `x`?", or else the known names; "" if there are none."""
     names = sorted(set(known))
     by_folded = {each.casefold(): each for each in names}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=_NEAR)
@@ -37,7 +37,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
-    """``text`` on one line for a message: control and other invisible characters escaped, cut after ``most``."""
+    """Return ``text`` on one line: control and other invisible characters escaped, cut after ``most``."""
     cut = text if len(text) <= most else text[: most - 3] + "..."
     if cut.isprintable():
         return cut
@@ -45,38 +45,41 @@ def show(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` with its lines kept and every control character escaped, so that none can act on a terminal."""
+    """Escape every control character of ``text`` except line breaks, so that none can act on a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def console(piped: int) -> Console:
-    """A console on stdout, as wide as the terminal or `piped` columns; `:smile:` in a name stays what it is."""
+    """Return a console on stdout, as wide as the terminal or `piped` columns. It keeps `:smile:` in a name as text."""
     return Console(width=None if sys.stdout.isatty() else piped, emoji=False)
 
 
 def listed(names: Sequence[str], count: int | None = None) -> str:
-    """The first three names and how many more there are of `count`: `a, b, c and 9 more`."""
+    """Return the first three names and how many of `count` follow: `a, b, c and 9 more`."""
     more = (len(names) if count is None else count) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def alike(message: str | None, name: str | None) -> str:
-    """A message about `name` as messages are compared: two that differ in the name alone say the same."""
+    """Return a message with `name` masked, so that messages that differ only in the name compare as equal."""
     return (message or "").replace(name, "#") if name else message or ""
 
 
 def iso_time(moment: datetime) -> str:
-    """`moment` as ISO 8601 in UTC, to the second; one without a zone is in this process's own, as PySpark's are."""
+    """Format `moment` as ISO 8601 in UTC, to the second.
+
+    A moment without a zone is in this process's own zone, as PySpark's are.
+    """
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def json_value(value: object) -> str:
-    """What JSON has no type for, as text: a moment as ISO 8601 in UTC, with all its digits."""
+    """Return text for a value that JSON has no type for: a moment as ISO 8601 in UTC, with all its digits."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return str(value)
 
 
 def cell(value: object) -> str:
-    """Text from outside for a terminal: control characters and markup can't act."""
+    """Return outside text for a terminal cell: control characters and markup can't act."""
     return "" if value is None else escape(show(str(value), _MESSAGE_CHARACTERS))

@@ -276,7 +276,7 @@ def test_a_partition_whose_leader_moved_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("newest", "why"),
     [
-        ((0, 4, 2**60), "is no date"),
+        ((0, 4, 2**60), "is not a date"),
         ((43, -1, -1), "too old to return the time"),
         ((56, -1, -1), "KAFKA_STORAGE_ERROR; it was asked for 0.5 s"),
         ((2, -1, -1), "CORRUPT_MESSAGE"),

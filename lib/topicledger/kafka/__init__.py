@@ -1,9 +1,9 @@
-"""The one package that talks to Kafka: everything that is asked of one cluster, or done to it.
+"""The only package that talks to Kafka: every request to one cluster.
 
-It sends one request at a time and translates both ways between Kafka's messages and our values. What to send, in which
-order and how often is decided elsewhere. kafka-python's own admin methods are by-passed where they lose something: they
-drop throttle_time_ms, turn a second NOT_CONTROLLER into a RuntimeError (C13, C17), and give up a whole answer for one
-group's or one partition's error.
+It sends one request at a time and translates between Kafka's messages and our values. Other packages decide what to
+send, in which order and how often. It avoids kafka-python's own admin methods that lose information: they drop
+throttle_time_ms, turn a second NOT_CONTROLLER into a RuntimeError (C13, C17), and discard a whole answer because of an
+error of one group or one partition.
 """
 
 from __future__ import annotations
@@ -93,32 +93,32 @@ class Response:
     """One answered CreateTopics or DeleteTopics request."""
 
     results: Mapping[str, TopicResult]
-    """By resource, for each one of the request."""
+    """Results by resource, one for each of the request."""
     throttle_time_ms: int
-    """How long the broker asks to wait (KIP-599)."""
+    """Time that the broker asks the client to wait (KIP-599)."""
 
 
 class ClusterAdmin(Connection):
-    """A connection to one cluster, with the rights of the principal in its settings.
+    """A connection to one cluster, with the ACLs of the principal in its settings.
 
-    Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
-    Each method sends what it says and raises RequestLost when no answer came.
+    The constructor connects. If it can't, it raises a ClusterError that names the cluster within `connect_timeout`
+    seconds. Each method sends its request and raises RequestLost if no answer arrives.
     """
 
     create_request: Any = CreateTopics
-    """What CreateTopics is sent as, which says what decodes the response: `CreateTopicsRequest` is kafka-python's."""
+    """The class of CreateTopics requests, which selects the decoder: kafka-python's own is `CreateTopicsRequest`."""
 
     def connect_to_controller(self) -> str:
-        """Find the controller and connect to it, unless that is done; returns the cluster id that it reports.
+        """Find the controller and connect to it, unless already connected; return the cluster id that it reports.
 
-        Changes nothing. A change that is sent next goes out at once: nothing has to be found or connected first (C13).
+        Changes nothing on the cluster. The next change is sent at once: it has nothing to find or connect first (C13).
         """
         controller_id = self._admin._controller_id
         if controller_id is None:
             controller_id = self.metadata([]).controller_id
             if controller_id < 0:
                 raise RequestLost(f"cluster {self.name} at {self._bootstrap_servers} has no controller at the moment")
-        # Asked of the controller itself: the connection is up then, and the id is the one behind its address now.
+        # The controller itself answers: this opens the connection, and returns the id that its address has now.
         cluster_id = str(
             self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), controller_id).cluster_id
         )
@@ -153,7 +153,7 @@ class ClusterAdmin(Connection):
         return self.version(DeleteTopicsRequest) >= _DELETE_BY_ID
 
     def describe_cluster(self) -> Cluster:
-        """The cluster's id and its live brokers with their racks (M1)."""
+        """Return the cluster's id and its live brokers with their racks (M1)."""
         response = self.metadata([])
         return Cluster(
             cluster_id=response.cluster_id,
@@ -171,20 +171,20 @@ class ClusterAdmin(Connection):
         )
 
     def list_topics(self) -> Iterator[TopicInfo]:
-        """Every topic that this principal may describe (M1, M3)."""
+        """Yield every topic that this principal may describe (M1, M3)."""
         yield from infos(self.metadata(None, operations=True).topics)
 
     def describe_topics(self, topics: Sequence[str]) -> Iterator[TopicInfo]:
-        """The named topics: one that doesn't exist is left out, one that may not be described says so (29; M3)."""
+        """Yield the named topics that exist; `permitted` is false if this principal may not describe one (29; M3)."""
         for start in range(0, len(topics), _DESCRIBE_BATCH):
             yield from infos(self.metadata(topics[start : start + _DESCRIBE_BATCH], operations=True).topics)
 
     def topic_configs(
         self, topics: Sequence[str], names: Mapping[str, Collection[str]] | None = None
     ) -> Iterator[TopicConfigs]:
-        """Configs of the named topics, sensitive values null, or the error of those that can't be described.
+        """Yield the configs of the named topics, sensitive values as null, or the error if they can't be described.
 
-        `names`: by topic, the configs to describe; a name that the broker doesn't know is left out. By default all.
+        `names` lists the configs to describe by topic, by default all; names that the broker doesn't know are left out.
         """
         for start in range(0, len(topics), _CONFIGS_BATCH):
             named = topics[start : start + _CONFIGS_BATCH]
@@ -203,45 +203,47 @@ class ClusterAdmin(Connection):
                 )
 
     def consumer_groups(self, topics: Collection[str]) -> list[GroupUse]:
-        """Which groups use the named topics: see `groups.consumer_groups`."""
+        """Return the groups that use the named topics: see `groups.consumer_groups`."""
         return groups.consumer_groups(self, topics)
 
     def last_records(self, topics: Collection[str]) -> list[LastRecord]:
-        """How far the named topics were written, and when last: see `offsets.last_records`."""
+        """Return end offsets and last records of the named topics: see `offsets.last_records`."""
         return offsets.last_records(self, topics)
 
     def unseen_topics(self, on: int | None = None) -> int:
-        """How many topics this principal doesn't see: see `unseen.unseen_topics`."""
+        """Return the number of topics that this principal doesn't see: see `unseen.unseen_topics`."""
         return unseen.unseen_topics(self, on)
 
     def broker_logs(self) -> list[log_dirs.BrokerLogs]:
-        """What each live broker has in its log directories: see `log_dirs.broker_logs`."""
+        """Describe the log directories of each live broker: see `log_dirs.broker_logs`."""
         brokers = sorted(int(broker.node_id) for broker in self.metadata([]).brokers)
         return [log_dirs.broker_logs(self, broker_id) for broker_id in brokers]
 
     def partition_sizes(self, topics: Mapping[str, Collection[int]]) -> dict[reassignments.Partition, int]:
-        """Bytes of partitions: see `log_dirs.partition_sizes`."""
+        """Return the bytes of partitions: see `log_dirs.partition_sizes`."""
         return log_dirs.partition_sizes(self, topics)
 
     @property
     def alters_incrementally(self) -> bool:
-        """Whether single configs can be altered (KIP-339, Kafka 2.3): AlterConfigs replaces all of a topic's."""
+        """Whether single configs can be altered (KIP-339, Kafka 2.3); AlterConfigs replaces all configs of a topic."""
         return self.supports(IncrementalAlterConfigsRequest)
 
     def alter_configs(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
-        """One IncrementalAlterConfigs request; with `validate_only` nothing is changed (K1)."""
+        """Send one IncrementalAlterConfigs request; with `validate_only` it changes nothing (K1)."""
         response = self._change(changes.alter_configs_request(targets, validate_only=validate_only))
         return Response(results=changes.altered(response), throttle_time_ms=response.throttle_time_ms)
 
     def add_partitions(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
-        """One CreatePartitions request; with `validate_only` nothing is changed."""
+        """Send one CreatePartitions request; with `validate_only` it changes nothing."""
         request = changes.create_partitions_request(targets, self._operation_timeout_ms, validate_only=validate_only)
         response = self._change(request)
         return Response(results=changes.grown(response), throttle_time_ms=response.throttle_time_ms)
 
     def topics_reassigned_now(self) -> frozenset[str] | None:
-        """Return the topics whose replicas are being moved; None if this principal lacks Describe on the cluster, or if
-        the brokers are older than 2.4."""
+        """Return the topics whose replicas are being moved.
+
+        None if this principal lacks Describe on the cluster, or if the brokers are older than 2.4.
+        """
         listed = self.list_reassignments()
         return None if listed is None else frozenset(topic for topic, _ in listed)
 
@@ -256,7 +258,7 @@ class ClusterAdmin(Connection):
         return self.supports(ElectLeadersRequest, reassignments.ELECT_PREFERRED)
 
     def list_reassignments(self) -> dict[reassignments.Partition, reassignments.Replicas] | None:
-        """Partitions whose replicas are being moved, with their targets; None as `topics_reassigned_now`."""
+        """Return the partitions that are being moved, with their targets; None as in `topics_reassigned_now`."""
         if not self.reassigns:
             return None
         if self._admin._controller_id is None:
@@ -268,25 +270,25 @@ class ClusterAdmin(Connection):
         return reassignments.listed(self, response)
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, reassignments.TopicState]:
-        """Replicas, in-sync ones and leaders of the named topics: see `reassignments.topic_states`."""
+        """Return replicas, in-sync replicas and leaders of the named topics: see `reassignments.topic_states`."""
         return reassignments.topic_states(self, topics)
 
     def reassign(
         self, targets: Mapping[reassignments.Partition, reassignments.Replicas | None]
     ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
-        """One AlterPartitionReassignments request: the answer by partition, and throttle_time_ms."""
+        """Send one AlterPartitionReassignments request; return the answers by partition, and throttle_time_ms."""
         response = self._change(reassignments.alter_request(targets, self._operation_timeout_ms))
         return reassignments.altered(response, targets), response.throttle_time_ms
 
     def elect_leaders(
         self, partitions: Collection[reassignments.Partition]
     ) -> tuple[dict[reassignments.Partition, TopicResult], int]:
-        """One ElectLeaders request for preferred leaders: the answer by partition, and throttle_time_ms."""
+        """Send one ElectLeaders request for preferred leaders; return answers by partition, and throttle_time_ms."""
         response = self._change(reassignments.elect_request(partitions, self._operation_timeout_ms))
         return reassignments.elected(response, partitions), response.throttle_time_ms
 
     def broker_configs(self, broker_id: int, names: Collection[str]) -> dict[str, str]:
-        """Return those of a broker's named configs that aren't Kafka's defaults, as that broker reports them (R6)."""
+        """Return a broker's named configs that differ from Kafka's defaults, as that broker reports them (R6)."""
         request = DescribeConfigsRequest(
             resources=[(ConfigResourceType.BROKER, str(broker_id), sorted(names))], include_synonyms=False
         )
@@ -304,7 +306,7 @@ class ClusterAdmin(Connection):
         return {each.name: str(each.value) for each in found if each.config_source != "DEFAULT_CONFIG"}
 
     def alter_broker_configs(self, broker_id: int, configs: Mapping[str, str | None]) -> TopicResult:
-        """Sets configs of a broker, None resets; the request goes to that broker (R6)."""
+        """Set configs of a broker, or reset those that are None; the request goes to that broker (R6)."""
         request = changes.alter_broker_request(broker_id, configs)
         if self._manager.cluster.broker_metadata(broker_id) is None:
             self._run(self._manager.cluster.refresh_metadata)
@@ -312,7 +314,7 @@ class ClusterAdmin(Connection):
         return TopicResult(error_code=result.error_code, error_message=result.error_message)
 
     def describe_acls(self, principals: Collection[str] | None = None) -> list[Acl]:
-        """The cluster's ACLs: see `access.describe_acls`."""
+        """Return the cluster's ACLs: see `access.describe_acls`."""
         return access.describe_acls(self, principals)
 
     def may_alter_acls(self) -> bool | None:
@@ -320,36 +322,36 @@ class ClusterAdmin(Connection):
         return access.may_alter(self)
 
     def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
-        """Which settings of its authorizer a broker has: see `access.authorizer_settings`."""
+        """Return the authorizer settings that a broker has: see `access.authorizer_settings`."""
         return access.authorizer_settings(self, broker_id)
 
     def knows_acls_like(self, acl: Acl) -> bool:
-        """Whether the brokers know its pattern (prefixes: Kafka 2.0) and its type of resource (USER: 3.3)."""
+        """Whether the brokers know the ACL's pattern type (prefixes: Kafka 2.0) and resource type (USER: 3.3)."""
         return access.are_known(self, acl)
 
     def create_acls(self, targets: Sequence[Target]) -> Response:
-        """One CreateAcls request; adding what there is does no harm (A2)."""
+        """Send one CreateAcls request; adding an existing ACL does no harm (A2)."""
         response = self._change(access.create_acls_request(targets))
         return Response(results=access.created(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def delete_acls(self, targets: Sequence[Target]) -> Response:
-        """One DeleteAcls request; deleting what there isn't does no harm (A2)."""
+        """Send one DeleteAcls request; deleting a missing ACL does no harm (A2)."""
         response = self._change(access.delete_acls_request(targets))
         return Response(results=access.deleted(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def describe_quotas(self) -> dict[Entity, Mapping[str, float]]:
-        """The cluster's client quotas: see `quotas.describe_quotas`."""
+        """Return the cluster's client quotas: see `quotas.describe_quotas`."""
         return quotas.describe_quotas(self)
 
     def alter_quotas(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
-        """One AlterClientQuotas request; with `validate_only` nothing is changed (Q1)."""
+        """Send one AlterClientQuotas request; with `validate_only` it changes nothing (Q1)."""
         response = self._change(quotas.alter_quotas_request(targets, validate_only=validate_only))
         return Response(results=quotas.altered(targets, response), throttle_time_ms=response.throttle_time_ms)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
-        """One CreateTopics request; with `validate_only` nothing is created (C5).
+        """Send one CreateTopics request; with `validate_only` it creates nothing (C5).
 
-        An id that validateOnly returns is dropped: it isn't real (C19). The result of every topic is its own (C7).
+        Drops topic ids that validateOnly returns, since they aren't real (C19). Each topic has its own result (C7).
         """
         request = self.create_request(
             topics=[creatable(target) for target in targets],
@@ -365,9 +367,9 @@ class ClusterAdmin(Connection):
         )
 
     def delete_topics(self, targets: Sequence[Target]) -> Response:
-        """One DeleteTopics request, by topic id where the broker knows ids, else by name (D7).
+        """Send one DeleteTopics request, by topic id if the broker knows ids, else by name (D7).
 
-        Two requests for the same topic are one (D1): the caller sends each once.
+        A request must name each topic only once (D1).
         """
         by_id = self.deletes_by_id and all(target.topic_id for target in targets)
         state = DeleteTopicsRequest.DeleteTopicState

@@ -1,7 +1,7 @@
-"""Requests about rights: DescribeAcls, CreateAcls, DeleteAcls (KIP-140, KIP-290), by Kafka's names.
+"""Requests about ACLs: DescribeAcls, CreateAcls, DeleteAcls (KIP-140, KIP-290), with Kafka's names.
 
-kafka-python's own methods drop which ACL failed and why, and raise where a broker names an operation that they don't
-know (A6).
+kafka-python's own methods drop which ACL failed and why, and raise if a broker names an operation that they don't know
+(A6).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SECURITY_DISABLED = 54
 _ANY = 1
 _USER = 7
 _VERSION_WITH_PATTERNS = 1
-"""The version of all three requests: older brokers take every name for a literal one."""
+"""First version of all three requests with pattern types: older brokers take every name for a literal one."""
 _VERSION_WITH_USERS = 3
-"""The version of all three requests: older brokers have no resources of type USER."""
+"""First version of all three requests with resources of type USER."""
 NO_ALTER = "this principal may not change ACLs: grant it Alter on the cluster"
 
 _OPERATIONS = {
@@ -47,11 +47,11 @@ _RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, 
 _PATTERN_TYPES = {"LITERAL": 3, "PREFIXED": 4}
 _PERMISSIONS = {DENY: 2, "ALLOW": 3}
 _UNKNOWN = "UNKNOWN_"
-"""Before the number of what a newer broker has and this module doesn't name."""
+"""Prefix of the number of a value that only newer brokers know."""
 
 
 def describe_acls(connection: Connection, principals: Collection[str] | None = None) -> list[Acl]:
-    """Every ACL of the cluster; where few `principals` are named, theirs only. Raises NotListed."""
+    """Return every ACL of the cluster; if one principal is named, only its ACLs. Raises NotListed."""
     few = principals is not None and len(principals) == 1
     response = connection.ask(
         DescribeAclsRequest(
@@ -68,7 +68,7 @@ def describe_acls(connection: Connection, principals: Collection[str] | None = N
         return [*_acls(response.resources)]
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise NotListed(
-            f"cluster {connection.name}: its ACLs are not known: the principal in clusters.{connection.name}.client "
+            f"cluster {connection.name}: its ACLs can't be listed: the principal in clusters.{connection.name}.client "
             "needs the ACL Describe on the cluster"
         )
     if response.error_code == SECURITY_DISABLED:
@@ -110,9 +110,9 @@ SUPER_USERS = "super.users"
 
 
 def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str] | None:
-    """Which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has; None if this principal may not describe its configs.
+    """Return which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has set; None without DescribeConfigs on it.
 
-    Brokers take both for secrets: they show that one is set, and never to what.
+    Brokers treat both as secrets: they report that one is set, but never its value.
     """
     resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
@@ -121,7 +121,7 @@ def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str
 
 
 def create_acls_request(targets: Sequence[Target]) -> Any:
-    """Adds the ACL that each target's `after` is."""
+    """Build a request that adds the ACL in each target's `after`."""
     acls = [Acl.of(target.after) for target in targets]
     return CreateAclsRequest(
         min_version=_min_version(acls),
@@ -141,7 +141,7 @@ def create_acls_request(targets: Sequence[Target]) -> Any:
 
 
 def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
-    """By resource, what a CreateAcls response says, in the request's order."""
+    """Return a CreateAcls response's answers by resource, in the request's order."""
     return {
         target.resource: TopicResult(error_code=each.error_code, error_message=_words(each))
         for target, each in zip(targets, response.results, strict=True)
@@ -149,7 +149,7 @@ def created(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
 
 
 def delete_acls_request(targets: Sequence[Target]) -> Any:
-    """Removes the ACL that each target's `before` is: exactly this one, never what a pattern matches (A5)."""
+    """Build a request that deletes exactly the ACL in each target's `before`, never what a pattern matches (A5)."""
     acls = [Acl.of(target.before) for target in targets]
     return DeleteAclsRequest(
         min_version=_min_version(acls),
@@ -181,7 +181,7 @@ def deleted(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
 
 def _words(answer: Any) -> str | None:
     if answer.error_code == CLUSTER_AUTHORIZATION_FAILED:
-        # The broker's own words are a dump of its request context.
+        # The broker's own message is a dump of its request context.
         return NO_ALTER
     return answer.error_message or None
 

@@ -1,4 +1,4 @@
-"""Requests that change topics that exist: IncrementalAlterConfigs (KIP-339) and CreatePartitions (KIP-195)."""
+"""Requests that change existing topics: IncrementalAlterConfigs (KIP-339) and CreatePartitions (KIP-195)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Operation(IntEnum):
 
 
 def alter_configs_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
-    """Sets each config of `Target.after`, and resets those that only `Target.before` has."""
+    """Build a request that sets each config of `Target.after`, and resets those that only `Target.before` has."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     return IncrementalAlterConfigsRequest(
         resources=[
@@ -46,7 +46,7 @@ def alter_configs_request(targets: Sequence[Target], *, validate_only: bool) -> 
 
 
 def alter_broker_request(broker_id: int, configs: Mapping[str, str | None]) -> Any:
-    """Sets configs of one broker; None resets one."""
+    """Build a request that sets configs of one broker, or resets those that are None."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     return IncrementalAlterConfigsRequest(
         resources=[
@@ -68,7 +68,7 @@ def alter_broker_request(broker_id: int, configs: Mapping[str, str | None]) -> A
 
 
 def altered(response: Any) -> dict[str, TopicResult]:
-    """By topic, what an IncrementalAlterConfigs response says."""
+    """Return an IncrementalAlterConfigs response's answers by topic."""
     return {
         each.resource_name: TopicResult(error_code=each.error_code, error_message=each.error_message)
         for each in response.responses
@@ -76,7 +76,7 @@ def altered(response: Any) -> dict[str, TopicResult]:
 
 
 def create_partitions_request(targets: Sequence[Target], timeout_ms: int, *, validate_only: bool) -> Any:
-    """Raises each topic's count to `num_partitions` of `Target.after`, with the assignments that new ones have (N4)."""
+    """Build a request that raises each topic to `Target.grows_to` partitions, with `Target.assignments` if set (N4)."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic
     return CreatePartitionsRequest(
         topics=[
@@ -98,7 +98,7 @@ def create_partitions_request(targets: Sequence[Target], timeout_ms: int, *, val
 
 
 def grown(response: Any) -> dict[str, TopicResult]:
-    """By topic, what a CreatePartitions response says: it is not in the request's order (N3)."""
+    """Return a CreatePartitions response's answers by topic; their order differs from the request's (N3)."""
     return {
         each.name: TopicResult(error_code=each.error_code, error_message=each.error_message)
         for each in response.results

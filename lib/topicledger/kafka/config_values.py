@@ -1,10 +1,10 @@
-"""Whether two values of a config mean the same to Kafka: for one pair, and for columns of a DataFrame.
+"""Compare config values as Kafka does: for one pair, and for columns of a DataFrame.
 
-Brokers return values as they parsed them (*measured* on 4.3.1): without blanks around them, booleans in lower case,
-numbers in one form, lists without blanks around their commas. Names such as `lz4` or `CreateTime` keep their case, and
-another case is refused. A value that no broker takes never gets live, so each form may be read as widely as any config
-reads it: `0.5d` is a number, since Java reads it as one. Forms that Java reads and nobody needs, such as `0x1p-2`, are
-refused in manifests (`is_odd`): they are compared as text, which would differ from the broker's form for ever.
+Brokers return values as they parsed them (*measured* on 4.3.1): without surrounding blanks, booleans in lower case,
+numbers in one form, lists without blanks around commas. Names such as `lz4` or `CreateTime` keep their case, and
+brokers refuse a different case. A value that no broker accepts never becomes live, so each form may be read as widely
+as any config reads it: `0.5d` is a number, since Java reads it as one. Forms that Java reads and nobody needs, such as
+`0x1p-2`, are refused in manifests (`is_odd`): compared as text, they would always differ from the broker's form.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from topicledger.model import SET_ON_TOPIC
 LISTS = frozenset(
     {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
 )
-"""The topic configs of Kafka's type LIST, each of them a set. In any other config a comma is a character."""
+"""The topic configs of Kafka's type LIST, each of them a set. In other configs, a comma is an ordinary character."""
 
 BLANKS = "".join(map(chr, range(0x21)))
-"""What Java's `String.trim` cuts off."""
+"""Characters that Java's `String.trim` removes."""
 
 _WHOLE = r"\A([+-]?)0*([0-9]+)\z"
 _NUMBER = r"\A([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?\z"
-"""Double.parseDouble takes a suffix of Java's own literals; it changes nothing, `0.1f` is 0.1 as a double."""
+"""Double.parseDouble accepts the suffixes of Java literals and ignores them: `0.1f` is 0.1 as a double."""
 _HEXADECIMAL = r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?"
 _LONG_S = "[fF][aA][lL]\u017f[eE]"
 _OTHER_DIGITS = r"(?=.*[^\x00-\x7f])[+-]?\p{Nd}+"
 _ODD = rf"\A[\x00-\x20]*(?:{_HEXADECIMAL}|[+-]NaN|{_LONG_S}|{_OTHER_DIGITS})[\x00-\x20]*\z"
-"""Hexadecimal doubles; NaN with a sign; `false` with a long s, which is an s to `equalsIgnoreCase`; digits of other
-scripts, which Long.parseLong takes."""
+"""Matches hexadecimal doubles, NaN with a sign, `false` with a long s (an s for `equalsIgnoreCase`), and digits of
+other scripts, which Long.parseLong accepts."""
 _EXACT = 1e15
-"""Below it every whole double is one number in decimal, too."""
+"""Below this, every whole double has exactly one decimal form."""
 _PYTHON_WHOLE, _PYTHON_NUMBER, _PYTHON_ODD = (
     re.compile(pattern.replace(r"\z", r"\Z").replace(r"\p{Nd}", r"\d")) for pattern in (_WHOLE, _NUMBER, _ODD)
 )
@@ -64,27 +64,27 @@ def is_odd(value: str) -> bool:
 
 
 def is_odd_column(value: Column) -> Column:
-    """`is_odd` for a column (string): boolean, null where the value is null."""
+    """`is_odd` for a column (string): boolean, null if the value is null."""
     return value.rlike(_ODD)
 
 
 def by_name(configs: Column | str) -> Column:
-    """An array of configs as a map: name -> config."""
+    """Convert an array of configs to a map: name -> config."""
     return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each)))
 
 
 def values_by_name(configs: Column | str) -> Column:
-    """An array of configs as a map: name -> value."""
+    """Convert an array of configs to a map: name -> value."""
     return F.map_from_entries(F.transform(configs, lambda each: F.struct(each["name"], each["value"])))
 
 
 def is_set_on_topic(config: Column) -> Column:
-    """Whether an entry of `configs` is set on the topic itself, and its value is shown: it isn't sensitive."""
+    """Whether an entry of `configs` is set on the topic itself and isn't sensitive, so that its value is known."""
     return (config["config_source"] == SET_ON_TOPIC) & ~config["is_sensitive"]
 
 
 def trimmed(value: Column) -> Column:
-    """Without what Java's `String.trim` cuts off."""
+    """Trim a string column as Java's `String.trim` does."""
     return F.btrim(value, F.lit(BLANKS))
 
 
@@ -93,7 +93,7 @@ def _parts(value: str) -> frozenset[str]:
 
 
 def parts_column(value: Column) -> Column:
-    """The parts of a list, each once, in order of the alphabet (array<string>)."""
+    """Return the distinct parts of a list in alphabetical order (array<string>)."""
     parts = F.transform(F.split(value, ","), trimmed)
     return F.array_sort(F.array_distinct(parts))
 
@@ -115,7 +115,7 @@ def _canonical(value: str) -> str:
 
 def _canonical_column(value: Column) -> Column:
     text = trimmed(value)
-    # As text: a double can't tell the largest whole numbers apart.
+    # Compared as text: doubles can't distinguish the largest whole numbers.
     digits = F.regexp_extract(text, _WHOLE, 2)
     minus = F.when(F.startswith(text, F.lit("-")) & (digits != "0"), F.lit("-")).otherwise(F.lit(""))
     whole = F.when(text.rlike(_WHOLE), F.concat(minus, digits))

@@ -1,4 +1,4 @@
-"""A connection to one cluster: made, closed, asked; what every request to it has in common."""
+"""A connection to one cluster, and the parts that all requests share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from topicledger.errors import ClusterError
 
 _DISCONNECTED = "socket disconnected"
 _TELLING_LITTLE = ("KafkaTimeoutError", "Connection timed out", "RequestTimedOutError", _DISCONNECTED)
-"""The least specific first; every other message of kafka-python says more."""
+"""Messages of kafka-python that explain little, the least specific first; every other message is more specific."""
 
 
 class _LastWords(logging.Handler):
-    """Keeps kafka-python's last error by thread: its exception only says that a cluster can't be bootstrapped.
+    """Keeps kafka-python's last error by thread: its exception only reports that the bootstrap failed.
 
-    A broker that refuses a login says why and closes the connection; which of the two kafka-python sees first is up to
-    chance, and its last try may time out. So a message is never replaced by a less specific one.
+    A broker that refuses a login returns the reason and closes the connection. Which of the two kafka-python sees first
+    is up to chance, and its last attempt may time out. So a less specific message never replaces a more specific one.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ def _telling(words: str) -> int:
 
 _last_words = _LastWords()
 _kafka_log = logging.getLogger("kafka")
-# kafka-python prints its whole configuration, passwords included, at DEBUG: whatever level a user turns on, not that.
+# At DEBUG, kafka-python logs its whole configuration, passwords included, so its level doesn't follow the user's.
 _kafka_log.setLevel(logging.ERROR)
 _kafka_log.propagate = False
 _kafka_log.addHandler(_last_words)
@@ -91,11 +91,11 @@ _REFUSED_PAUSE_SECONDS = 0.5
 _REFUSED_SECONDS = 2.0
 """Seconds that a connection may take before it counts as not refused."""
 _BROKERS_GONE = 3
-"""How often a request that any broker may answer is sent to another broker, because the first one is gone."""
+"""How often a request that any broker may answer is sent to another broker if one is gone."""
 _ANSWER_SECONDS = 5.0
-"""Seconds that an answer may take beside the broker's work on it."""
+"""Seconds that an answer may take in addition to the broker's work on it."""
 
-# Where kafka-python's name for a code isn't Kafka's own (org.apache.kafka.common.protocol.Errors, 4.3.1).
+# Codes whose name in kafka-python differs from Kafka's (org.apache.kafka.common.protocol.Errors, 4.3.1).
 _KAFKA_NAMES = {
     -1: "UNKNOWN_SERVER_ERROR",
     0: "NONE",
@@ -110,32 +110,32 @@ _KAFKA_NAMES = {
 
 
 class RequestLost(ClusterError):
-    """A request got no answer: what it did is unknown, and it may be sent again."""
+    """A request got no answer: its effect is unknown, and it may be sent again."""
 
 
 class Disconnected(RequestLost):
-    """A request got no answer because the connection was closed, or none could be made: the broker may be gone."""
+    """A request got no answer because there was no connection, or it was closed: the broker may be gone."""
 
 
 class ApiMissing(ClusterError):
-    """The brokers don't know a request, or not the version that it needs: it was not sent."""
+    """The brokers don't know a request or the version it needs; it was not sent."""
 
 
 class NotListed(ClusterError):
-    """A cluster's resources can't be listed: they are unknown, which is not the same as none."""
+    """A cluster's resources can't be listed: they are unknown, not absent."""
 
 
 def error_name(error_code: int) -> str:
-    """Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
+    """Return Kafka's name for an error code, e.g. TOPIC_ALREADY_EXISTS."""
     if error_code in _KAFKA_NAMES:
         return _KAFKA_NAMES[error_code]
     return str(kafka_errors.for_code(error_code).message or f"ERROR_{error_code}")
 
 
 def request_timeout(cluster: ClusterSettings, kafka: KafkaSettings) -> float:
-    """How many seconds an answer is waited for: the client option `request_timeout_ms` where it is set.
+    """Return the seconds to wait for an answer: the client option `request_timeout_ms` if it is set.
 
-    Else longer than the broker may take, so that the broker's own answer comes first.
+    The default is longer than the broker may take, so that the broker's own answer arrives first.
     """
     given = cluster.client.get("request_timeout_ms")
     return float(given) / 1000 if isinstance(given, int | float) else kafka.operation_timeout + _ANSWER_SECONDS
@@ -154,16 +154,17 @@ def _refuses(server: str) -> bool:
 
 
 class Connection:
-    """A connection to one cluster, with the rights of the principal in its settings.
+    """A connection to one cluster, with the ACLs of the principal in its settings.
 
-    Making one connects and raises ClusterError, naming the cluster, within `connect_timeout` seconds.
+    The constructor connects. If it can't, it raises a ClusterError that names the cluster within `connect_timeout`
+    seconds.
     """
 
     def __init__(self, cluster: ClusterSettings, kafka: KafkaSettings) -> None:
         self.name = cluster.name
         self._principal = cluster.principal
         self.operation_timeout = kafka.operation_timeout
-        """Seconds the broker may take over a request."""
+        """Seconds that the broker may spend on a request."""
         self._bootstrap_servers = ", ".join(cluster.bootstrap_servers)
         self._operation_timeout_ms = max(1, round(kafka.operation_timeout * 1000))
         self._secrets = secret_values(cluster)
@@ -176,12 +177,12 @@ class Connection:
         }
         if not (options.get("proxy_url") or options.get("socks5_proxy")):
             self._fail_where_refused(cluster.bootstrap_servers)
-        # Made in two steps, so that a client that can't connect can still be asked why, and closed.
+        # Created in two steps, so that a client that can't connect can still report the reason, and be closed.
         self._admin = KafkaAdminClient.__new__(KafkaAdminClient)
         try:
             self._admin.__init__(**options)
         except Exception as error:
-            # Any error of one cluster's client concerns this cluster only.
+            # Any error of a cluster's client concerns only that cluster.
             raise self._unreachable(f" within {kafka.connect_timeout:g} s ({self._why_not(error)})") from None
         self._manager = self._admin._manager
 
@@ -189,7 +190,8 @@ class Connection:
     def principal(self) -> str | None:
         """The principal that brokers see: the one in the settings, else `User:` and the user name.
 
-        None if it is unknown, because a certificate, a ticket or a token decides it."""
+        None if it is unknown because a certificate, a ticket or a token determines it.
+        """
         options = self._admin.config
         protocol = str(options["security_protocol"])
         if self._principal is not None:
@@ -224,9 +226,9 @@ class Connection:
         return words
 
     def _fail_where_refused(self, servers: Sequence[str]) -> None:
-        """Raise ClusterError if each address refused the connection twice: then nobody listens there.
+        """Raise ClusterError if each address refuses the connection twice: no broker is running there.
 
-        kafka-python would try again until `connect_timeout`. All other behaviour of an address is left to it.
+        kafka-python would try again until `connect_timeout`. It handles every other behaviour of an address.
         """
         for attempt in range(_REFUSED_TIMES):
             if attempt:
@@ -251,11 +253,11 @@ class Connection:
             if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
                 raise ApiMissing(
                     f"the brokers of cluster {self.name} are too old: {words_of(error)} Nothing was sent; upgrade "
-                    "them, or leave this out"
+                    "the brokers, or leave this out"
                 ) from None
             self._admin._controller_id = None
             if isinstance(error, kafka_errors.UnknownBrokerIdError):
-                # A broker that came after we connected; kafka-python looks around by itself every five minutes.
+                # The broker joined after we connected; kafka-python refreshes by itself only every five minutes.
                 with suppress(Exception):
                     self._manager.run(self._manager.cluster.refresh_metadata)
             gone = isinstance(error, kafka_errors.KafkaConnectionError | OSError) and foreign_code(error) is None
@@ -263,19 +265,19 @@ class Connection:
             raise (Disconnected if gone else RequestLost)(redact(words, self._secrets)) from None
 
     def _any_broker(self, request: Any) -> Any:
-        """Return any broker's answer to a request that only reads. If that broker is gone, the next is asked."""
+        """Return any broker's answer to a request that only reads; if a broker is gone, ask the next one."""
         for _ in range(_BROKERS_GONE):
             with suppress(Disconnected):
                 return self._run(self._manager.send, request)
         return self._run(self._manager.send, request)
 
     def ask(self, request: Any, broker_id: int | None = None) -> Any:
-        """Return one broker's answer, or any broker's if none is named; raises RequestLost when no answer came.
+        """Send a request that only reads, and return the named broker's answer, or any broker's if none is named.
 
-        For requests that only read. If the answer asks to wait (throttle), it waits before it returns.
+        If the answer asks to wait (throttle), waits before it returns. Raises RequestLost if no answer arrives.
         """
         if broker_id is not None and self._manager.cluster.broker_metadata(broker_id) is None:
-            # A broker that came after we connected; kafka-python looks around by itself every five minutes.
+            # The broker joined after we connected; kafka-python refreshes by itself only every five minutes.
             self._run(self._manager.cluster.refresh_metadata)
         response = self._any_broker(request) if broker_id is None else self._run(self._manager.send, request, broker_id)
         if response.throttle_time_ms > 0:
@@ -284,7 +286,7 @@ class Connection:
         return response
 
     def metadata(self, topics: Collection[str] | None, *, operations: bool = False) -> Any:
-        """The brokers and the named topics, all of them where `topics` is None, as Kafka's MetadataResponse (M1)."""
+        """Return Kafka's MetadataResponse with brokers and the named topics; all topics if `topics` is None (M1)."""
         named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=named,
@@ -295,11 +297,11 @@ class Connection:
         return self._any_broker(request)
 
     def version(self, request: type) -> int:
-        """The newest version of a request that both sides know."""
+        """Return the newest version of a request that both sides know."""
         return int(self._manager.broker_version_data.api_version(request))
 
     def supports(self, request: type, version: int = 0) -> bool:
-        """Whether the broker knows a request at all, in `version` or a newer one."""
+        """Whether the broker knows a request in `version` or a newer one."""
         try:
             return self.version(request) >= version
         except kafka_errors.IncompatibleBrokerVersion:

@@ -1,9 +1,10 @@
-"""CreateTopics responses: from version 5 on decoded here, since they are most of what a run has to read.
+"""CreateTopics responses, decoded here from version 5 on, since they are most of the data that a run reads.
 
 `CreateTopics` and kafka-python's own request are exchangeable: `created_topics` takes the response of either.
 
-A topic's thirty configs are nearly all those of the topic before (KIP-525). kafka-python makes an object of each; here
-an entry is made once and found again by its bytes. The layout is that of Kafka's CreateTopicsResponse.json.
+Nearly all of a topic's thirty configs equal those of the previous topic (KIP-525). kafka-python makes an object of
+each; this module makes each distinct entry once and finds it again by its bytes. The layout is that of Kafka's
+CreateTopicsResponse.json.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from topicledger.kafka.entries import config_entry
 from topicledger.model import ConfigEntry
 
 CONFIGS_VERSION = 5
-"""The first version with configs, and the first that is decoded here."""
+"""The first version with configs, and the first that this module decodes."""
 LAST_VERSION = 7
 _TOPIC_ID_VERSION = 7
 _CONFIG_ERROR_TAG = 0
 _ZERO_ID = bytes(16)
 _KNOWN_ENTRIES = 100_000
-"""So many distinct entries are kept, then others."""
+"""Number of distinct entries to keep; beyond it, all are dropped."""
 
 _INT16 = struct.Struct(">h").unpack_from
 _INT32 = struct.Struct(">i").unpack_from
@@ -35,7 +36,7 @@ _COUNTS = struct.Struct(">ih").unpack_from
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """One topic of a response, with Kafka's names."""
+    """One topic of a response, with Kafka's field names."""
 
     name: str
     topic_id: uuid.UUID | None
@@ -56,7 +57,10 @@ class CreatedTopics:
 
 
 def created_topics(response: Any) -> CreatedTopics:
-    """A response as this module or kafka-python decoded it. kafka-python knows no configs before `CONFIGS_VERSION`."""
+    """Return the CreatedTopics of a response that this module or kafka-python decoded.
+
+    Before `CONFIGS_VERSION`, responses have no configs.
+    """
     if isinstance(response, CreatedTopics):
         return response
     return CreatedTopics(response.throttle_time_ms, tuple(map(_by_kafka_python, response.topics or ())))
@@ -83,11 +87,11 @@ def _by_kafka_python(topic: Any) -> CreatedTopic:
 
 
 class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, misc]
-    """kafka-python's request, whose response becomes `CreatedTopics` from `CONFIGS_VERSION` on."""
+    """kafka-python's request, with responses decoded as `CreatedTopics` from `CONFIGS_VERSION` on."""
 
     @property
     def header(self) -> Any:
-        """The header that kafka-python keeps for a request until its response comes."""
+        """The header that kafka-python keeps for a request until its response arrives."""
         header = super().header
         if header is None or header.request_api_version < CONFIGS_VERSION:
             return header
@@ -95,7 +99,7 @@ class CreateTopics(CreateTopicsRequest, init=False):  # type: ignore[call-arg, m
 
 
 class _Header:
-    """A request's header that says what decodes the response."""
+    """A request header that selects this module's decoder for the response."""
 
     def __init__(self, header: Any) -> None:
         self._header = header
@@ -119,7 +123,7 @@ class _Response:
 
 
 def decode(data: bytes, version: int) -> CreatedTopics:
-    """A response without its header, of versions 5 to 7. Raises ValueError if the bytes aren't one."""
+    """Decode a response of versions 5 to 7, without its header. Raises ValueError if the bytes aren't one."""
     try:
         return _decode(data, version)
     except (IndexError, struct.error) as error:
@@ -175,7 +179,7 @@ def _configs(data: bytes, pos: int) -> tuple[tuple[ConfigEntry, ...] | None, int
     entries = []
     for _ in range(count - 1):
         start = pos
-        # Name, value, read only, source, sensitive, no tags: each length in one byte, as nearly all are.
+        # The fields are name, value, read only, source, sensitive, no tags. Nearly all lengths take one byte.
         name = data[pos]
         value = data[pos + name]
         end = pos + name + (value or 1) + 4

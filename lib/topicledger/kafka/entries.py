@@ -1,4 +1,4 @@
-"""Config entries as brokers return them, in answers of several kinds."""
+"""Config entries in brokers' answers of several kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from topicledger.model import ConfigEntry
 
 
 def config_entry(name: str, value: str | None, read_only: bool, source: int, sensitive: bool) -> ConfigEntry:
-    """One object for each distinct entry: most topics share the same thirty. A sensitive entry's value isn't kept."""
+    """Return one shared object for each distinct entry, without the value if it is sensitive.
+
+    Most topics have the same thirty entries.
+    """
     return _entry(name, None if sensitive else value, read_only, source, sensitive)
 
 

@@ -1,6 +1,6 @@
-"""Which groups use a topic: of the classic and the consumer protocol (KIP-848), share (KIP-932) and streams (KIP-1071).
+"""Groups that use a topic: classic, consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071).
 
-What can't be known must never look like "no groups": what is in motion is asked again, the rest is an error.
+Unknown must never look like "no groups": groups that are changing are read again, and everything else is an error.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _SHOWN = 3
 
 
 def consumer_groups(connection: Connection, topics: Collection[str]) -> list[GroupUse]:
-    """One GroupUse per topic and group that uses it, in order of both; a topic that nobody uses gives none.
+    """Return one GroupUse per topic and group that uses it, ordered by both; none for an unused topic.
 
-    A group uses a topic when live members are assigned to it or subscribed to it, or when it has committed offsets on
-    it. Those who read without a group and commit nothing are not seen: Kafka doesn't know them.
+    A group uses a topic if live members are assigned to it or subscribed to it, or if the group has committed offsets
+    on it. Consumers that have no group and commit nothing are not seen: Kafka doesn't know them.
 
-    What is in motion (a rebalance of the classic protocol, a coordinator that loads) is asked again for
-    `operation_timeout`; then RequestLost says what isn't known. Raises ClusterError, naming the ACL that is
-    missing, where the principal may not see everything: it needs Describe on the cluster, on every group, on
-    __consumer_offsets, on the topics, and for groups of the newer protocols on every topic their members subscribe to.
-    Brokers older than Kafka 2.8 don't say whether a listing is complete: a ClusterError too.
+    While a group changes (a rebalance of the classic protocol, a coordinator that loads) it is read again, for
+    `operation_timeout`; then RequestLost names what is unknown. Raises ClusterError, naming the missing ACL, if the
+    principal may not see everything: it needs Describe on the cluster, on every group, on __consumer_offsets, on the
+    topics, and for groups of the newer protocols on every topic that their members subscribe to. Also raises
+    ClusterError for brokers older than Kafka 2.8, which don't report whether a listing is complete.
     """
     wanted = frozenset(topics)
     if not wanted:
@@ -65,13 +65,13 @@ def _undecided(connection: Connection, later: Later) -> str:
     shown = "; ".join(f"{subject}: {why}" for subject, why in sorted(later.items())[:_SHOWN])
     more = f"; and {len(later) - _SHOWN} more" if len(later) > _SHOWN else ""
     return (
-        f"cluster {connection.name}: after {connection.operation_timeout:g} s it still isn't known which groups use "
-        f"its topics ({shown}{more}): try again when they have settled"
+        f"cluster {connection.name}: after {connection.operation_timeout:g} s it is still unknown which groups use "
+        f"its topics ({shown}{more}): try again when these groups are stable"
     )
 
 
 def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
-    """Groups that one request can ask about: of one coordinator and one kind."""
+    """Yield groups that one request can ask about: those of one coordinator and one kind."""
     together: dict[tuple[int, str], list[Listed]] = {}
     for each in listed:
         together.setdefault((each.broker_id, each.kind), []).append(each)
@@ -82,19 +82,19 @@ def _batches(listed: Iterable[Listed]) -> Iterator[list[Listed]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """How groups of one type are asked what they use."""
+    """How to read what groups of one type use."""
 
     request: Any
-    """Describes groups."""
+    """The request that describes groups."""
     names: str
-    """Its field for their names."""
+    """The request's field for group names."""
     members: Callable[[Any], Members]
     offsets: Callable[[Connection, int, Sequence[str]], Iterable[_Offsets]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Offsets:
-    """What a coordinator answered about the offsets of one group."""
+    """A coordinator's answer about the offsets of one group."""
 
     group: str
     error_code: int
@@ -105,18 +105,18 @@ class _Offsets:
 def _read(
     connection: Connection, batch: Sequence[Listed], wanted: Collection[str], later: Later
 ) -> dict[str, list[GroupUse]]:
-    """The uses of each group of a batch where they are known, empty lists included; the others go into `later`."""
+    """Return the known uses of each group of a batch, empty lists included; put the other groups into `later`."""
     broker_id, kind = batch[0].broker_id, _KINDS.get(batch[0].kind)
     if kind is None:
         raise ClusterError(
             f"cluster {connection.name}: group {batch[0].group} has a type that this topicledger doesn't know, "
-            f"{batch[0].kind}: it isn't known which groups use its topics"
+            f"{batch[0].kind}: it is unknown which groups use the cluster's topics"
         )
     members = {each.group: Members() for each in batch if each.empty}
     alive = [each.group for each in batch if not each.empty]
     if alive:
         members |= _members(connection, broker_id, kind, alive, later)
-    # Offsets after members: who commits and leaves in between is seen by what he committed.
+    # Offsets are read after members, so that the offsets of a member that commits and leaves in between are seen.
     committed = _committed(connection, broker_id, kind, sorted(members), later) if members else {}
     found: dict[str, list[GroupUse]] = {}
     for group, topics in committed.items():
@@ -154,7 +154,7 @@ def _members(
         if not settled(connection, _subject(each.group_id), each.error_code, later):
             continue
         if each.group_state == "Dead":
-            # Gone, and then not listed the next time; or of a kind that this request doesn't know.
+            # The group is gone, and won't be listed the next time; or the request doesn't know its kind.
             later[_subject(each.group_id)] = "its coordinator doesn't know it"
         else:
             found[each.group_id] = kind.members(each)
@@ -164,7 +164,7 @@ def _members(
 def _committed(
     connection: Connection, broker_id: int, kind: _Kind, groups: Sequence[str], later: Later
 ) -> dict[str, set[str]]:
-    """The topics each group has offsets on."""
+    """Return the topics that each group has offsets on."""
     found: dict[str, set[str]] = {}
     for each in kind.offsets(connection, broker_id, groups):
         codes = {each.error_code, *(error_code for _, _, error_code in each.partitions)}
@@ -174,13 +174,13 @@ def _committed(
 
 
 def _fetched(connection: Connection, broker_id: int, groups: Sequence[str]) -> Iterator[_Offsets]:
-    # Everything a group committed is asked for: by the topics' names, each answer were as long as their partitions.
+    # Reads everything a group committed: named topics would make each answer as long as all their partitions.
     if connection.version(OffsetFetchRequest) >= _MANY_GROUPS_FETCH:
         named = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetchRequest(
             groups=[named(group_id=group, topics=None) for group in groups],
             min_version=_MANY_GROUPS_FETCH,
-            # From the next one on topics go by ids, which nobody knows of a topic that is gone.
+            # Later versions identify topics by id, and the id of a deleted topic is unknown.
             max_version=_MANY_GROUPS_FETCH + 1,
         )
         answers = [(each.group_id, each) for each in connection.ask(request, broker_id).groups]

@@ -1,9 +1,9 @@
-"""Every group of a cluster, with proof that none is missing; or the reason why that isn't known.
+"""List every group of a cluster, with proof that none is missing, or the reason why that is unknown.
 
-Brokers leave groups out of a listing without a word: those that the principal may not see, and those that are kept in a
-partition of __consumer_offsets that the broker has just got, or given away. So the principal must have the right to see
-all of them, and each coordinator is asked before and after its listing about a group that would be kept in each of the
-partitions it leads: such a question, unlike a listing, is answered with an error by a coordinator that isn't at work.
+Brokers silently omit groups from a listing: those that the principal may not see, and those stored in a partition of
+__consumer_offsets that the broker has just gained or given away. So the principal must have ACLs for all groups. Before
+and after its listing, each coordinator is also asked about one probe group for each partition that it leads. Unlike a
+listing, such a request fails if the coordinator isn't ready.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPICS_BATCH = 10_000
 _LIST = "the list of groups"
 
 Later = dict[str, str]
-"""Reason by what isn't known yet."""
+"""Reasons by the subject that is still unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +45,15 @@ class Listed:
 
     group: str
     kind: str
-    """classic, consumer, share, streams, or a type of a Kafka to come."""
+    """classic, consumer, share, streams, or a type of a future Kafka version."""
     broker_id: int
-    """Its coordinator."""
+    """The group's coordinator."""
     empty: bool
-    """Whether it has no members."""
+    """Whether the group has no members."""
 
 
 def denied(connection: Connection, error_code: int, what: str, acl: str) -> ClusterError:
-    """The error that names what can't be read, and the missing ACL."""
+    """Return the error that names what can't be read, and the missing ACL."""
     return ClusterError(
         f"cluster {connection.name}: {what} ({error_name(error_code)}): "
         f"the principal in clusters.{connection.name}.client needs the ACL {acl}"
@@ -61,7 +61,10 @@ def denied(connection: Connection, error_code: int, what: str, acl: str) -> Clus
 
 
 def settled(connection: Connection, subject: str, error_code: int, later: Later) -> bool:
-    """Whether the code means an answer; notes in `later` what may get one, raises ClusterError for what never will."""
+    """Return whether a code means success.
+
+    Notes the subject in `later` if a later attempt may succeed. Raises ClusterError if none will.
+    """
     if error_code == NONE:
         return True
     if error_code in _IN_MOTION:
@@ -78,11 +81,11 @@ def settled(connection: Connection, subject: str, error_code: int, later: Later)
 
 
 def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> None:
-    """Raise ClusterError where the principal may not see every group, or what groups committed on `topics`."""
+    """Raise ClusterError if the principal may not see every group, or offsets that groups committed on `topics`."""
     if not connection.supports(DescribeClusterRequest):
         raise ClusterError(
-            f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't say whether they list every "
-            "consumer group: it isn't known which groups use its topics"
+            f"cluster {connection.name}: its brokers are older than Kafka 2.8 and don't report whether they list every "
+            "consumer group: it is unknown which groups use its topics"
         )
     cluster = connection.ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
     if cluster.error_code != NONE or int(ACLOperation.DESCRIBE) not in cluster.authorized_operations:
@@ -97,7 +100,7 @@ def refuse_partial_sight(connection: Connection, topics: Collection[str]) -> Non
 
 
 def list_groups(connection: Connection, later: Later) -> list[Listed]:
-    """Every group, from every broker; notes in `later` when some may have been missed."""
+    """List every group from every broker; note in `later` if some may be missing."""
     leaders, broker_ids = _coordinators(connection)
     probes = _probes(len(leaders))
     leaderless = sorted(partition for partition, leader in leaders.items() if leader not in broker_ids)
@@ -117,7 +120,7 @@ def list_groups(connection: Connection, later: Later) -> list[Listed]:
 def _listed(group: Any, broker_id: int) -> Listed:
     return Listed(
         group=group.group_id,
-        # Brokers that name no type know only one.
+        # Brokers that return no type know only one.
         kind=group.group_type.lower() or "classic",
         broker_id=broker_id,
         empty=group.group_state == "Empty",
@@ -125,12 +128,12 @@ def _listed(group: Any, broker_id: int) -> Listed:
 
 
 def _coordinators(connection: Connection) -> tuple[dict[int, int], list[int]]:
-    """Return leaders by partition of __consumer_offsets (none if the cluster shows no such topic), and live brokers."""
+    """Return leaders by partition of __consumer_offsets (none if the topic isn't listed), and the live brokers."""
     response = connection.metadata([_OFFSETS_TOPIC])
     leaders: dict[int, int] = {}
     for topic in response.topics:
         if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
-            what = "it isn't known whether every consumer group is listed"
+            what = "it is unknown whether every consumer group is listed"
             raise denied(connection, topic.error_code, what, f"Describe on topic {_OFFSETS_TOPIC}")
         leaders |= {each.partition_index: each.leader_id for each in topic.partitions}
     return leaders, sorted(broker.node_id for broker in response.brokers)
@@ -140,14 +143,14 @@ def _probe(connection: Connection, broker_id: int, groups: Sequence[str], later:
     if not groups:
         return
     for each in connection.ask(DescribeGroupsRequest(groups=list(groups)), broker_id).groups:
-        # There is no such group: only a working coordinator answers that.
+        # The group doesn't exist, and only a working coordinator can answer so.
         if each.error_code != GROUP_ID_NOT_FOUND:
             settled(connection, f"{_LIST} of broker {broker_id}", each.error_code, later)
 
 
 @lru_cache(maxsize=16)
 def _probes(partitions: int) -> tuple[str, ...]:
-    """A name for each partition of __consumer_offsets, such that Kafka would keep a group of that name there."""
+    """Return a group name for each partition of __consumer_offsets that Kafka would store in that partition."""
     found: dict[int, str] = {}
     number = 0
     while len(found) < partitions:

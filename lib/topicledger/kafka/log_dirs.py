@@ -1,4 +1,4 @@
-"""Log directories of brokers (DescribeLogDirs, KIP-113, KIP-827): bytes by replica, and room."""
+"""Log directories of brokers (DescribeLogDirs, KIP-113, KIP-827): bytes by replica, and free space."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class BrokerLogs:
 
     broker_id: int
     sizes: Mapping[tuple[str, int], int]
-    """Bytes by (topic, partition) of its replicas; one that moves between its directories counts once."""
+    """Bytes by (topic, partition) of its replicas; a replica that moves between its directories counts once."""
     total_bytes: int | None
-    """Bytes of the directories' volumes, added up; None before Kafka 3.3. Two directories of one volume count twice:
-    brokers don't report which share one."""
+    """Sum of the sizes of the directories' volumes; None before Kafka 3.3. Two directories on one volume count twice:
+    brokers don't report which directories share a volume."""
     usable_bytes: int | None
-    """Free bytes of the same volumes, less cordoned directories; None before Kafka 3.3."""
+    """Free bytes of the same volumes, without cordoned directories; None before Kafka 3.3."""
 
 
 def describe(
     connection: Connection, broker_id: int, what: str, *, gone: str, topics: Mapping[str, Collection[int]] | None = None
 ) -> Any:
-    """A broker's answer to DescribeLogDirs of every topic, or of partitions of those named.
+    """Return a broker's answer to DescribeLogDirs, for every topic or for the named partitions.
 
-    Raises ClusterError if it doesn't say, or one of its directories is offline; `what` can't be read then. `gone`
-    says of brokers without the request (before Kafka 1.0) what isn't known.
+    Raises ClusterError if the broker doesn't answer, or if one of its directories is offline. The error begins with
+    `what`, e.g. "sizes can't be read", or names `gone` if the brokers lack the request (before Kafka 1.0).
     """
     if not connection.supports(DescribeLogDirsRequest):
-        raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't say {gone}")
+        raise ClusterError(f"cluster {connection.name}: its brokers are older than Kafka 1.0 and don't report {gone}")
     named = None if topics is None else [(topic, sorted(partitions)) for topic, partitions in topics.items()]
     answer = connection.ask(DescribeLogDirsRequest(topics=named), broker_id)
-    # Before version 3 a broker answers with nothing where the right is missing: any broker has a log directory.
+    # Before version 3, an empty answer means that the ACL is missing: every broker has a log directory.
     code = getattr(answer, "error_code", NONE) or (NONE if answer.results else CLUSTER_AUTHORIZATION_FAILED)
     if code == CLUSTER_AUTHORIZATION_FAILED:
         raise denied(connection, code, what, "Describe on the cluster")
@@ -72,9 +72,9 @@ def broker_logs(connection: Connection, broker_id: int) -> BrokerLogs:
 
 
 def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]]) -> dict[tuple[str, int], int]:
-    """Bytes by (topic, partition), those of the largest replica each; empty if brokers don't report them.
+    """Return the bytes of the largest replica by (topic, partition); empty if brokers don't report sizes.
 
-    A replica that is being copied is smaller than those it is copied from.
+    A replica that is being copied is smaller than its source.
     """
     found: dict[tuple[str, int], int] = {}
     for broker in connection.metadata([]).brokers:
@@ -87,7 +87,7 @@ def partition_sizes(connection: Connection, topics: Mapping[str, Collection[int]
                 topics=topics,
             )
         except RequestLost:
-            # It may be down; other replicas of its partitions are as large.
+            # The broker may be down; other replicas of its partitions are as large.
             continue
         except ClusterError as error:
             log.info("%s: bytes under way are estimated", error)

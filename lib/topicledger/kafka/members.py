@@ -1,4 +1,4 @@
-"""Use of topics by a group's members, computed from Kafka's answers; asks no broker."""
+"""Topics that a group's members use, computed from Kafka's answers; sends no requests."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Members:
 
     count: int = 0
     assigned: Counter[str] = field(default_factory=Counter)
-    """Topic -> members that have partitions of it, or are about to get some."""
+    """Topic -> members that have partitions of it, or will get some."""
     subscribed: Counter[str] = field(default_factory=Counter)
-    """Topic -> members that ask for it by name."""
+    """Topic -> members that subscribe to it by name."""
     unknown: str | None = None
-    """Why it isn't known what they use."""
+    """Why the topics that the members use are unknown."""
 
 
 def classic(group: Any) -> Members:
-    """Read a DescribeGroupsResponse: its members' topics are known only while the group is stable."""
+    """Read a DescribeGroupsResponse; members' topics are known only while the group is stable."""
     count = len(group.members)
     if group.protocol_type not in ("consumer", ""):
-        # Kafka Connect's workers and the like: a group for something else than reading topics.
+        # Such a group, e.g. of Kafka Connect's workers, serves another purpose than reading topics.
         return Members(count=count)
     if count and group.group_state != "Stable":
         return Members(count=count, unknown="it is rebalancing")
@@ -40,7 +40,7 @@ def classic(group: Any) -> Members:
                 partitions = ConsumerProtocolAssignment.decode(member.member_assignment).assigned_partitions
                 assigned.update({each.topic for each in partitions if each.partitions})
     except (struct.error, ValueError):
-        return Members(count=count, unknown="what its members subscribe to is not in the consumer protocol's form")
+        return Members(count=count, unknown="its members' subscriptions are not in the consumer protocol's format")
     return Members(count=count, assigned=assigned, subscribed=subscribed)
 
 
@@ -66,7 +66,7 @@ def share(group: Any) -> Members:
 
 
 def streams(group: Any) -> Members:
-    """Read a StreamsGroupDescribeResponse (KIP-1071): topics that members' tasks read and write, internal ones too."""
+    """Read a StreamsGroupDescribeResponse (KIP-1071): topics that tasks read and write, internal topics included."""
     count = len(group.members)
     if not count:
         return Members()

@@ -1,4 +1,4 @@
-"""How much of one cluster is moved at once, what isn't begun any more, and where throttles are written down."""
+"""Limits of moves in one cluster, moves that no longer start, and the record of throttles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class MoveLimits:
 
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
     throttles: ThrottleRecords | None = None
-    """Where throttles are written down before they are set; None: moves aren't throttled."""
+    """Records throttles before they are set; None if moves aren't throttled."""
     withdrawn: Mapping[str, Withdrawn] = field(default_factory=dict)
-    """By topic that is under way: why no more of its partitions are begun."""
+    """Reasons why no more partitions of a topic that is under way start to move, by topic."""

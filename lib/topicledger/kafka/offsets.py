@@ -1,4 +1,4 @@
-"""How far a topic was written, and when last."""
+"""End offsets of topics, and the time of their last record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IN_MOTION = frozenset(
     {
-        # A broker that has just become the leader, or is it no more, answers this too.
+        # A broker that has just become the leader, or has just ceased to be, answers this, too.
         UNKNOWN_TOPIC_OR_PARTITION,
         LEADER_NOT_AVAILABLE,
         NOT_LEADER_OR_FOLLOWER,
@@ -50,18 +50,18 @@ _IN_MOTION = frozenset(
 )
 _OLD = frozenset({UNSUPPORTED_VERSION, UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _TOO_OLD = (
-    "its brokers, or its records, are too old to return the time (Kafka 3.0 and later do, of records of 0.10 and later)"
+    "its brokers or its records are too old to return the time (Kafka 3.0 and later do, for records of 0.10 and later)"
 )
 
 _Partition = tuple[str, int]
 
 
 def last_records(connection: Connection, topics: Collection[str]) -> list[LastRecord]:
-    """One LastRecord per topic, in order of the names.
+    """Return one LastRecord per topic, ordered by name.
 
-    Where the last record isn't known, `error` says why: the topic doesn't exist, a partition had no leader for
-    `operation_timeout`, the principal may not describe the topic, or its records have timestamps that its brokers are
-    too old to return (before Kafka 3.0, or records from before 0.10). Raises RequestLost when a broker gave no answer.
+    If the last record is unknown, `error` gives the reason: the topic doesn't exist, a partition had no leader for
+    `operation_timeout`, the principal may not describe the topic, or its brokers or records are too old to return
+    timestamps (before Kafka 3.0, or records from before 0.10). Raises RequestLost if a broker gave no answer.
     """
     deadline = time.monotonic() + connection.operation_timeout
     found: dict[str, LastRecord] = {}
@@ -84,11 +84,11 @@ def last_records(connection: Connection, topics: Collection[str]) -> list[LastRe
 
 
 def _unknown(connection: Connection, topic: str, why: str) -> LastRecord:
-    return LastRecord(topic=topic, error=f"cluster {connection.name}: the last record of {topic} isn't known: {why}")
+    return LastRecord(topic=topic, error=f"cluster {connection.name}: the last record of {topic} is unknown: {why}")
 
 
 def _read_records(connection: Connection, topics: Sequence[str], later: dict[str, str]) -> Iterator[LastRecord]:
-    """Ask about each topic once; those that are in motion go into `later`, with the reason."""
+    """Ask about each topic once; put topics that are changing into `later`, with the reason."""
     leaders: dict[_Partition, int] = {}
     later |= dict.fromkeys(topics, "no broker gave an answer about it")
     for topic in connection.metadata(topics).topics:
@@ -106,7 +106,7 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         else:
             leaders |= {(topic.name, each.partition_index): each.leader_id for each in topic.partitions}
 
-    # The time is asked last, so that it includes a record that came meanwhile.
+    # The time is read last, so that it includes a record written in between.
     earliest = _offsets(connection, leaders, _EARLIEST)
     latest = _offsets(connection, leaders, _LATEST)
     if connection.version(ListOffsetsRequest) >= _MAX_TIMESTAMP_VERSION:
@@ -119,7 +119,7 @@ def _read_records(connection: Connection, topics: Sequence[str], later: dict[str
         partitions.setdefault(partition[0], []).append(partition)
     for topic, own in partitions.items():
         kept = [each for each in own if earliest[each].offset < latest[each].offset]
-        # Records that DeleteRecords took away stay in their segment for a while, and their timestamps with them.
+        # Records that DeleteRecords removed stay in their segment for a while, and so do their timestamps.
         answers = [earliest[each] for each in own] + [latest[each] for each in own] + [newest[each] for each in kept]
         codes = {answer.error_code for answer in answers} - {NONE}
         names = ", ".join(sorted(error_name(code) for code in codes - _IN_MOTION or codes))
@@ -136,7 +136,7 @@ def _record(connection: Connection, topic: str, end_offset: int, timestamp: int)
     try:
         last_record_at = _EPOCH + timedelta(milliseconds=timestamp) if timestamp >= 0 else None
     except OverflowError:
-        return _unknown(connection, topic, f"its largest timestamp, {timestamp} ms, is no date")
+        return _unknown(connection, topic, f"its largest timestamp, {timestamp} ms, is not a date")
     return LastRecord(topic=topic, end_offset=end_offset, last_record_at=last_record_at)
 
 
@@ -148,7 +148,7 @@ class _Answer:
 
 
 def _offsets(connection: Connection, leaders: Mapping[_Partition, int], timestamp: int) -> dict[_Partition, _Answer]:
-    """What each partition's leader answers to one of ListOffsets' special timestamps."""
+    """Return each partition leader's answer for one of ListOffsets' special timestamps."""
     by_leader: dict[int, list[_Partition]] = {}
     for partition, leader in leaders.items():
         by_leader.setdefault(leader, []).append(partition)

@@ -1,4 +1,4 @@
-"""What requests came to, target by target, and which target keeps the others of its request from an outcome."""
+"""Outcomes of requests by target, and the search for the target that keeps its request from any outcome."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from topicledger.model import OURS, Target, TopicResult
 
 THROTTLING_QUOTA_EXCEEDED = 89
 _SHRINKS_BY = 100
-"""By what requests get smaller while it isn't known whether the cluster answers at all."""
+"""Divisor of the request size while it is unknown whether the cluster answers at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the answer to a request says of one topic."""
+    """A request's answer about one target."""
 
     result: TopicResult
     attempt: int
@@ -26,60 +26,60 @@ class Answer:
     requested_at: datetime
     completed_at: datetime
     maybe_done: bool = False
-    """Whether an earlier request for the topic may have been carried out: its answer was lost, or had no outcome."""
+    """Whether an earlier request may have taken effect, because its answer was lost or had no outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoOutcome:
-    """A target that was sent a limited number of times, and no answer said its outcome."""
+    """A target whose outcome is still unknown after the allowed number of attempts."""
 
     last: Answer
-    """The last answer about it; its result is `OURS` where none came."""
+    """The last answer about the target; its result is `OURS` if there was none."""
     told: bool
     """Whether the last answer is the broker's."""
     why: str
-    """What came in place of an outcome, in words."""
+    """Message that describes the answers received instead of an outcome."""
     by_itself: bool
-    """Whether the cluster answers, only not about this target. Else the cluster may be what doesn't answer."""
+    """Whether the cluster answers about other targets. If false, the whole cluster may be silent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """What one request came to."""
+    """The outcomes of one request."""
 
     results: Mapping[str, TopicResult] = field(default_factory=dict)
-    """By resource, those whose outcome is known."""
+    """Known outcomes by resource."""
     maybe_done: Collection[str] = ()
-    """Resources without a known outcome whose request may have been carried out."""
+    """Resources without a known outcome whose request may have taken effect."""
     over_quota: bool = False
-    """Some were answered with 89."""
+    """Whether some were answered with 89."""
     too_large: bool = False
-    """It was refused whole, for its size."""
+    """Whether the whole request was refused for its size."""
     again: Mapping[str, TopicResult] = field(default_factory=dict)
-    """By resource, answers that say no outcome."""
+    """Answers that are no outcome, by resource."""
     lost: bool = False
-    """No answer came."""
+    """Whether no answer arrived."""
     why: str = ""
-    """Why the others have no outcome."""
+    """Why the other resources have no outcome."""
 
 
 @dataclass(kw_only=True)
 class Sent:
-    """How far the targets of one `Sender.send` came."""
+    """The state of the targets of one `Sender.send`."""
 
     left: list[Target]
-    """Those without an outcome, in order."""
+    """Targets without an outcome, in order."""
     attempts: Counter[str] = field(default_factory=Counter)
     maybe_done: set[str] = field(default_factory=set)
     own: set[str] = field(default_factory=set)
-    """Resources without an outcome in a request in which another one had one: they keep no other from theirs."""
+    """Resources that had no outcome although others in the same request did: they don't block other resources."""
     silent: list[tuple[Target, NoOutcome]] = field(default_factory=list)
-    """Those that are sent no more, and that the cluster may have left without an answer because it gives none."""
+    """Targets that are no longer sent, and whose missing answer may be due to a silent cluster."""
 
     def answered(
         self, batch: Sequence[Target], outcomes: Outcomes, requested_at: datetime
     ) -> tuple[list[tuple[Target, Answer]], Sequence[Target]]:
-        """The targets of a request that have an outcome now, and those that have none."""
+        """Record a request's outcomes; return its targets that have one, and its targets that have none."""
         unknown = [target for target in batch if target.resource not in outcomes.results]
         self.left[: len(batch)] = unknown
         answers = [
@@ -104,16 +104,16 @@ class Sent:
     def give_up(
         self, batch: Sequence[Target], outcomes: Outcomes, requested_at: datetime, *, alive: bool
     ) -> Sequence[tuple[Target, NoOutcome]]:
-        """Take the targets of a request out of those that are sent; returns those that are silent by themselves.
+        """Stop sending the targets of a request; return those that are silent by themselves.
 
-        `alive`: whether the cluster answered about others since a request with these had no outcome.
+        `alive`: whether the cluster answered about other targets since a request with these had no outcome.
         """
         del self.left[: len(batch)]
         by_themselves: list[tuple[Target, NoOutcome]] = []
         for target in batch:
             told = outcomes.again.get(target.resource)
             last = TopicResult(error_code=OURS) if told is None else told
-            # An error of the broker's own, or a request that it answers without this target, is an answer.
+            # An internal error of the broker is an answer, and so is a response that omits this target.
             answers = not outcomes.lost and (told is None or told.error_code == UNKNOWN_SERVER_ERROR)
             by_itself = answers or alive or (not outcomes.lost and target.resource in self.own)
             name = outcomes.why if told is None else error_name(told.error_code)
@@ -124,41 +124,41 @@ class Sent:
         return by_themselves
 
     def go_on_elsewhere(self) -> None:
-        """Take any target as the next one: the neighbours of a silent one are often silent, too."""
+        """Continue with a random target: the neighbours of a silent target are often silent, too."""
         if self.left:
             self.left.insert(0, self.left.pop(random.randrange(len(self.left))))
 
     def silent_by_itself(self) -> Iterator[tuple[Target, NoOutcome]]:
-        """Those given up on before the cluster answered about another target."""
+        """Yield the targets given up on before the cluster answered about another target."""
         found, self.silent = self.silent, []
         yield from ((target, replace(ended, by_itself=True)) for target, ended in found)
 
 
 @dataclass(kw_only=True)
 class Part:
-    """How many targets the next request has, while one of them keeps the others from an outcome."""
+    """The size of the next request, while one target keeps the others from an outcome."""
 
     attempts: int
     most: int | None = None
-    """None: as many as there are."""
+    """Largest number of targets; None for no limit."""
     suspect: int = 0
-    """One of so many, the first that are left, kept a request from having any outcome; 0: none of them."""
+    """One of this many targets, the first that are left, kept a request from any outcome; 0 if none did."""
     alive: bool = False
-    """Whether the cluster answered a smaller request since."""
+    """Whether the cluster has answered a smaller request since."""
     found: bool = False
-    """Whether a target was given up on: the next one is found with fewer attempts."""
+    """Whether a target was given up on; the next one is then found with fewer attempts."""
 
     def gave_up(self) -> None:
-        """The first target was given up on; the next one is sent alone."""
+        """Note that the first target was given up on; the next one is sent alone."""
         self.found, self.suspect, self.most = True, 0, 1
 
     def answered(self, count: int) -> None:
-        """A request for the first `count` had outcomes."""
+        """Note that a request for the first `count` targets had outcomes."""
         self.alive, self.suspect = True, max(0, self.suspect - count)
         self.most = max(1, self.suspect // 2) if self.suspect else None
 
     def unanswered(self, count: int, fruitless: int) -> None:
-        """A request for the first `count` had none, and it was the `fruitless`th in a row."""
+        """Note that a request for the first `count` targets had no outcome, the `fruitless`th such request in a row."""
         if not self.suspect:
             self.alive = False
         self.suspect = count

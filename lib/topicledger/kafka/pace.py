@@ -1,20 +1,20 @@
-"""How fast a cluster's quota lets us create and delete topics, measured by its answers (KIP-599, C17)."""
+"""The rate at which a cluster's quota lets us create and delete topics, measured by its answers (KIP-599, C17)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 INTERVAL = 2.0
-"""Seconds of a quota's tokens that one request spends; a broker lets 11 s of them accumulate by default."""
+"""Seconds of the quota's tokens that one request spends; by default, a broker lets 11 s of tokens accumulate."""
 
 _IDLE_SECONDS = 5.0
-"""After this long a bucket may have been full: then it doesn't show how fast it fills."""
+"""Idle time after which the bucket may be full, so that it no longer shows how fast it fills."""
 _SHORTEST_SPAN = 0.5
-"""Seconds: what comes in between two answers closer than this says more of the network than of the quota."""
+"""Shortest time in seconds between two answers that measure the quota rather than the network."""
 _DEEPEST_FALL = 0.5
-"""A rate falls at most to this share of itself at a time: one too high costs an answer, one too low costs time."""
+"""Smallest share of itself that a rate falls to at once: a rate too high costs an answer, one too low costs time."""
 _LONGEST_GUESS = 10.0
-"""The longest wait by our own estimate; then the broker is asked, and its answer says how long it really takes."""
+"""Longest wait in seconds by our own estimate; then the broker's answer gives the real time."""
 _FIRST_STEP = 0.02
 _HIGHEST_HOPE = 1e6
 
@@ -22,33 +22,33 @@ _HIGHEST_HOPE = 1e6
 class Pace:
     """An estimate of our quota on one cluster: how much may be sent, and when.
 
-    A cluster keeps a bucket of tokens for a principal. It fills at the quota's rate, up to a burst. A topic costs one
-    token per partition; it is accepted while the bucket isn't below 0, and may leave it below. Later topics are
-    answered with 89, isn't charged, and the answer says in how many seconds the bucket is back at 0. Two such answers
-    show the rate: what was accepted between them, divided by how much later the second one's moment of 0 is. If
-    other clients use the same quota, that is the share they leave us.
+    A cluster keeps a bucket of tokens for each principal, which fills at the quota's rate, up to a burst. A topic costs
+    one token per partition; it is accepted while the bucket isn't below 0, and may leave it below. Later topics are
+    answered with 89 and not charged, and the answer gives the seconds until the bucket is back at 0. Two such answers
+    show the rate: the tokens accepted between them, divided by the time between their moments of 0. If other clients
+    use the same quota, the rate is the share that they leave us.
 
-    While all is accepted the rate is believed to be higher than measured, more and more so, until an answer with 89
-    measures it again: so a quota that was raised is noticed. Until a first 89 there is no quota.
+    While everything is accepted, the assumed rate keeps growing above the measured one until an answer with 89 measures
+    it again: this detects a quota that was raised. Before the first 89, no quota is assumed.
 
-    Nothing here waits or looks at a clock: times are seconds of any clock that never goes back.
+    Nothing here waits or reads a clock: times are seconds of any monotonic clock.
     """
 
     def __init__(self) -> None:
         self.rate: float | None = None
-        """Tokens a second as last measured; None before that."""
+        """Tokens per second as last measured; None before the first measurement."""
         self._zero_at: float | None = None
-        """When the bucket is at 0, as answered or estimated since; None while no quota was met."""
+        """The moment when the bucket is at 0, as answered or estimated since; None before the first 89."""
         self._reckoned = False
-        """Whether something was spent since that answer."""
+        """Whether tokens were spent since that answer."""
         self._measured_from: float | None = None
         """The moment of 0 that the rate is measured from."""
         self._accepted = 0
-        """Tokens spent since then."""
+        """Tokens spent since that moment."""
         self._hope = 1.0
         self._step = _FIRST_STEP
         self._outrun = False
-        """Others spent all that the last request waited for."""
+        """Whether other clients spent all the tokens that the last request waited for."""
 
     def plan(self, now: float, costs: Sequence[int]) -> tuple[float, int]:
         """Return the seconds to wait, and how many of the topics with these costs to send then, at least one.
@@ -79,7 +79,7 @@ class Pace:
         `over`: seconds until the bucket is at 0, if topics were answered with 89; else None.
         """
         if over is not None:
-            # The broker takes off what its answer took, down to 0: then it was at 0 some time before the answer.
+            # The broker subtracts the time its answer took, down to 0: then the bucket was at 0 before the answer.
             self._throttled(now + over if over > 0 else (sent + now) / 2, accepted, asked_to_wait=over > 0)
         elif self._zero_at is not None:
             self._accepted += accepted
@@ -88,7 +88,7 @@ class Pace:
                 self._zero_at += accepted / (self.rate * self._hope)
                 self._reckoned = True
                 if now - self._zero_at < INTERVAL / 2:
-                    # All that was believed to be there is spent, and there was no 89: there may be more.
+                    # All assumed tokens are spent without an 89, so there may be more.
                     self._hope = min(self._hope + self._step, _HIGHEST_HOPE)
                     self._step = min(self._step * 2, _HIGHEST_HOPE)
 
@@ -106,9 +106,9 @@ class Pace:
         self._hope, self._step = 1.0, _FIRST_STEP
 
     def lost(self) -> None:
-        """Note a request whose cost is unknown: the rate is measured from the next answer with 89."""
+        """Note a request whose cost is unknown; the rate is then measured from the next answer with 89."""
         self._measured_from = None
 
     def seconds_for(self, tokens: float) -> float | None:
-        """Return about how many seconds this many tokens take; None while the rate is unknown."""
+        """Estimate the seconds that this many tokens take; None while the rate is unknown."""
         return None if self.rate is None else tokens / self.rate

@@ -22,16 +22,16 @@ from topicledger.model.quotas import KAFKA_TYPES, Entity, kafka_name, written
 
 NO_ALTER = "this principal may not change client quotas: grant it AlterConfigs on the cluster"
 TOO_LARGE = "Excessively large number of changes in one request"
-"""Our message if the broker only names the error: it has no quota policies, but a limit of records (Q1)."""
+"""Our message for POLICY_VIOLATION: brokers have no quota policies, so their limit of records refused it (Q1)."""
 
 
 def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]:
-    """Every entity of the cluster that has limits, with them by Kafka's names. Raises NotListed.
+    """Return the limits of every entity that has any, with Kafka's names. Raises NotListed.
 
-    Without a filter: one that isn't strict would match a user's client ids, too (Q4).
+    The request has no filter, since a filter that isn't strict would match a user's client ids, too (Q4).
     """
     if not connection.supports(DescribeClientQuotasRequest):
-        raise NotListed(f"cluster {connection.name}: its brokers are too old to say what quotas there are (before 2.6)")
+        raise NotListed(f"cluster {connection.name}: its brokers are too old to list client quotas (before Kafka 2.6)")
     response = connection.ask(DescribeClientQuotasRequest(components=[], strict=False))
     if response.error_code == NONE:
         return {
@@ -39,7 +39,7 @@ def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]
         }
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         raise NotListed(
-            f"cluster {connection.name}: its client quotas are not known: the principal in "
+            f"cluster {connection.name}: its client quotas can't be listed: the principal in "
             f"clusters.{connection.name}.client needs the ACL DescribeConfigs on the cluster"
         )
     if response.error_code == UNSUPPORTED_VERSION:
@@ -48,7 +48,7 @@ def describe_quotas(connection: Connection) -> dict[Entity, Mapping[str, float]]
 
 
 def alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> Any:
-    """Sets each limit of `Target.after`, and removes those that only `Target.before` has."""
+    """Build a request that sets each limit of `Target.after`, and removes those that only `Target.before` has."""
     entry = AlterClientQuotasRequest.EntryData
     return AlterClientQuotasRequest(
         entries=[
@@ -70,7 +70,7 @@ def alter_quotas_request(targets: Sequence[Target], *, validate_only: bool) -> A
 
 
 def altered(targets: Sequence[Target], response: Any) -> dict[str, TopicResult]:
-    """By resource, what an AlterClientQuotas response says: it is not in the request's order."""
+    """Return an AlterClientQuotas response's answers by resource; their order differs from the request's."""
     resources = {Entity.of_text(target.resource): target.resource for target in targets}
     found = {resources[_entity(each.entity)]: each for each in response.entries}
     too_large = all(each.error_code == POLICY_VIOLATION for each in found.values())

@@ -1,4 +1,4 @@
-"""Requests that move replicas and leaders, and what metadata says of replicas meanwhile; each answer is by partition.
+"""Requests that move replicas and leaders, and the state of replicas in metadata; all answers are by partition.
 
 AlterPartitionReassignments and ListPartitionReassignments (KIP-455), ElectLeaders (KIP-460).
 """
@@ -28,7 +28,7 @@ from topicledger.model import TopicResult
 
 ELECTION_NOT_NEEDED = 84
 ELECT_PREFERRED = 1
-"""The first version of ElectLeaders that has an election type; version 0 is of Kafka 2.2."""
+"""The first version of ElectLeaders that has an election type; version 0 is Kafka 2.2's."""
 NO_ALTER = "this principal may not move replicas or leaders: grant it Alter on the cluster"
 _ZERO_ID = uuid.UUID(int=0)
 _METADATA_BATCH = 10_000
@@ -42,17 +42,17 @@ Replicas: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition, as metadata shows it."""
+    """One partition, as metadata reports it."""
 
     replicas: Replicas
     isr: frozenset[int]
     leader: int
-    """-1 if there is none."""
+    """The leader's broker id; -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic's partitions, as metadata shows them."""
+    """A topic's partitions, as metadata reports them."""
 
     topic_id: str | None = None
     permitted: bool = True
@@ -60,7 +60,7 @@ class TopicState:
 
 
 def topic_states(connection: Connection, topics: Sequence[str]) -> dict[str, TopicState]:
-    """By topic, those that brokers list, or that may not be described."""
+    """Return the states of the named topics that exist, or that this principal may not describe."""
     found: dict[str, TopicState] = {}
     for start in range(0, len(topics), _METADATA_BATCH):
         for each in connection.metadata(topics[start : start + _METADATA_BATCH]).topics:
@@ -81,12 +81,12 @@ def topic_states(connection: Connection, topics: Sequence[str]) -> dict[str, Top
 
 
 def list_request(timeout_ms: int) -> Any:
-    """Every reassignment that is under way."""
+    """Build a request that lists every reassignment under way."""
     return ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None)
 
 
 def listed(connection: Connection, response: Any) -> dict[Partition, Replicas] | None:
-    """Return the target by partition that is moved; None if this principal may not list them. Raises RequestLost."""
+    """Return the target replicas of partitions that are being moved; None without the ACL. Raises RequestLost."""
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return None
     if response.error_code != NONE:
@@ -101,7 +101,7 @@ def listed(connection: Connection, response: Any) -> dict[Partition, Replicas] |
 
 
 def alter_request(targets: Mapping[Partition, Replicas | None], timeout_ms: int) -> Any:
-    """Moves each partition to the brokers named; None cancels what is under way for it (R2, R3)."""
+    """Build a request that moves each partition to the named brokers, or cancels its move if None (R2, R3)."""
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic
     return AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
@@ -121,7 +121,7 @@ def alter_request(targets: Mapping[Partition, Replicas | None], timeout_ms: int)
 
 
 def altered(response: Any, asked: Collection[Partition]) -> dict[Partition, TopicResult]:
-    """By partition, what an AlterPartitionReassignments response says; an error of the whole counts for each."""
+    """Return an AlterPartitionReassignments response's answers by partition; a top-level error counts for each."""
     found = {
         (topic.name, each.partition_index): _result(each.error_code, each.error_message)
         for topic in response.responses
@@ -131,7 +131,7 @@ def altered(response: Any, asked: Collection[Partition]) -> dict[Partition, Topi
 
 
 def elect_request(partitions: Iterable[Partition], timeout_ms: int) -> Any:
-    """Has the first replica of each partition lead it."""
+    """Build a request that elects the first replica of each partition."""
     return ElectLeadersRequest(
         election_type=_PREFERRED,
         topic_partitions=[
@@ -143,7 +143,7 @@ def elect_request(partitions: Iterable[Partition], timeout_ms: int) -> Any:
 
 
 def elected(response: Any, asked: Collection[Partition]) -> dict[Partition, TopicResult]:
-    """By partition, what an ElectLeaders response says (R7)."""
+    """Return an ElectLeaders response's answers by partition (R7)."""
     found = {
         (each.topic, part.partition_id): _result(part.error_code, part.error_message)
         for each in response.replica_election_results
@@ -161,7 +161,7 @@ def _of_all(
 
 
 def _result(error_code: int, message: str | None) -> TopicResult:
-    # The broker's own message of 31 dumps what is inside of it.
+    # The broker's own message for 31 is a dump of its request context.
     words = NO_ALTER if error_code == CLUSTER_AUTHORIZATION_FAILED else message
     return TopicResult(error_code=error_code, error_message=words)
 

@@ -1,4 +1,4 @@
-"""Requests to one cluster, sent again until what they did is known: in batches, at the quota's pace, within bounds."""
+"""Send requests to one cluster until their outcome is known: in batches, at the quota's pace, within limits."""
 
 from __future__ import annotations
 
@@ -44,45 +44,45 @@ _T = TypeVar("_T")
 THROTTLE_MARGIN_SECONDS = 0.05
 """kafka-python refuses to send to a throttled broker until its own timer has run."""
 _MAYBE_DONE = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT})
-"""Answers after which a request may have been carried out all the same (C12, N1)."""
+"""Error codes after which the request may still have taken effect (C12, N1)."""
 _NO_OUTCOME = _MAYBE_DONE | {kafka.NOT_CONTROLLER, THROTTLING_QUOTA_EXCEEDED}
-"""Answers after which a topic is sent again (C12, C13, C17)."""
+"""Error codes after which a topic is sent again (C12, C13, C17)."""
 _SILENT_CLUSTER = 5
-"""Targets in a row without any answer, each alone in its request, after which the cluster counts as silent. Each is
-chosen at random, since silent topics are often neighbours."""
+"""Number of targets in a row without any answer, each alone in its request, after which the cluster counts as silent.
+Each is chosen at random, since silent topics are often neighbours."""
 _ATTEMPTS_AFTER_SILENCE = 2
-"""How often the next target is sent before it counts as silent, too."""
+"""Attempts for the next target before it counts as silent, too."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
-"""How a broker's message begins when it refuses a request whole for its size (C15)."""
+"""Beginnings of the message with which a broker refuses a whole request for its size (C15)."""
 _FREE = frozenset({Action.ALTER_CONFIGS, ReplicaAction.REASSIGN, ReplicaAction.ELECT_LEADERS})
 """Actions on topics that no quota counts."""
 _ALL_FENCED = "All brokers are currently fenced"
-"""What a controller says of every create for the seconds in which no broker is up (*measured*, 4.3.1)."""
+"""A controller's answer to every create during the seconds in which no broker is up (*measured*, 4.3.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """How often, and for how long, something is asked again."""
+    """Limits for repeated requests."""
 
     attempts: int = 8
     """Requests in a row without an outcome before giving up."""
     first_backoff: float = 0.25
     """Seconds before the second attempt; doubles, with jitter."""
     longest_backoff: float = 10.0
-    """Seconds."""
+    """Longest pause between attempts, in seconds."""
     visibility: float = 90.0
-    """Seconds that a topic that the controller knows may take to be listed (C21)."""
+    """Seconds until a topic that the controller knows must be listed (C21)."""
 
 
 class OutcomeUnknown(ClusterError):
-    """What a request did isn't known now; the run stays open and can be started again."""
+    """The effect of a request is unknown; the run stays open and can be started again."""
 
 
 class StaysOpen(OutcomeUnknown):
-    """The outcomes of some actions of a batch aren't known now; the cluster's other batches go on."""
+    """The outcomes of some actions of a batch are unknown; the cluster's other batches continue."""
 
     def __init__(self, cluster: str, actions: Mapping[tuple[str, str], str]) -> None:
-        """`actions`: by resource and action, why it isn't known."""
+        """`actions`: reasons by (resource, action)."""
         (first, _), why = next(iter(actions.items()))
         more = f" and {len(actions) - 1} more" if len(actions) > 1 else ""
         super().__init__(f"cluster {cluster}: {first}{more}: no known outcome ({why}); start the run again with its id")
@@ -91,39 +91,39 @@ class StaysOpen(OutcomeUnknown):
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaWait:
-    """What is being waited for, and how long it will take (C17)."""
+    """A wait for the quota, and its expected duration (C17)."""
 
     seconds: float
-    """Until the next request."""
+    """Seconds until the next request."""
     rate: float | None
-    """Partitions a second that the quota leaves us; None while it isn't known."""
+    """Partitions per second that the quota leaves us; None while unknown."""
     left: int
     """Topics of this cluster and phase that have no answer yet."""
     eta: float | None
-    """About how many seconds they take; None while it isn't known."""
+    """Estimated seconds until these topics have an answer; None while unknown."""
 
 
 @dataclass(kw_only=True)
 class ClusterLimits:
-    """What is known of one cluster's limits, by its answers; shared by all phases of a run."""
+    """One cluster's limits, learned from its answers; shared by all phases of a run."""
 
     max_batch_records: int
-    """The size of a request; halved when the cluster refuses it (C15)."""
+    """The size of a request; halved if the cluster refuses it (C15)."""
     pace: Pace = field(default_factory=Pace)
-    """The quota's (C17)."""
+    """The quota's pace (C17)."""
     partitions: dict[str, int] = field(default_factory=dict)
-    """By topic, where the plan doesn't say: what validate or a describe returned."""
+    """Partition counts that are missing in the plan, by topic: from validate or a describe."""
     acls_added: set[Acl] = field(default_factory=set)
-    """What was acknowledged, and may not be visible yet (A6)."""
+    """ACLs whose creation was acknowledged, but that may not be visible yet (A6)."""
     moving: MoveLimits = field(default_factory=MoveLimits)
-    """How much is moved at once."""
+    """Limits of simultaneous moves."""
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
     def cost(self, target: Target) -> int:
-        """How many tokens of the quota a topic takes; where its partitions aren't known it counts as one.
+        """Return the tokens of the quota that an action costs: one per partition, or 1 if their number is unknown.
 
-        Added partitions cost one each (N5), moves and changes of configs, rights and quotas nothing (K6, A6).
+        Added partitions cost one each (N5); moves and changes of configs, ACLs and quotas cost nothing (K6, A6).
         """
         if target.action in _FREE or target.resource_type is not ResourceType.TOPIC:
             return 0
@@ -137,7 +137,7 @@ class ClusterLimits:
 class Sender:
     """Sends requests to one cluster, through one connection.
 
-    A wait ends at once when `stop` is set, and then raises OutcomeUnknown, as does what has no answer in the end.
+    If `stop` is set, a wait ends at once and raises OutcomeUnknown.
     """
 
     cluster: str
@@ -148,27 +148,27 @@ class Sender:
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     may_send: Callable[[], None] = lambda: None
-    """Called right before each request that changes something; raises a ClusterError where that isn't allowed."""
+    """Called immediately before each request that changes something; raises a ClusterError if that isn't allowed."""
     prepare: Callable[[], None] = lambda: None
-    """Called before `may_send`: does what may take long, such as finding the controller and connecting to it."""
+    """Called before `may_send` for slow steps, such as finding the controller and connecting to it."""
     waiting: Callable[[QuotaWait | None], None] = lambda _: None
-    """Called before each wait for the quota, and with None when nothing is left to wait for."""
+    """Called before each wait for the quota, and with None when there is nothing left to wait for."""
     later: int = 0
-    """Topics of this cluster and phase that come after those that are being sent."""
+    """Topics of this cluster and phase that follow those being sent."""
     _quiet_until: float = float("-inf")
     _silent: int = 0
-    """Targets in a row that had no answer, alone in their requests, and no other target had one in between."""
+    """Consecutive targets without any answer, each alone in its request."""
     _answered: tuple[Callable[[Sequence[Target]], Response], Target] | None = None
-    """The last request that changes nothing and had an outcome, with a target of it."""
+    """The last request that changes nothing and had an outcome, with one of its targets."""
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless asked to stop: then what has no known outcome stays open. Raises OutcomeUnknown."""
+        """Wait; raise OutcomeUnknown if asked to stop, so that actions without a known outcome stay open."""
         self.sleep(seconds)
         if self.stop.is_set():
             raise OutcomeUnknown(f"cluster {self.cluster}: asked to stop; start the run again with its id")
 
     def ask(self, ask: Callable[[], _T]) -> _T:
-        """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
+        """Return the answer to a read-only request, repeated until one arrives; raises OutcomeUnknown if none does."""
         backoff = self.retry_policy.first_backoff
         for attempt in range(1, self.retry_policy.attempts + 1):
             quiet = self._quiet_until - self.clock()
@@ -186,14 +186,16 @@ class Sender:
     def send(
         self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool
     ) -> Iterator[tuple[Target, Answer | NoOutcome]]:
-        """Send targets until each has an answer, yielded as it comes; nothing that has one is sent again.
+        """Send targets until each has an answer; yield answers as they arrive, and never send an answered target again.
 
-        A request is as large as the cluster takes (C15), and its quota lets through (C17). What timed out, was lost or
-        didn't reach the controller is sent again, after a pause that grows (C12, C13). Where a request has no outcome
-        again and again, smaller ones show which target it is. That one is yielded as NoOutcome, and the others go on.
+        A request is as large as the cluster accepts (C15) and its quota allows (C17). Targets whose request timed out,
+        was lost or didn't reach the controller are sent again, after a growing pause (C12, C13). If a request
+        repeatedly has no outcome, smaller requests isolate the target that causes it. That target is yielded as
+        NoOutcome, and the others continue.
 
-        Raises OutcomeUnknown if a cluster answers nothing about several targets, chosen at random; those are yielded as
-        NoOutcome before. Raises what `may_send` raises if the request `changes` something. All others then stay open.
+        Raises OutcomeUnknown if a cluster doesn't answer about several targets chosen at random; it yields these as
+        NoOutcome first. Raises what `may_send` raises if the request `changes` something. All other targets then stay
+        open.
         """
         if not targets:
             return
@@ -207,7 +209,7 @@ class Sender:
                 batch = self._next(sent.left)[: part.most]
                 if changes:
                     self.prepare()
-                    # Nothing that takes time may come between this and the request.
+                    # The request must follow immediately.
                     self.may_send()
                 sent.attempts.update(target.resource for target in batch)
                 requested_at = datetime.now(UTC)
@@ -225,7 +227,7 @@ class Sender:
                     part.answered(len(batch))
                     if answers and not changes:
                         self._answered = request, answers[0][0]
-                    # The cluster answers: what it didn't answer before is silent by itself.
+                    # The cluster answers, so earlier targets without an answer are silent by themselves.
                     yield from sent.silent_by_itself()
                 else:
                     fruitless += 1
@@ -256,11 +258,11 @@ class Sender:
             self.waiting(None)
 
     def _again_after_silence(self) -> int:
-        """How many attempts without an outcome the next target starts with."""
+        """Return the attempts without an outcome that the next target starts with."""
         return max(0, self.retry_policy.attempts - _ATTEMPTS_AFTER_SILENCE)
 
     def _still_answers(self, silent: Sequence[Target]) -> bool:
-        """Whether the cluster still answers a question about another target of this action that it answered before."""
+        """Whether the cluster still answers a request about another target of this action, answered before."""
         if self._answered is None or self._answered[1].action != silent[0].action:
             return False
         request, known = self._answered
@@ -275,7 +277,7 @@ class Sender:
         )
 
     def _next(self, left: Sequence[Target]) -> Sequence[Target]:
-        """What the next request has: as much as the cluster takes in one, and as its quota lets through by now."""
+        """Return the targets of the next request: as many as the cluster accepts in one and its quota allows now."""
         batch = self._within_limit(left)
         now = self.clock()
         costs = [self.limits.cost(target) for target in batch]
@@ -299,7 +301,7 @@ class Sender:
     def _report_wait(self, seconds: float, left: Sequence[Target]) -> None:
         tokens = sum(self.limits.cost(target) for target in left)
         topics = len(left) + self.later
-        # What comes later is taken to cost as much as what is here.
+        # Later targets are assumed to cost as much as these.
         eta = self.limits.pace.seconds_for(tokens * topics / len(left))
         self.waiting(QuotaWait(seconds=seconds, rate=self.limits.pace.rate, left=topics, eta=eta))
 
@@ -309,7 +311,7 @@ class Sender:
         try:
             response = request(batch)
         except ApiMissing as error:
-            # Every later attempt would be the same: that is an answer.
+            # Every later attempt would fail the same way, so this is an answer.
             refused = TopicResult(error_code=UNSUPPORTED_VERSION, error_message=str(error))
             return Outcomes(results={target.resource: refused for target in batch})
         except RequestLost as error:
@@ -340,7 +342,7 @@ class Sender:
         )
 
     def _spent(self, target: Target, result: TopicResult | None) -> int:
-        """The tokens that a topic cost: what isn't done isn't charged."""
+        """Return the tokens that an action cost; failed actions aren't charged."""
         if result is None or result.error_code != kafka.NONE:
             return 0
         if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
@@ -350,7 +352,7 @@ class Sender:
     def _halve(self, records: int) -> None:
         self.limits.max_batch_records = max(1, records // 2)
         log.warning(
-            "cluster %s refuses %d records in one request: going on with %d",
+            "cluster %s refuses %d records in one request: continuing with %d",
             self.cluster,
             records,
             self.limits.max_batch_records,
@@ -374,7 +376,7 @@ def _has_no_outcome_yet(result: TopicResult) -> bool:
 
 
 def may_be_done(result: TopicResult) -> bool:
-    """Whether a request may have been carried out although its answer says otherwise (C12, N1)."""
+    """Whether a request may have taken effect although its answer is an error (C12, N1)."""
     return result.error_code in _MAYBE_DONE
 
 

@@ -1,4 +1,4 @@
-"""Topics in requests and responses: what a create asks for, and what brokers say of a topic."""
+"""Topics in requests and responses: fields of CreateTopics, and topics in metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN_OPERATIONS = frozenset(int(operation) for operation in ACLOperation) - {0
 
 def creatable(target: Target) -> Any:
     topic = CreateTopicsRequest.CreatableTopic
-    # The plan of a topic with a placement has both; assignments imply the counts (C1).
+    # The plan of a topic with a placement has both counts and assignments; assignments imply the counts (C1).
     counted = not target.assignments
     return topic(
         name=target.topic,

@@ -1,7 +1,7 @@
-"""How many topics of a cluster this principal doesn't see (M3).
+"""Count the topics of a cluster that this principal doesn't see (M3).
 
-A listing leaves out, without a word, what the principal may not describe. But brokers list what is in their log
-directories to whoever has Describe on the cluster, whatever the rights on topics (*measured*, 4.3.1).
+A listing silently omits topics that the principal may not describe. But with Describe on the cluster, a principal can
+list brokers' log directories, whatever its ACLs on topics (*measured*, 4.3.1).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ _TOPICS_BATCH = 10_000
 
 
 def unseen_topics(connection: Connection, on: int | None = None) -> int:
-    """Topics that brokers which are up have replicas of, and that this principal may not describe.
+    """Count topics with replicas on live brokers that this principal may not describe.
 
-    `on`: only those of this broker, if it is up. A topic whose every replica is on brokers that are down isn't counted.
-    Raises ClusterError, with what to grant, where the brokers don't say.
+    `on`: read only this broker, if it is up. Topics with replicas only on brokers that are down aren't counted. Raises
+    ClusterError, naming the ACL to grant, if the brokers don't answer.
     """
     up = [int(broker.node_id) for broker in connection.metadata([]).brokers]
     asked = [on] if on in up else up
     names = sorted({topic for broker in asked for topic in _topics_of_broker(connection, broker)})
-    # By name: one that was deleted meanwhile is unknown, and one that was created meanwhile isn't hidden.
+    # Topics are described by name: one deleted in the meantime is unknown, and one created since isn't hidden.
     return sum(
         topic.error_code == TOPIC_AUTHORIZATION_FAILED
         for start in range(0, len(names), _TOPICS_BATCH)

@@ -1,4 +1,4 @@
-"""The words the phases share: actions, phases, outcomes, the names of our own refusals, and what a request returned."""
+"""The types that all phases share: actions, phases, outcomes, our own refusals, and answers to requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Action(StrEnum):
 
 
 class AccessAction(StrEnum):
-    """The kinds of actions on rights and quotas."""
+    """The kinds of actions on ACLs and quotas."""
 
     ACL_ADD = "acl_add"
     ACL_DELETE = "acl_delete"
@@ -63,7 +63,7 @@ class AccessAction(StrEnum):
 
 
 class ReplicaAction(StrEnum):
-    """The kinds of actions on where topics' replicas and leaders are."""
+    """The kinds of actions on the placement of replicas and leaders."""
 
     REASSIGN = "reassign"
     ELECT_LEADERS = "elect_leaders"
@@ -82,7 +82,7 @@ _RESOURCE_TYPES: Mapping[str, ResourceType] = {
     AccessAction.ACL_DELETE: ResourceType.ACL,
     AccessAction.ALTER_QUOTA: ResourceType.QUOTA,
 }
-"""By the name of a kind of action; all others are about topics."""
+"""Resource types by the name of a kind of action; all other kinds are about topics."""
 
 
 def resource_type_of(action: str) -> ResourceType:
@@ -102,14 +102,14 @@ class Decision(StrEnum):
     UNMANAGED = "unmanaged"
     LEFT_OUT = "left_out"
     DECLARED = "declared"
-    """Of a prune: a manifest names the topic, so it stays, though a pattern matches it."""
+    """For a prune: the topic matches a pattern but is kept, because a manifest names it."""
 
 
 class Phase(StrEnum):
-    """The phases that can end for an action, in order: its result is its last one.
+    """The phases that an action can end in, in order; its result is that of its last phase.
 
-    Policies are asked before validate and again after it. Where they refuse before, there is no validate; where they
-    refuse after it, it doesn't count.
+    Policies are evaluated before validate and again after it. If they refuse before, validate is skipped; if they
+    refuse after it, its result doesn't count.
     """
 
     MANIFEST = "manifest"
@@ -132,7 +132,7 @@ class Outcome(StrEnum):
 
 
 class RunState(StrEnum):
-    """A run's life: planning -> planned -> applying -> finished, or abandoned by hand."""
+    """The states of a run: planning -> planned -> applying -> finished, or abandoned by hand."""
 
     PLANNING = "planning"
     PLANNED = "planned"
@@ -144,17 +144,17 @@ class RunState(StrEnum):
 FORMAT_VERSION = 1
 """The format of every result document."""
 OURS = -1
-"""`error_code` where the refusal is ours, not the broker's."""
+"""The `error_code` of a refusal that is ours, not the broker's."""
 
 
 SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
-"""The one `config_source` of what was set on the topic itself; every other is a default of the broker's."""
+"""The `config_source` of a config that is set on the topic itself; every other source is a default of the broker."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Topics that Kafka makes itself, with configs of its own. CreateTopics takes most of these names as any other (I1)."""
+"""Topics that Kafka creates itself, with its own configs. CreateTopics accepts most of these names, too (I1)."""
 
 AUTHORIZATION_FAILED = (29, 31)
-"""Kafka's numbers of TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal may not know."""
+"""Kafka's codes TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal lacks an ACL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,18 +162,18 @@ class Violation:
     """A rule that an action breaks (P3)."""
 
     policy: str
-    """The policy's name; `broker` where it is the broker's own (C8)."""
+    """The policy's name; `broker` for the broker's own policy (C8)."""
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One planned action on one resource, as the plan says it."""
+    """One planned action on one resource."""
 
     resource: str
-    """The resource, of its `resource_type`: the topic, or the text of an ACL or a quota."""
+    """The name of the topic, or the text of the ACL or quota; see `resource_type`."""
     action: str
-    """The name of its kind."""
+    """The name of the action's kind."""
     topic_id: str | None = None
     num_partitions: int | None = None
     replication_factor: int | None = None
@@ -183,14 +183,14 @@ class Target:
     """Violations of policies that only warn."""
     batch: int = 0
     before: Mapping[str, str] = field(default_factory=dict)
-    """The state that the plan saw.
+    """The state at planning time.
 
     For a delete: its `shape`, with configs only if the broker has no topic ids (D7). For a change: `num_partitions`, or
     the touched configs that are set on the topic."""
     after: Mapping[str, str] = field(default_factory=dict)
     """The values a change sets in place of `before`; a missing config is reset to the broker's default."""
     maybe_sent: bool = False
-    """Whether an earlier start of the run may have sent it (C18)."""
+    """Whether an earlier start of the run may have sent the action (C18)."""
 
     @property
     def resource_type(self) -> ResourceType:
@@ -214,7 +214,7 @@ class Target:
 
     @property
     def touched(self) -> frozenset[str]:
-        """Names that a change sets or resets."""
+        """Names of the configs or limits that a change sets or resets."""
         return frozenset(self.before) | frozenset(self.after)
 
     @property
@@ -246,9 +246,9 @@ class TopicResult:
     configs: tuple[ConfigEntry, ...] | None = None
     topic_config_error_code: int | None = None
     before: Mapping[str, str] | None = None
-    """The values a change replaces, as read right before."""
+    """The values a change replaces, read immediately before it."""
     after: Mapping[str, str] | None = None
-    """The values a change sent; in verify, as read then."""
+    """The values a change sent; in verify, the values that were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +263,7 @@ class PhaseResult:
     result: TopicResult
     """The broker's answer, or `OURS` as its error code."""
     error: str | None = None
-    """Kafka's name of the error code, or ours."""
+    """Kafka's name for the error code, or ours."""
     error_message: str | None = None
     violations: tuple[Violation, ...] = ()
     attempt: int = 1
@@ -324,8 +324,8 @@ class PhaseResult:
 
 
 Work: TypeAlias = Mapping[str, tuple[str, Sequence[Sequence[Target]]]]
-"""By cluster: its id as planned, and its batches in order."""
+"""Batches by cluster: the cluster id at planning time, and the batches in order."""
 Key: TypeAlias = tuple[str, str, str]
-"""Cluster, resource, action: an action of a run."""
+"""(cluster, resource, action): identifies an action of a run."""
 Results: TypeAlias = Mapping[Key, TopicResult]
-"""The answer by action: the topic's id and its number of partitions."""
+"""Answers by action: the topic's id and its number of partitions."""

@@ -1,4 +1,4 @@
-"""Rights: what an ACL is made of, and what Kafka lets it be made of."""
+"""The parts of an ACL, and the values that Kafka accepts for them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ PERMISSIONS = (ALLOW, DENY)
 LITERAL, PREFIXED = "LITERAL", "PREFIXED"
 PATTERN_TYPES = (LITERAL, PREFIXED)
 WILDCARD = "*"
-"""Every host; as a literal name every resource."""
+"""Every host; as a literal name, every resource."""
 EVERYONE = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of a resource of type CLUSTER."""
+"""The only name of a resource of type CLUSTER."""
 
 OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
@@ -25,13 +25,13 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "DELEGATION_TOKEN": ("DESCRIBE",),
     "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
 }  # fmt: skip
-"""By type of resource, the operations that mean anything on it, beside ALL (`AclEntry.supportedOperations` of 4.3.1).
+"""Operations that have a meaning, by resource type, beside ALL (`AclEntry.supportedOperations` of 4.3.1).
 
-Brokers take every other one, too, and it never grants anything (A3)."""
+Brokers accept all other operations, too, but those never grant anything (A3)."""
 
 
 class Acl(NamedTuple):
-    """One ACL of a cluster, by Kafka's names."""
+    """One ACL of a cluster, with Kafka's names."""
 
     principal: str
     permission: str
@@ -43,5 +43,5 @@ class Acl(NamedTuple):
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Acl:
-        """The ACL that `before` or `after` of an action has."""
+        """Return the ACL in an action's `before` or `after`."""
         return cls(**{name: values[name] for name in cls._fields})

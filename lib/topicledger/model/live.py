@@ -1,4 +1,4 @@
-"""Observed topics, their configs and use, and brokers."""
+"""Observed topics with their configs and use, and brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None where sensitive."""
+    """None if sensitive."""
     read_only: bool
     config_source: str
     """Kafka's name, e.g. DYNAMIC_TOPIC_CONFIG."""
@@ -31,7 +31,7 @@ class TopicInfo:
     internal: bool = False
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     other_leaders: Mapping[int, int] = field(default_factory=dict)
-    """Leader by partition that its preferred replica doesn't lead; -1 if there is no leader (C3, M2)."""
+    """Leaders of the partitions that their preferred replica doesn't lead; -1 if there is no leader (C3, M2)."""
     authorized_operations: tuple[str, ...] | None = None
     """Kafka's operation names, None if the broker doesn't return them."""
 
@@ -51,7 +51,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigs:
-    """Every config of a topic as its broker describes it, or why it doesn't."""
+    """Every config of a topic as its broker describes it, or the broker's error."""
 
     topic: str
     error_code: int = 0
@@ -61,36 +61,36 @@ class TopicConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUse:
-    """A group that uses a topic: it has live members there, or has committed offsets on it, or both."""
+    """A group that uses a topic: it has live members or committed offsets on it, or both."""
 
     topic: str
     group: str
     members: int
-    """Live members that partitions of the topic are assigned to; if there are none, those subscribed to it."""
+    """Live members that have partitions of the topic assigned; if there are none, members subscribed to it."""
     committed: bool
     """Whether it has offsets on the topic that have not expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRecord:
-    """How far a topic was written, and when last."""
+    """A topic's end offset, and the time of its last record."""
 
     topic: str
     end_offset: int | None = None
-    """The partitions' end offsets, added up: 0 if no record was ever written, None if it is unknown."""
+    """Sum of the partitions' end offsets: 0 if no record was ever written, None if it is unknown."""
     last_record_at: datetime | None = None
-    """The largest timestamp among the records that are kept (KIP-734), UTC; None if none is kept.
-    With message.timestamp.type=CreateTime it is what producers said it was."""
+    """The largest timestamp of the retained records (KIP-734), UTC; None if no record is retained.
+    With message.timestamp.type=CreateTime, producers set it."""
     error: str | None = None
-    """Why it isn't known; then the others are None."""
+    """Why the last record is unknown; then the other fields are None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """How much of a cluster is hidden from this principal (M3)."""
+    """The part of a cluster that is hidden from this principal (M3)."""
 
     unseen: int
-    """Topics that exist and that it may not describe."""
+    """Number of existing topics that the principal may not describe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

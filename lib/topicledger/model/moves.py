@@ -1,4 +1,4 @@
-"""Planned moves of replicas, and the throttles that are set on a cluster meanwhile."""
+"""Planned moves of replicas, and the throttles that are set while they run."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ Assignments: TypeAlias = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """A broker that goes, or one that comes: what a run moves replicas for, instead of what manifests say."""
+    """A broker to drain or fill: a run moves replicas for it, instead of as manifests declare."""
 
     broker: int
     fills: bool
-    """True if the broker is filled with its share; false if it must lose all its replicas."""
+    """True to give the broker its share of replicas; false to move all replicas away from it."""
 
     def __str__(self) -> str:
         return f"{'fill' if self.fills else 'drain'} {self.broker}"
 
 
 def parse_rebalance(text: str) -> Rebalance:
-    """What `str` of one makes."""
+    """Parse what `str` of a Rebalance returns."""
     name, _, broker = text.partition(" ")
     return Rebalance(broker=int(broker), fills=name == "fill")
 
 
 BROKER, TOPIC = "broker", "topic"
-"""Types of resources that throttles are set on."""
+"""Resource types that throttles are set on."""
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-"""Configs of a broker: bytes a second that throttled replicas are read from it, and written to it."""
+"""Configs of a broker: bytes per second of throttled replicas that are read from it, and written to it."""
 LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-"""Configs of a topic: which replicas are throttled, as `partition:broker,...`."""
+"""Configs of a topic: its throttled replicas, as `partition:broker,...`."""
 
 
 def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
-    """Assignments of `plans.before` and `plans.after`, such as `0:1,2;1:2,3`."""
+    """Parse assignments from `plans.before` or `plans.after`, such as `0:1,2;1:2,3`."""
     found = {}
     for each in filter(None, text.split(";")):
         partition, _, brokers = each.partition(":")
@@ -48,13 +48,13 @@ def parse_assignments(text: str) -> dict[int, tuple[int, ...]]:
 
 
 def assignments_text(assignments: Assignments) -> str:
-    """What `parse_assignments` reads."""
+    """Format assignments as `parse_assignments` reads them."""
     return ";".join(f"{each}:{','.join(map(str, brokers))}" for each, brokers in sorted(assignments.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """Why nothing more of a topic is moved than is under way: the plan is too old, or no longer asked for."""
+    """Why no further moves of a topic start: the plan is too old, or no longer asked for."""
 
     error: Refusal
     message: str
@@ -62,7 +62,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """A config that is set while replicas move, and what it was before."""
+    """A config that is set while replicas move, and its previous value."""
 
     resource_type: str
     """`broker` or `topic`."""
@@ -75,16 +75,16 @@ class Throttle:
 
 
 class ThrottleRecords(Protocol):
-    """Where throttles of one cluster are written down."""
+    """The record of one cluster's throttles."""
 
     def intend(self, throttles: Sequence[Throttle]) -> None:
-        """Returns when it is committed that these are going to be set."""
+        """Commit that these throttles will be set."""
 
     def left(self) -> Sequence[Throttle]:
-        """Those that may be set, by whichever run."""
+        """Return the throttles that may still be set, by any run."""
 
     def removed(self, throttles: Sequence[Throttle]) -> None:
-        """Returns when it is committed that these aren't set any more."""
+        """Commit that these throttles are no longer set."""
 
 
 @dataclass(kw_only=True)
@@ -96,7 +96,7 @@ class Move:
     before: tuple[int, ...]
     after: tuple[int, ...]
     size: int = 0
-    """Bytes of a replica of it."""
+    """Bytes of one replica of the partition."""
 
     @property
     def adding(self) -> frozenset[int]:
@@ -104,12 +104,12 @@ class Move:
 
     @property
     def total(self) -> int:
-        """Bytes that are copied."""
+        """Bytes that the move copies."""
         return self.size * len(self.adding)
 
     @property
     def work(self) -> Mapping[int, int]:
-        """By broker, the bytes that it reads or writes: they are read from one of `before`, as a rule the first."""
+        """Bytes read or written, by broker; they are usually read from the first broker of `before`."""
         if not self.adding:
             return {}
         return {**dict.fromkeys(self.before[:1], self.total), **dict.fromkeys(self.adding, self.size)}
@@ -117,17 +117,17 @@ class Move:
 
 @dataclass(kw_only=True)
 class UnderWay:
-    """Moves under way by broker, within limits."""
+    """Moves under way, counted by broker and kept within limits."""
 
     max_partitions: int
-    """Per broker."""
+    """Limit for each broker."""
     max_bytes: int
-    """Per broker; a larger partition is moved alone."""
+    """Limit for each broker; a larger partition is moved alone."""
     partitions: dict[int, int] = field(default_factory=dict)
     size: dict[int, int] = field(default_factory=dict)
 
     def take(self, move: Move) -> bool:
-        """Whether a move may begin now; it counts from then on. A broker without one may begin any."""
+        """Count a move if it may begin now, and return whether it may. An idle broker may begin any move."""
         for broker, size in move.work.items():
             count = self.partitions.get(broker, 0)
             if count >= self.max_partitions:

@@ -1,4 +1,4 @@
-"""The brokers a topic's replicas must be on: `placement` of a manifest."""
+"""Rules for the brokers that may have a topic's replicas: `placement` of a manifest."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from enum import StrEnum
 
 
 class PlacementKind(StrEnum):
-    """The rules to choose from."""
+    """The kinds of placement rules."""
 
     ANY = "any"
-    """Wherever they are."""
+    """On any brokers."""
     RACKS = "racks"
     """Each replica of a partition in a rack of its own."""
     RACK = "rack"
@@ -41,14 +41,14 @@ class Placement:
 
 
 def allows(placement: Placement, broker: int, rack: str | None) -> bool:
-    """Whether a broker of this rack may have replicas."""
+    """Whether `placement` allows replicas on a broker in this rack."""
     if placement.kind is PlacementKind.RACK:
         return rack == placement.rack
     return placement.kind is not PlacementKind.BROKERS or broker in placement.brokers
 
 
 def without(placement: Placement, broker: int) -> Placement:
-    """The same where other brokers than this one are named."""
+    """Return the placement without this broker; unchanged if it names no other broker."""
     others = placement.brokers - {broker}
     return replace(placement, brokers=others) if others else placement
 
@@ -61,16 +61,16 @@ LEGAL = (
     r"any|racks|spread|brokers:[0-9]{1,9}(,[0-9]{1,9})*"
     r"|rack:[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*"
 )
-"""A placement in whole, for Python and for Spark."""
+"""Regular expression of a whole placement, for Python and for Spark."""
 
 
 def is_legal(text: str) -> bool:
-    """Whether `parse_placement` knows it."""
+    """Whether `parse_placement` accepts the text."""
     return re.fullmatch(LEGAL, text) is not None
 
 
 def parse_placement(text: str) -> Placement:
-    """The rule that a text stands for. Raises ValueError for one that `manifests` refuses."""
+    """Parse a placement. Raises ValueError for one that `manifests` refuses."""
     if not is_legal(text):
         raise ValueError(f"no such placement: {text}")
     name, _, rest = text.partition(":")

@@ -1,4 +1,4 @@
-"""What `prune` asks for."""
+"""The request of the command `prune`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from typing import Self
 
 MAX_DAYS = 36_500
-"""A hundred years: a day before the year 1 is no date."""
+"""A hundred years; dates before the year 1 don't exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prune:
-    """A request to delete topics that no manifest names and nobody used for a while."""
+    """A request to delete topics that no manifest names and that are idle."""
 
     patterns: Sequence[str]
-    """RE2: one of them has a match in the topic's name."""
+    """RE2 patterns; at least one must match within the topic's name."""
     idle_days: int
-    """For how long nobody wrote to the topic."""
+    """Days since the topic was last written to."""
 
     def to_json(self) -> str:
-        """As `runs.arguments` keeps it."""
+        """Return the JSON text that `runs.arguments` keeps."""
         return json.dumps({"topics": sorted(set(self.patterns)), "idle_days": self.idle_days})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The inverse of `to_json`."""
+        """Parse what `to_json` returns."""
         found = json.loads(text)
         return cls(patterns=found["topics"], idle_days=found["idle_days"])

@@ -1,4 +1,4 @@
-"""Client quotas: the entity that has them, and how its names and its limits are written."""
+"""Client quotas: entities, and the text form of their names and limits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import NamedTuple
 
 DEFAULT = "<default>"
-"""Instead of a name: whoever has no quotas of their own."""
+"""Used instead of a name: everyone without quotas of their own."""
 IP_LIMIT = "connection_creation_rate"
-"""The one limit of an ip; no other entity has it (Q2)."""
+"""The only limit of an ip; no other entity has it (Q2)."""
 WHOLE_LIMITS = ("producer_byte_rate", "consumer_byte_rate", IP_LIMIT)
 """Limits that are whole numbers (Q2)."""
 ENTITY = ("user", "client_id", "ip")
@@ -38,26 +38,26 @@ class Entity(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str) -> Entity:
-        """The entity that `plans` and `audit` name by its text: see `manifests.quotas.text_of`."""
+        """Parse an entity's text in `plans` and `audit`: see `manifests.quotas.text_of`."""
         ours = {kind: name for name, kind in KAFKA_TYPES.items()}
         parts = (each.partition("=") for each in _TOKEN.findall(text))
         return cls(**{ours[kind]: _ESCAPED.sub(r"\1", name) for kind, _, name in parts})
 
 
 def written(name: str | None) -> str:
-    """Kafka's name as the tables have it; None is the default. One that is called `<default>` gets a backslash."""
+    """Return Kafka's name as tables store it: None as `<default>`, a literal `<default>` with a backslash."""
     if name is None:
         return DEFAULT
     return f"\\{name}" if _CALLED_DEFAULT.fullmatch(name) else name
 
 
 def kafka_name(name: str) -> str | None:
-    """The other way round."""
+    """Return Kafka's name for a stored name; the inverse of `written`."""
     if name == DEFAULT:
         return None
     return name[1:] if _CALLED_DEFAULT.fullmatch(name) else name
 
 
 def text_of_limit(value: float) -> str:
-    """A limit as `before`, `after` and files have it, without an exponent: `1000`, `0.00001`."""
+    """Format a limit for `before`, `after` and files, without an exponent: `1000`, `0.00001`."""
     return format(Decimal(repr(value)), "f").removesuffix(".0")

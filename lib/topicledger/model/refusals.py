@@ -1,4 +1,4 @@
-"""The names of errors that are ours, and what we add to an outcome."""
+"""Names of our own errors, and notes added to outcomes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Refusal(StrEnum):
-    """Names of the errors that are ours, not the broker's (error_code -1)."""
+    """Names of errors that are ours, not the broker's (error_code -1)."""
 
     UNKNOWN_CLUSTER = "UNKNOWN_CLUSTER"
     INVALID_TOPIC = "INVALID_TOPIC"
@@ -61,4 +61,4 @@ class Note(StrEnum):
     """A remark in the column `error` of an outcome that isn't a refusal."""
 
     RECOVERED = "RECOVERED"
-    """An earlier request of the run did it, and its answer was lost (C18)."""
+    """An earlier request of the run took effect, but its answer was lost (C18)."""

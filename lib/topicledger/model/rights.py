@@ -1,4 +1,4 @@
-"""Effective rights: what Kafka's StandardAuthorizer answers, from a cluster's ACLs.
+"""Effective permissions: the answer of Kafka's StandardAuthorizer, computed from a cluster's ACLs.
 
 A DENY wins over every ALLOW. A literal name, a prefix and the literal `*` all count. ALL is every operation; some
 operations imply DESCRIBE or DESCRIBE_CONFIGS, in ALLOW ACLs only. A super user may do everything.
@@ -31,7 +31,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Brokers:
-    """Settings of brokers that decide beside the ACLs."""
+    """Broker settings that decide together with the ACLs."""
 
     super_users: frozenset[str] = frozenset()
     """`super.users`."""
@@ -44,23 +44,23 @@ class Verdict:
     """Whether a principal may do something."""
 
     allowed: bool | None
-    """None: only `allow.everyone.if.no.acl.found` decides it, and it isn't known."""
+    """None if only `allow.everyone.if.no.acl.found` decides, and its value is unknown."""
     why: Why
     acls: Sequence[Acl] = ()
-    """Those that decide it, in order: each of them alone would."""
+    """The ACLs that decide, in order; each of them alone would be enough."""
 
 
 def covers_name(acl: Acl, name: str) -> bool:
-    """Whether an ACL is about the resource of this name; types aside."""
+    """Whether an ACL is about the resource of this name, apart from its type."""
     if acl.pattern_type == PREFIXED:
         return name.startswith(acl.resource_name)
-    # StandardAuthorizer takes a literal `*` for a prefix of such a name, and skips it as it does others (4.3.1).
+    # StandardAuthorizer takes a literal `*` for a prefix of such a name, and skips it like other prefixes (4.3.1).
     everything = acl.resource_name == WILDCARD and not name.startswith(WILDCARD)
     return everything or acl.resource_name == name
 
 
 def covers_pattern(acl: Acl, pattern_type: str, name: str) -> bool:
-    """Whether an ACL is about every resource that a pattern is about; types aside."""
+    """Whether an ACL is about every resource that a pattern is about, apart from their types."""
     if acl.pattern_type != PREFIXED and acl.resource_name == WILDCARD:
         return name == WILDCARD or not name.startswith(WILDCARD)
     if pattern_type == PREFIXED or name == WILDCARD:
@@ -69,21 +69,22 @@ def covers_pattern(acl: Acl, pattern_type: str, name: str) -> bool:
 
 
 def covers_operation(acl: Acl, operation: str) -> bool:
-    """Whether an ACL allows or denies an operation, itself or by what it implies."""
+    """Whether an ACL allows or denies an operation, directly or by implication."""
     if acl.operation in ("ALL", operation):
         return True
     return acl.permission == ALLOW and operation in IMPLIED.get(acl.operation, ())
 
 
 def about(acls: Iterable[Acl], resource_type: str, name: str) -> list[Acl]:
-    """The ACLs that are about one resource, in order."""
+    """Return the ACLs that are about one resource, in order."""
     return sorted(each for each in acls if each.resource_type == resource_type and covers_name(each, name))
 
 
 def decide(found: Sequence[Acl], principal: str, host: str, operation: str, brokers: Brokers) -> Verdict:
-    """Whether `principal` may do `operation` from `host` on a resource that exactly the ACLs `found` are about.
+    """Decide whether `principal` may do `operation` from `host` on a resource.
 
-    `host` is an address; `*` is one that no ACL names. A principal that no ACL names is `User:*`.
+    `found` are all ACLs about the resource. `host` is an address, or `*` for one that no ACL names. A principal that no
+    ACL names is `User:*`.
     """
     if principal in brokers.super_users:
         return Verdict(allowed=True, why=Why.SUPER_USER)
