@@ -7,7 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests import certificates, clusters
+from tests.broker import acls, quotas
+from tests.broker.direct import admin_of
 from tests.certificates import Certificates
+from tests.waiting import until
+from topicledger.model import AccessAction, Target
+from topicledger.model.quotas import Entity
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
@@ -57,3 +62,34 @@ def kafka_secured(authority: Certificates) -> Iterator[EmbeddedKafka]:
     """One broker with listeners for TLS and for SASL over TLS."""
     with clusters.secured(authority) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def kafka_acls(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """The broker, where no principal `User:rights...` has any right."""
+    yield kafka_sasl
+    with admin_of(kafka_sasl) as admin:
+        left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]
+        if left:
+            gone = enumerate(left)
+            admin.delete_acls(
+                [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
+            )
+    until(lambda: not acls.live(kafka_sasl, "User:rights"), seconds=30)
+
+
+@pytest.fixture
+def kafka_quotas(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+    """The broker, without quotas but for those of one user that no test declares."""
+    quotas.alter(kafka_sasl, Entity(user="stranger"), producer_byte_rate=77.0)
+    yield kafka_sasl
+    left = {entity: limits for entity, limits in quotas.live(kafka_sasl).items() if limits}
+    with admin_of(kafka_sasl) as admin:
+        for start in range(0, len(left), 2_000):
+            part = list(left.items())[start : start + 2_000]
+            gone = [
+                Target(resource=quotas.text(entity), action=AccessAction.ALTER_QUOTA, before=dict.fromkeys(limits, "1"))
+                for entity, limits in part
+            ]
+            assert {each.error_code for each in admin.alter_quotas(gone, validate_only=False).results.values()} == {0}
+    until(lambda: not quotas.live(kafka_sasl), seconds=30)

@@ -3,7 +3,7 @@
     manifest -> observe -> decide -> policy, guard -> plan -> validate -> apply -> verify -> close
 
 Up to the plan all is DataFrames; from there on the driver acts and each outcome becomes a row of `audit`. Each phase
-takes the value that the one before returned. A resumed run makes the same values from the tables (`ledger.standing`).
+takes the value that the one before returned. A resumed run makes the same values from the tables (`plan.standing`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka.protocol.admin import AlterClientQuotasRequest
 
+from tests import clusters
 from tests.harness import cluster_settings
 from tests.kafka_versions import WITH_ZOOKEEPER
 from tests.waiting import until
@@ -18,6 +19,8 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Target, TopicInfo
 from topicledger.testing.embedded_kafka import EmbeddedKafka
+
+TOOLS = clusters.JARS.with_name("kafka-tools")
 
 
 def settings_for(name: str, kafka: EmbeddedKafka, user: str | None = None, **client: Any) -> ClusterSettings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,86 +10,23 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import admin_of, settings_for
-from tests.harness import Estate
-from tests.waiting import until
+from tests.broker.acls import acl, declare, estate_of, live, outcomes, right
 from topicledger.cli import explain_resources
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
 from topicledger.errors import UsageError
-from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
-from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, PLANS
+from topicledger.schemas import AUDIT, OBSERVED_ACLS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
-
-
-def right(principal: str, operation: str, name: str, **values: Any) -> dict[str, Any]:
-    """A row of `acls`: a right on a topic, unless said otherwise."""
-    return {"principal": principal, "operation": operation, "resource_type": "TOPIC", "resource_name": name, **values}
-
-
-def acl(row: Mapping[str, Any]) -> Acl:
-    """The ACL that a row asks for."""
-    defaults = {"permission": "ALLOW", "pattern_type": "LITERAL", "host": "*"}
-    return Acl.of({**defaults, **{name: row[name] for name in Acl._fields if name in row}})
-
-
-def estate_of(spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str | None = None, **acls: Any) -> Estate:
-    """An estate whose run is `user`, the super user where none is named; `acls`: settings and max_acl_deletes."""
-    estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
-    guards = GuardSettings(max_acl_deletes=acls.pop("max_acl_deletes", 0))
-    estate.settings = replace(estate.settings, acls=AclSettings(**acls), guards=guards)
-    return estate
-
-
-def declare(estate: Estate, *rows: Mapping[str, Any]) -> None:
-    """Make `acls` say these rows and nothing else."""
-    estate.ledger.ensure(ACLS)
-    complete = [{"cluster": "main", **row} for row in rows]
-    frame = estate.ledger.rows(ACLS, complete)
-    frame.write.format("delta").mode("overwrite").save(estate.ledger.location(ACLS))
-
-
-def live(kafka: EmbeddedKafka, begins: str) -> set[Acl]:
-    """The cluster's ACLs of principals that begin so."""
-    with admin_of(kafka) as admin:
-        return {each for each in admin.describe_acls() if each.principal.startswith(begins)}
-
-
-def outcomes(estate: Estate, run_id: str) -> dict[tuple[str, str], Sequence[tuple[str, str | None]]]:
-    """By action and resource: phases with their outcomes and errors, in order."""
-    found: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-    for row in sorted(estate.rows(AUDIT, run_id), key=lambda row: row["completed_at"]):
-        assert row["resource_type"] == "acl"
-        assert row["topic"] is None
-        found.setdefault((row["action"], row["resource"]), []).append(
-            (f"{row['phase']} {row['outcome']}", row["error"])
-        )
-    return found
-
-
-@pytest.fixture
-def fresh(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
-    """The broker, where no principal `User:rights...` has any right."""
-    yield kafka_sasl
-    with admin_of(kafka_sasl) as admin:
-        left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]
-        if left:
-            gone = enumerate(left)
-            admin.delete_acls(
-                [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in gone]
-            )
-    until(lambda: not live(kafka_sasl, "User:rights"), seconds=30)
-
 
 ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
 
 
 def test_rights_that_are_declared_are_added_and_recorded(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """A2: declared, observed, planned, applied, audited; a second run finds nothing to do."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     wanted = [
         right("User:rights-a", "READ", "rights.", pattern_type="PREFIXED", owner="payments"),
         right("User:rights-a", "READ", "rights-group", resource_type="GROUP"),
@@ -100,7 +36,7 @@ def test_rights_that_are_declared_are_added_and_recorded(
     declare(estate, *wanted, wanted[0])
     done = estate.run()
     assert (done.exit_code, done.outcomes()) == (0, {"ok": 4})
-    assert live(fresh, "User:rights") == set(map(acl, wanted))
+    assert live(kafka_acls, "User:rights") == set(map(acl, wanted))
     found = outcomes(estate, done.run_id)
     assert list(found.values()) == [ALL_OK] * 4
     assert ("acl_add", "User:rights-a ALLOW READ TOPIC PREFIXED rights. *") in found
@@ -117,10 +53,10 @@ def test_rights_that_are_declared_are_added_and_recorded(
 
 @pytest.mark.thorough
 def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """A1, A5: an exact ACL goes, and none that its name or prefix would match."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     managed = [
         right("User:rights-m1", "READ", "rights.one"),
         right("User:rights-m1", "READ", "rights.", pattern_type="PREFIXED"),
@@ -141,7 +77,7 @@ def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
         "User:rights-m1 ALLOW READ TOPIC LITERAL * *": [("guard refused", "MAX_ACL_DELETES_EXCEEDED")],
         "User:rights-o ALLOW READ TOPIC LITERAL rights.one *": [("guard refused", "NOT_MANAGED")],
     }
-    assert len(live(fresh, "User:rights")) == 5
+    assert len(live(kafka_acls, "User:rights")) == 5
     assert stopped.decisions["acls_unmanaged"] >= 1, "the super user's"
 
     estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=2))
@@ -157,15 +93,15 @@ def test_only_what_is_managed_is_removed_and_only_as_far_as_the_guard_allows(
     ]
     assert found["User:rights-m1 ALLOW READ TOPIC LITERAL * *"] == ALL_OK
     assert applied.exit_code == 5, "the plan's own refusals count, too"
-    assert live(fresh, "User:rights") == set(map(acl, [*managed[:2], *others]))
+    assert live(kafka_acls, "User:rights") == set(map(acl, [*managed[:2], *others]))
 
 
 @pytest.mark.thorough
 def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """The new ACL is there before the old one goes; where it can't be added, the old one stays."""
-    estate = estate_of(spark, fresh, tmp_path, manage=("^User:rights-s",), max_acl_deletes=10)
+    estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:rights-s",), max_acl_deletes=10)
     before = right("User:rights-s1", "READ", "rights.one")
     declare(estate, before, right("User:rights-s2", "READ", "rights.two"))
     assert estate.run().outcomes() == {"ok": 2}
@@ -189,22 +125,22 @@ def test_a_right_that_changes_its_host_or_pattern_is_never_missing(
         row["action"]: row for row in estate.rows(AUDIT, planned.run_id) if row["phase"] == "apply" and not row["error"]
     }
     assert times["acl_add"]["completed_at"] <= times["acl_delete"]["requested_at"]
-    assert live(fresh, "User:rights") == {acl(after), acl(right("User:rights-s2", "READ", "rights.two"))}
+    assert live(kafka_acls, "User:rights") == {acl(after), acl(right("User:rights-s2", "READ", "rights.two"))}
 
 
 @pytest.mark.thorough
-def test_a_run_takes_no_right_from_itself(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_run_takes_no_right_from_itself(spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path) -> None:
     """Whatever is declared or managed; a client that doesn't know who it is takes none from anybody."""
     own = [
         right("User:creator", each, "kafka-cluster", resource_type="CLUSTER")
         for each in ("ALTER", "DESCRIBE", "CREATE")
     ]
     given = [*own, right("User:*", "DESCRIBE", "rights."), right("User:rights-x", "READ", "rights.one")]
-    giver = estate_of(spark, fresh, tmp_path / "giver")
+    giver = estate_of(spark, kafka_acls, tmp_path / "giver")
     declare(giver, *given)
     assert giver.run().exit_code == 0
     try:
-        estate = estate_of(spark, fresh, tmp_path, "creator", manage=("",), max_acl_deletes=99)
+        estate = estate_of(spark, kafka_acls, tmp_path, "creator", manage=("",), max_acl_deletes=99)
         declare(
             estate,
             {**own[0], "state": "absent"},
@@ -234,10 +170,10 @@ def test_a_run_takes_no_right_from_itself(spark: SparkSession, fresh: EmbeddedKa
 
 @pytest.mark.thorough
 def test_without_the_right_to_list_or_change_acls_every_row_says_so(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Unknown ACLs are never taken for none."""
-    estate = estate_of(spark, fresh, tmp_path, "describer", manage=("^User:rights",), max_acl_deletes=9)
+    estate = estate_of(spark, kafka_acls, tmp_path, "describer", manage=("^User:rights",), max_acl_deletes=9)
     declare(estate, right("User:rights-n", "READ", "rights.one"))
     unknown = estate.run()
     (row,) = estate.rows(AUDIT, unknown.run_id)
@@ -245,7 +181,7 @@ def test_without_the_right_to_list_or_change_acls_every_row_says_so(
     assert "needs the ACL Describe on the cluster" in row["error_message"]
     assert unknown.exit_code == 4
 
-    giver = estate_of(spark, fresh, tmp_path / "giver", manage=("^User:describer$",), max_acl_deletes=1)
+    giver = estate_of(spark, kafka_acls, tmp_path / "giver", manage=("^User:describer$",), max_acl_deletes=1)
     lists = right("User:describer", "DESCRIBE", "kafka-cluster", resource_type="CLUSTER")
     declare(giver, lists)
     assert giver.run().exit_code == 0
@@ -257,13 +193,13 @@ def test_without_the_right_to_list_or_change_acls_every_row_says_so(
     finally:
         declare(giver, {**lists, "state": "absent"})
         assert giver.run().exit_code == 0
-    assert live(fresh, "User:rights") == set()
+    assert live(kafka_acls, "User:rights") == set()
 
 
 @pytest.mark.thorough
-def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+def test_policies_refuse_rights(spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path) -> None:
     """P3: of three rights that are planned, one is forbidden and one is granted by who doesn't own the topic."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     specs = (
         PolicySpec(use="acl_forbidden", options={"principals": [r"^User:rights-b"]}),
         PolicySpec(use="acl_owner", options={"undeclared": "allow"}),
@@ -274,7 +210,7 @@ def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_p
     declare(estate, good, right("User:rights-b", "READ", "rights.x"), right("User:rights-c", "READ", "rights.owned"))
     summary = estate.run()
     assert summary.exit_code == 4
-    assert live(fresh, "User:rights") == {acl(good)}
+    assert live(kafka_acls, "User:rights") == {acl(good)}
     refused = {
         row["resource"].split()[0]: row for row in estate.rows(AUDIT, summary.run_id) if row["phase"] == "policy"
     }
@@ -285,9 +221,9 @@ def test_policies_refuse_rights(spark: SparkSession, fresh: EmbeddedKafka, tmp_p
 
 @pytest.mark.thorough
 def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_declared(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     wanted = [
         right("User:rights-a", "READ", "rights.none"),
         right("User:rights-a", "READ", "rights.none", pattern_type="PREFIXED"),
@@ -301,10 +237,10 @@ def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_decla
         "acl_on_missing_topic": 2,
         "acl_principal_without_topics": 1,
     }
-    without = estate_of(spark, fresh, tmp_path / "without")
+    without = estate_of(spark, kafka_acls, tmp_path / "without")
     assert not [kind for kind in without.run_audit().kinds if kind.startswith("acl_")]
     assert without.rows(OBSERVED_ACLS) == []
-    few = estate_of(spark, fresh, tmp_path, "nobody")
+    few = estate_of(spark, kafka_acls, tmp_path, "nobody")
     told = few.run_audit()
     (row,) = [each for each in told.drift if each.what == "acls"]
     assert (row.kind, row.topic) == ("not_permitted", None)
@@ -313,9 +249,9 @@ def test_an_audit_tells_how_rights_differ_and_asks_for_none_where_none_are_decla
 
 @pytest.mark.thorough
 def test_policies_explain_says_what_each_rule_says_of_a_right(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     specs = tuple(PolicySpec(use=name) for name in ("acl_owner", "deny_needs_label"))
     there = right("User:rights-there", "READ", "rights.x")
     declare(estate, there)

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.broker.acls import acl, change, declare, estate_of, live, outcomes, right
 from tests.broker.direct import admin_of
-from tests.broker.test_acls import acl, declare, estate_of, live, outcomes, right
-from tests.broker.test_acls import fresh as _fresh
 from tests.clusters import with_sasl
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
@@ -21,26 +20,12 @@ from topicledger.config.settings import AclSettings
 from topicledger.errors import ExitCode
 from topicledger.manifests.load import load
 from topicledger.manifests.read import read
-from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
 from topicledger.observe.export import Request, export
 from topicledger.observe.export_resources import EXPORTABLE
 from topicledger.observe.exported import Exported
 from topicledger.schemas import ACLS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
-
-fresh = _fresh
-
-
-def change(kafka: EmbeddedKafka, *, add: list[Acl] | None = None, remove: list[Acl] | None = None) -> None:
-    """By another hand."""
-    with admin_of(kafka) as admin:
-        for acls, adds in ((add or [], True), (remove or [], False)):
-            action = AccessAction.ACL_ADD if adds else AccessAction.ACL_DELETE
-            values = [{"after" if adds else "before": each._asdict()} for each in acls]
-            targets = [Target(resource=str(n), action=action, **each) for n, each in enumerate(values)]
-            if targets:
-                (admin.create_acls if adds else admin.delete_acls)(targets)
 
 
 @pytest.fixture(scope="module")
@@ -138,25 +123,25 @@ MANAGED = {"manage": ("^User:rights",), "max_acl_deletes": 10}
 
 @pytest.mark.thorough
 def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that_it_gave(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """What another hand, or a later run, changed since is skipped; rights that neither run is about stay."""
     old = [right("User:rights-r", "READ", f"rights.old{n}") for n in range(3)]
     new = [right("User:rights-r", "WRITE", f"rights.new{n}", owner="payments") for n in range(4)]
     stranger = acl(right("User:rights-stranger", "READ", "rights.other"))
-    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    estate = estate_of(spark, kafka_acls, tmp_path, **MANAGED)
     declare(estate, *old)
     assert estate.run().outcomes() == {"ok": 3}
     declare(estate, *new)
     assert estate.run(run_id="change").outcomes() == {"ok": 7}
-    assert live(fresh, "User:rights") == set(map(acl, new))
-    change(fresh, add=[acl(old[0]), stranger], remove=[acl(new[0])])
+    assert live(kafka_acls, "User:rights") == set(map(acl, new))
+    change(kafka_acls, add=[acl(old[0]), stranger], remove=[acl(new[0])])
     # A later run took one away, and gave it again.
     declare(estate, *new[:3])
     assert estate.run(only=("acls",)).exit_code == 0
     declare(estate, *new)
     assert estate.run(run_id="later", only=("acls",)).exit_code == 0
-    change(fresh, add=[acl(old[0]), stranger], remove=[acl(new[0])])
+    change(kafka_acls, add=[acl(old[0]), stranger], remove=[acl(new[0])])
 
     estate.settings = replace(estate.settings, guards=GuardSettings(max_acl_deletes=1))
     stopped = estate.run("plan", "too-many", reverts="change")
@@ -178,12 +163,12 @@ def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that
     assert "it is there again" in skipped["rights.old0"]
     warned = {each.message for each in plan.warnings}
     assert any("declare it present" in each for each in warned), warned
-    before = live(fresh, "User:rights")
+    before = live(kafka_acls, "User:rights")
     done = estate.run("apply", "undo")
     assert (done.exit_code, done.outcomes()) == (0, {"ok": 4, "skipped": 3})
     removed, added = set(map(acl, new[1:3])), set(map(acl, old[1:]))
-    assert live(fresh, "User:rights") == (before - removed) | added
-    assert stranger in live(fresh, "User:rights")
+    assert live(kafka_acls, "User:rights") == (before - removed) | added
+    assert stranger in live(kafka_acls, "User:rights")
     again = estate.run("plan", "undo-again", reverts="change")
     assert again.outcomes() == {"skipped": 7}
     estate.check_invariant("undo")
@@ -191,9 +176,9 @@ def test_reverting_a_run_gives_back_the_rights_that_it_took_and_takes_those_that
 
 @pytest.mark.thorough
 def test_a_revert_takes_no_right_that_the_table_asks_for_since_and_none_that_nothing_manages(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    estate = estate_of(spark, kafka_acls, tmp_path, **MANAGED)
     mine = [right("User:rights-r", "WRITE", f"rights.new{n}") for n in range(2)]
     declare(estate, *mine)
     assert estate.run(run_id="change").outcomes() == {"ok": 2}
@@ -206,14 +191,16 @@ def test_a_revert_takes_no_right_that_the_table_asks_for_since_and_none_that_not
     declare(estate, mine[0], {**mine[1], "owner": "payments"})
     done = estate.run("apply", "undo")
     assert done.outcomes() == {"ok": 1, "refused": 1}
-    assert live(fresh, "User:rights") == {acl(mine[1])}
+    assert live(kafka_acls, "User:rights") == {acl(mine[1])}
     assert all(row["error_message"] is None for row in estate.rows(PLANS, "undo")), "refused when it is applied"
 
 
 @pytest.mark.thorough
-def test_a_revert_takes_no_right_from_the_run_itself(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+def test_a_revert_takes_no_right_from_the_run_itself(
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
+) -> None:
     own = "User:rights-own"
-    estate = estate_of(spark, fresh, tmp_path, **MANAGED)
+    estate = estate_of(spark, kafka_acls, tmp_path, **MANAGED)
     rights = [
         right(own, "ALTER", "kafka-cluster", resource_type="CLUSTER"),
         right(own, "DESCRIBE", "kafka-cluster", resource_type="CLUSTER"),
@@ -224,4 +211,4 @@ def test_a_revert_takes_no_right_from_the_run_itself(spark: SparkSession, fresh:
     plan = estate.run("plan", "undo", reverts="granted")
     assert plan.exit_code == 5
     assert {rows[0][1] for rows in outcomes(estate, "undo").values()} == {"OWN_RIGHTS"}
-    assert live(fresh, own) == set(map(acl, rights))
+    assert live(kafka_acls, own) == set(map(acl, rights))

@@ -7,34 +7,30 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.broker.acls import acl, change, declare, estate_of, live, right
 from tests.broker.direct import make, remove
-from tests.broker.test_acls import acl, declare, estate_of, live, right
-from tests.broker.test_acls import fresh as _fresh
-from tests.broker.test_acls_carried import change
 from tests.waiting import until
 from topicledger.config.severities import DriftKind
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-fresh = _fresh
-
 
 @pytest.mark.thorough
-def test_every_kind_of_drift_of_rights_is_found(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+def test_every_kind_of_drift_of_rights_is_found(spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path) -> None:
     """One finding of each, and none of a right that is as declared."""
-    ids = make(fresh, "rights.drift.t")
+    ids = make(kafka_acls, "rights.drift.t")
     kept = right("User:rights-a", "READ", "rights.drift.t")
     missing = right("User:rights-a", "WRITE", "rights.drift.t")
     on_gone = right("User:rights-gone", "READ", "rights.drift.gone")
-    estate = estate_of(spark, fresh, tmp_path, manage=("^User:rights-m$",))
+    estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:rights-m$",))
     declare(estate, kept, missing, on_gone)
     unmanaged = right("User:rights-m", "DESCRIBE", "rights.drift.t")
     wider = right("User:rights-a", "READ", "rights.drift.", pattern_type="PREFIXED")
     denied = right("User:rights-a", "READ", "rights.drift.t", permission="DENY", host="10.0.0.1")
     there = [acl(row) for row in (kept, on_gone, unmanaged, wider, denied)]
-    change(fresh, add=there)
-    until(lambda: live(fresh, "User:rights") == set(there), seconds=30)
+    change(kafka_acls, add=there)
+    until(lambda: live(kafka_acls, "User:rights") == set(there), seconds=30)
     told = estate.run_audit()
-    remove(fresh, ids)
+    remove(kafka_acls, ids)
     found = {(row.kind, row.topic, row.what) for row in told.drift if row.kind.startswith("acl_")}
     assert found == {
         ("acl_missing", "rights.drift.t", " ".join(acl(missing))),

@@ -9,15 +9,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.broker.test_acls import acl, declare, estate_of, live, right
-from tests.broker.test_acls import fresh as _fresh
-from tests.broker.test_acls_carried import change
+from tests.broker.acls import acl, change, declare, estate_of, live, right
 from topicledger.config.settings import PolicySettings, PolicySpec
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-fresh = _fresh
 FORBIDDEN: list[str] = []
 
 
@@ -33,11 +30,11 @@ def none_of_the_forbidden() -> SetRule:
 
 @pytest.mark.thorough
 def test_a_saved_plan_is_applied_but_for_the_rights_that_policies_refuse_by_now(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """The owner of a topic changed, another hand used up what a principal may have, a rule of the user's own became
     stricter: each ends the rows that it is about, and nothing else."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     specs = (
         PolicySpec(use="acl_owner", options={"undeclared": "allow"}),
         PolicySpec(use="max_acls_per_principal", options={"max": 2}),
@@ -57,13 +54,13 @@ def test_a_saved_plan_is_applied_but_for_the_rights_that_policies_refuse_by_now(
     assert (planned.exit_code, planned.pending_changes) == (0, 4)
 
     estate.declare_anew(topics[0], {**topics[1], "owner": "b"})
-    change(fresh, add=[acl(right("User:rights-many", each, "rights.other")) for each in ("READ", "WRITE")])
+    change(kafka_acls, add=[acl(right("User:rights-many", each, "rights.other")) for each in ("READ", "WRITE")])
     FORBIDDEN.append("User:rights-forbidden")
     done = estate.run("apply", "saved", only=("acls",))
     assert (done.exit_code, done.outcomes()) == (4, {"ok": 1, "refused": 3})
-    assert not live(fresh, "User:rights-given") | live(fresh, "User:rights-forbidden")
-    assert live(fresh, "User:rights-kept") == {acl(rights[0])}
-    assert acl(rights[2]) not in live(fresh, "User:rights-many")
+    assert not live(kafka_acls, "User:rights-given") | live(kafka_acls, "User:rights-forbidden")
+    assert live(kafka_acls, "User:rights-kept") == {acl(rights[0])}
+    assert acl(rights[2]) not in live(kafka_acls, "User:rights-many")
     refused = {row["resource"].split()[0]: row for row in estate.rows(AUDIT, "saved") if row["outcome"] == "refused"}
     assert {row["phase"] for row in refused.values()} == {"apply"}
     assert {row["error"] for row in refused.values()} == {"POLICY_VIOLATION"}

@@ -9,22 +9,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.broker.acls import acl, declare, estate_of, live, outcomes, right
 from tests.broker.direct import admin_of
-from tests.broker.test_acls import acl, declare, estate_of, live, outcomes, right
-from tests.broker.test_acls import fresh as _fresh
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from topicledger.config.settings import PolicySettings, PolicySpec
 from topicledger.schemas import PLANS, QUOTAS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
-fresh = _fresh
-
 
 def test_mistakes_take_no_acl_and_replacements_come_first(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_acls: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Then a plan from the manifests of before gives everything back, ACLs included."""
-    estate = estate_of(spark, fresh, tmp_path, manage=("^User:rights-k",), max_acl_deletes=10)
+    estate = estate_of(spark, kafka_acls, tmp_path, manage=("^User:rights-k",), max_acl_deletes=10)
     gone, mistaken, failed, replaced = before = [
         right("User:rights-k1", "READ", "rights.one"),
         right("User:rights-k2", "READ", "rights.two"),
@@ -59,7 +56,7 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
         "User:rights-k3": ("apply refused", "REPLACEMENT_MISSING"),
         "User:rights-k4": ("verify ok", None),
     }
-    assert live(fresh, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd]))
+    assert live(kafka_acls, "User:rights") == set(map(acl, [mistaken, failed, parts[0], *parts[2:], odd]))
 
     back = estate.run("plan", "back", manifests=moment)
     (row,) = estate.rows(RUNS, "back")
@@ -71,7 +68,7 @@ def test_mistakes_take_no_acl_and_replacements_come_first(
     }
     assert back.exit_code == 0
     done = estate.run("apply", "back")
-    assert (done.exit_code, live(fresh, "User:rights")) == (0, set(map(acl, before)))
+    assert (done.exit_code, live(kafka_acls, "User:rights")) == (0, set(map(acl, before)))
 
 
 @pytest.mark.thorough

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import make
-from tests.broker.test_commands import invoke, load
+from tests.broker.invoking import invoke, load
 from tests.harness import UNREACHABLE, Estate
 from tests.receiver import Receiver, receiver
 from topicledger.config.guards import GuardSettings

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from tests import clusters, commands
 from tests.broker.another_hand import AnotherHand
+from tests.broker.changes import allow
 from tests.broker.direct import admin_of, make, settings_for
-from tests.broker.test_commands import invoke
-from tests.broker.test_provisioning import allow
+from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import AuditSettings, KafkaSettings

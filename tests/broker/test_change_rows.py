@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 
 from tests import clusters
 from tests.broker.another_hand import AnotherHand
-from tests.broker.direct import admin_of, creates, executor_of, live, make
-from tests.broker.test_changes import OK, changing, ended, of_phase, set_on
+from tests.broker.changes import OK, changing, ended, of_phase, set_on
+from tests.broker.direct import admin_of, creates, executor_of, live, make, set_quota
 from tests.clusters import KAFKA
-from tests.fault.test_quota import BURST_SECONDS, RATE, Counted, set_quota
+from tests.fault.controller_quota import BURST_SECONDS, RATE, Counted
 from tests.harness import policy
 from tests.waiting import until
 from topicledger.apply.executor import Executor

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -21,83 +20,19 @@ from kafka.admin import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.broker.changes import OK, WEEK, allow, alter, changing, ended, of_phase, set_on
 from tests.broker.direct import admin_of, executor_of, live, make, remove, settings_for
-from tests.broker.test_provisioning import allow
 from tests.clusters import KAFKA
 from tests.fault.another_client import AnotherClient
 from tests.harness import Estate, policy
 from tests.kafka_versions import BAD_CONFIG
 from tests.waiting import until
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import ChangeSettings, PolicySettings
-from topicledger.model import SET_ON_TOPIC, Action, Target
+from topicledger.config.settings import PolicySettings
+from topicledger.model import Action, Target
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, DRIFT, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
-
-WEEK = "604800000"
-
-
-def changing(
-    spark: SparkSession,
-    root: Path,
-    kafka: EmbeddedKafka,
-    *,
-    policies: PolicySettings | None = None,
-    guards: GuardSettings | None = None,
-    **changes: Any,
-) -> Estate:
-    """An estate whose settings ask for these changes on its cluster."""
-    estate = Estate(spark, root / "ledger", {"main": kafka}, policies=policies)
-    estate.settings = replace(
-        estate.settings,
-        changes={"main": ChangeSettings(**changes)},
-        guards=guards or GuardSettings(),
-    )
-    return estate
-
-
-def set_on(kafka: EmbeddedKafka, *topics: str) -> dict[str, dict[str, str]]:
-    """By topic, the configs that are set on it, as kafka-python describes them."""
-    admin = KafkaAdminClient(**kafka.client_options())
-    try:
-        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics])["topic"]
-    finally:
-        admin.close()
-    return {
-        topic: {name: each["value"] for name, each in configs.items() if each["config_source"] == SET_ON_TOPIC}
-        for topic, configs in found.items()
-    }
-
-
-def alter(kafka: EmbeddedKafka, topic: str, **configs: str) -> None:
-    """As another client would; returns when it is visible."""
-    wanted = {name.replace("_", "."): value for name, value in configs.items()}
-    admin = KafkaAdminClient(**kafka.client_options())
-    try:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted)], raise_on_unknown=False)
-    finally:
-        admin.close()
-    until(lambda: wanted.items() <= set_on(kafka, topic)[topic].items(), seconds=30)
-
-
-def ended(estate: Estate, run_id: str) -> dict[tuple[str, str], tuple[str, str, str | None]]:
-    """By topic and action, its last phase but verify: phase, outcome, error."""
-    order = ["manifest", "observe", "guard", "validate", "policy", "apply"]
-    found: dict[tuple[str, str], tuple[str, str, str | None]] = {}
-    for row in sorted(
-        (row for row in estate.rows(AUDIT, run_id) if row["phase"] != "verify"),
-        key=lambda row: order.index(row["phase"]),
-    ):
-        found[row["topic"], row["action"]] = (row["phase"], row["outcome"], row["error"])
-    return found
-
-
-def of_phase(estate: Estate, run_id: str, phase: str) -> dict[tuple[str, str], Mapping[str, Any]]:
-    return {(row["topic"], row["action"]): row for row in estate.rows(AUDIT, run_id) if row["phase"] == phase}
-
-
-OK = ("apply", "ok", None)
 
 
 def test_without_settings_nothing_that_exists_is_changed(

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tests import commands
 from tests.broker.direct import live, make
-from tests.broker.test_commands import invoke, load
+from tests.broker.invoking import invoke, load
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import find_run

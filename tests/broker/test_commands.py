@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from tests import commands
+from tests.broker.invoking import MANIFEST, error_of, invoke, load
 from tests.harness import UNREACHABLE, Estate, topics
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
@@ -20,34 +20,10 @@ from topicledger.schemas import AUDIT, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 
-def invoke(*arguments: str | Path, text: str | None = None) -> Result:
-    """Run a command; a stack trace on any stream is a failure, whatever the exit code."""
-    result = CliRunner().invoke(cli.main, [str(each) for each in arguments], input=text)
-    assert "Traceback" not in result.output
-    assert isinstance(result.exception, SystemExit | None), result.exception
-    return result
-
-
-MANIFEST = """
-cluster: main
-defaults: {num_partitions: 2, replication_factor: 1, owner: tests}
-topics:
-  - {topic: commands.one, configs: {retention.ms: 3600000}}
-  - {topic: commands.two}
-  - {topic: commands.three, replication_factor: 3}
-"""
-
-
 @pytest.fixture
 def config(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Path:
     assert spark is not None
     return commands.settings_file(tmp_path, {"main": kafka.bootstrap_servers})
-
-
-def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
-    file = config.with_name("manifest.yaml")
-    file.write_text(text)
-    return invoke("load_manifests", file, "--config", config, *more)
 
 
 def test_load_plan_apply_show_and_start_again(config: Path, tmp_path: Path) -> None:
@@ -290,13 +266,6 @@ def test_hostile_text_from_a_manifest_cannot_act_on_a_terminal(
     assert "\x1b" not in done.output
     assert "[red]x[/red]" in done.stdout
     assert [row["topic"] for row in estate.rows(AUDIT)] == [hostile]
-
-
-def error_of(result: Result, code: int) -> str:
-    assert result.exit_code == code, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: "), result.stderr
-    return result.stderr
 
 
 def test_a_missing_or_broken_settings_file_is_exit_2(tmp_path: Path) -> None:

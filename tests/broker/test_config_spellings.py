@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.broker.test_changes import changing, set_on
-from tests.unit.test_config_values import STORED
+from tests.broker.changes import changing, set_on
+from tests.unit.config_values import STORED
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import is_odd
 from topicledger.testing.embedded_kafka import EmbeddedKafka

@@ -12,12 +12,11 @@ from pyspark.sql import SparkSession
 
 from tests import clusters, commands
 from tests.broker import direct
-from tests.broker.test_commands import error_of, invoke
+from tests.broker.direct import TOOLS
+from tests.broker.invoking import error_of, invoke
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
-
-TOOLS = clusters.JARS.with_name("kafka-tools")
 
 
 def describe(kafka: EmbeddedKafka, pattern: str) -> str:

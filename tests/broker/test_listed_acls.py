@@ -11,19 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import clusters
-from tests.broker.direct import admin_of
-from tests.broker.test_acls import acl, estate_of, live, right
-from tests.broker.test_acls import fresh as _fresh
-from tests.broker.test_acls_carried import change
-from tests.broker.test_described_topics import TOOLS
+from tests.broker.acls import acl, change, estate_of, live, right
+from tests.broker.direct import TOOLS, admin_of
 from tests.waiting import until
 from topicledger.manifests.load import load
 from topicledger.manifests.read import Foreign, read
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
-
-fresh = _fresh
 
 
 def listed(kafka: EmbeddedKafka, folder: Path, *more: str) -> str:
@@ -44,7 +39,7 @@ def listed(kafka: EmbeddedKafka, folder: Path, *more: str) -> str:
 
 
 @pytest.fixture
-def odd(fresh: EmbeddedKafka) -> list[Acl]:
+def odd(kafka_acls: EmbeddedKafka) -> list[Acl]:
     """ACLs of each type, pattern and permission, with words that the tool's lines are made of."""
     acls = [
         acl(right("User:rights-a", "READ", "orders.", pattern_type="PREFIXED")),
@@ -56,8 +51,8 @@ def odd(fresh: EmbeddedKafka) -> list[Acl]:
         acl(right("User:rights-c", "DESCRIBE", "token", resource_type="DELEGATION_TOKEN")),
         acl(right("User:rights-c", "CREATE_TOKENS", "alice", resource_type="USER")),
     ]
-    change(fresh, add=acls)
-    until(lambda: live(fresh, "User:rights") == set(acls), seconds=30)
+    change(kafka_acls, add=acls)
+    until(lambda: live(kafka_acls, "User:rights") == set(acls), seconds=30)
     return acls
 
 
@@ -65,18 +60,18 @@ def odd(fresh: EmbeddedKafka) -> list[Acl]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("by_principal", [False, True], ids=["by_resource", "by_principal"])
 def test_acls_that_the_tool_lists_are_loaded_as_they_are(
-    spark: SparkSession, fresh: EmbeddedKafka, odd: list[Acl], tmp_path: Path, by_principal: bool
+    spark: SparkSession, kafka_acls: EmbeddedKafka, odd: list[Acl], tmp_path: Path, by_principal: bool
 ) -> None:
     """And then the plan finds nothing to do."""
     each = [part for who in sorted({acl.principal for acl in odd}) for part in ("--principal", who)]
-    printed = listed(fresh, tmp_path, *(each if by_principal else ()))
+    printed = listed(kafka_acls, tmp_path, *(each if by_principal else ()))
     file = tmp_path / "acls.txt"
     file.write_text(printed)
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_acls, tmp_path)
     foreign = Foreign(form="kafka-acls", cluster="main")
     loaded = load(estate.ledger, estate.settings, read(estate.settings, [file], io.StringIO(), foreign=foreign))
     assert loaded.not_carried_over == ()
-    with admin_of(fresh) as admin:
+    with admin_of(kafka_acls) as admin:
         there = set(admin.describe_acls())
     declared = {Acl.of(row) for row in estate.rows(ACLS)}
     assert set(odd) <= declared <= there

@@ -12,9 +12,9 @@ from kafka import KafkaProducer
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from pyspark.sql import SparkSession
 
+from tests.broker.changes import changing
 from tests.broker.direct import admin_of, executor_of, make
 from tests.broker.moving import Kept, move, replicas, throttles_on, with_data
-from tests.broker.test_changes import changing
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from tests.harness import Estate
 from tests.waiting import until

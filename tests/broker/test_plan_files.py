@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests import commands
 from tests.broker.direct import live, make
-from tests.broker.test_commands import invoke, load
+from tests.broker.invoking import invoke, load
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka

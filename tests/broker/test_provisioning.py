@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
+from kafka.admin import ACLOperation, ACLResourcePatternType
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 
 from tests import clusters
+from tests.broker.changes import allow
 from tests.broker.direct import admin_of, creates, live, make, messages_of, settings_for
 from tests.harness import Estate, topics
 from tests.kafka_versions import TOPIC_CONFIGS
@@ -107,16 +108,6 @@ class Provisioned:
     last: dict[str | None, tuple[str, str, str | None]]
     warnings: list[str]
     doomed_id: str
-
-
-def allow(user: str, operation: ACLOperation, name: str, pattern: ACLResourcePatternType) -> ACL:
-    return ACL(
-        principal=f"User:{user}",
-        host="*",
-        operation=operation,
-        permission_type=ACLPermissionType.ALLOW,
-        resource_pattern=ResourcePattern(ResourceType.TOPIC, name, pattern),
-    )
 
 
 def grant(kafka: EmbeddedKafka) -> None:

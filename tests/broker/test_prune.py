@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import clusters, commands
+from tests.broker.changes import OK, ended
 from tests.broker.direct import live, make, remove
-from tests.broker.test_changes import OK, ended
-from tests.broker.test_commands import invoke
-from tests.broker.test_topic_use import commit, drop_records, write
+from tests.broker.invoking import invoke
+from tests.broker.records import commit, drop_records, write
 from tests.harness import UNREACHABLE, Estate, cluster_settings, policy
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings

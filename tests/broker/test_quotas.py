@@ -3,83 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from kafka.protocol.admin import DescribeClientQuotasRequest
 from pyspark.sql import SparkSession
 
-from tests.broker.direct import admin_of, settings_for
+from tests.broker.direct import admin_of
+from tests.broker.quotas import Limits, alter, declare, entries, estate_of, live
 from tests.harness import Estate, policy
 from tests.waiting import until
 from topicledger.cli import explain_resources
-from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import UsageError
-from topicledger.kafka import ClusterAdmin
 from topicledger.model import AccessAction, Target
-from topicledger.model.quotas import KAFKA_TYPES, Entity
-from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS, QUOTAS
+from topicledger.model.quotas import Entity
+from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-Limits = Mapping[str, float]
 ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
-
-
-def estate_of(
-    spark: SparkSession, kafka: EmbeddedKafka, root: Path, user: str | None = None, most: int = 100
-) -> Estate:
-    """An estate whose run is `user`, the super user where none is named."""
-    estate = Estate(spark, root / "ledger", {"main": settings_for("main", kafka, user)})
-    estate.settings = replace(estate.settings, guards=GuardSettings(max_quota_changes=most))
-    return estate
-
-
-def declare(estate: Estate, *rows: Mapping[str, Any]) -> None:
-    """Make `quotas` say these rows and nothing else."""
-    estate.ledger.ensure(QUOTAS)
-    frame = estate.ledger.rows(QUOTAS, [{"cluster": "main", **row} for row in rows])
-    frame.write.format("delta").mode("overwrite").save(estate.ledger.location(QUOTAS))
-
-
-def live(kafka: EmbeddedKafka) -> Mapping[Entity, Limits]:
-    with admin_of(kafka) as admin:
-        return admin.describe_quotas()
-
-
-def alter(kafka: EmbeddedKafka, entity: Entity, **limits: float | None) -> None:
-    """Change an entity's limits by hand; None removes one."""
-    with admin_of(kafka) as admin:
-        assert {code for _, code in entries(admin, [(entity, list(limits.items()))])} == {0}
-    wanted = {name: value for name, value in limits.items() if value is not None}
-    until(lambda: all(live(kafka).get(entity, {}).get(name) == wanted.get(name) for name in limits), seconds=20)
-
-
-def entries(
-    admin: ClusterAdmin, wanted: Sequence[tuple[Entity, Sequence[tuple[str, float | None]]]], **request: bool
-) -> list[tuple[str, int]]:
-    """A request as it is, and what the broker answers: the name of each entity's first part, and its code."""
-    entry = AlterClientQuotasRequest.EntryData
-    response = admin._change(
-        AlterClientQuotasRequest(
-            entries=[
-                entry(
-                    entity=[
-                        entry.EntityData(entity_type=KAFKA_TYPES[part], entity_name=name)
-                        for part, name in entity._asdict().items()
-                        if name is not None
-                    ],
-                    ops=[entry.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in limits],
-                )
-                for entity, limits in wanted
-            ],
-            validate_only=request.get("validate_only", False),
-        )
-    )
-    return [(each.entity[0].entity_name, each.error_code) for each in response.entries]
 
 
 def outcomes(estate: Estate, run_id: str) -> dict[str, list[tuple[str, str | None]]]:
@@ -91,35 +35,12 @@ def outcomes(estate: Estate, run_id: str) -> dict[str, list[tuple[str, str | Non
     return found
 
 
-@pytest.fixture
-def fresh(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
-    """The broker, without quotas but for those of one user that no test declares."""
-    alter(kafka_sasl, Entity(user="stranger"), producer_byte_rate=77.0)
-    yield kafka_sasl
-    left = {entity: limits for entity, limits in live(kafka_sasl).items() if limits}
-    with admin_of(kafka_sasl) as admin:
-        for start in range(0, len(left), 2_000):
-            part = list(left.items())[start : start + 2_000]
-            gone = [
-                Target(resource=text(entity), action=AccessAction.ALTER_QUOTA, before=dict.fromkeys(limits, "1"))
-                for entity, limits in part
-            ]
-            assert {each.error_code for each in admin.alter_quotas(gone, validate_only=False).results.values()} == {0}
-    until(lambda: not live(kafka_sasl), seconds=30)
-
-
-def text(entity: Entity) -> str:
-    named = zip(KAFKA_TYPES.values(), entity, strict=True)
-    escaped = ((kind, name.replace("\\", "\\\\").replace(" ", "\\ ")) for kind, name in named if name is not None)
-    return " ".join(f"{kind}={name}" for kind, name in escaped)
-
-
 @pytest.mark.thorough
 def test_quotas_that_are_declared_are_set_changed_and_removed_and_recorded(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Q1, Q2, Q4: every kind of entity; a second run finds nothing to do; a user's quotas are not its client ids'."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_quotas, tmp_path)
     wanted: dict[Entity, Limits] = {
         Entity(user="a"): {"producer_byte_rate": 1e6, "request_percentage": 12.5},
         Entity(user="a", client_id="one"): {"consumer_byte_rate": 2e6},
@@ -136,7 +57,7 @@ def test_quotas_that_are_declared_are_set_changed_and_removed_and_recorded(
     done = estate.run()
     assert (done.exit_code, done.outcomes()) == (0, {"ok": len(wanted)})
     stranger = {Entity(user="stranger"): {"producer_byte_rate": 77.0}}
-    assert live(fresh) == wanted | stranger
+    assert live(kafka_quotas) == wanted | stranger
     found = outcomes(estate, done.run_id)
     assert list(found.values()) == [ALL_OK] * len(wanted)
     assert "user=a client-id=<default>" in found
@@ -159,14 +80,16 @@ def test_quotas_that_are_declared_are_set_changed_and_removed_and_recorded(
     assert row["before"] == {"producer_byte_rate": "1000000", "request_percentage": "12.5"}
     assert row["after"] == {"producer_byte_rate": "5000000", "consumer_byte_rate": "1"}
     kept = {entity: limits for entity, limits in wanted.items() if entity not in (Entity("a"), Entity("a", "one"))}
-    assert live(fresh) == kept | stranger | {Entity(user="a"): {"producer_byte_rate": 5e6, "consumer_byte_rate": 1.0}}
+    assert live(kafka_quotas) == kept | stranger | {
+        Entity(user="a"): {"producer_byte_rate": 5e6, "consumer_byte_rate": 1.0}
+    }
 
 
 @pytest.mark.thorough
 def test_a_run_changes_no_quotas_unless_its_guard_allows_all_of_them(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    estate = estate_of(spark, fresh, tmp_path, most=0)
+    estate = estate_of(spark, kafka_quotas, tmp_path, most=0)
     declare(estate, {"user": "a", "producer_byte_rate": 1.0}, {"user": "b", "producer_byte_rate": 0.5})
     stopped = estate.run()
     assert stopped.exit_code == 5
@@ -174,21 +97,21 @@ def test_a_run_changes_no_quotas_unless_its_guard_allows_all_of_them(
         "user=a": [("guard refused", "MAX_QUOTA_CHANGES_EXCEEDED")],
         "user=b": [("manifest refused", "INVALID_QUOTA")],
     }
-    assert set(live(fresh)) == {Entity(user="stranger")}
+    assert set(live(kafka_quotas)) == {Entity(user="stranger")}
 
 
 @pytest.mark.thorough
 def test_what_changed_between_plan_and_apply_is_refused(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """On the cluster, or in `quotas`: each entity by itself. What the broker refuses is the entity's own failure."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_quotas, tmp_path)
     rows = [{"user": name, "producer_byte_rate": 10.0} for name in ("by-hand", "done", "undeclared", "other", "fine")]
     declare(estate, *rows, {"ip": "no such host", "connection_creation_rate": 1.0})
     planned = estate.run("plan")
     assert planned.pending_changes == 5
-    alter(fresh, Entity(user="by-hand"), producer_byte_rate=3.0)
-    alter(fresh, Entity(user="done"), producer_byte_rate=10.0)
+    alter(kafka_quotas, Entity(user="by-hand"), producer_byte_rate=3.0)
+    alter(kafka_quotas, Entity(user="done"), producer_byte_rate=10.0)
     declare(estate, *rows[:2], {**rows[3], "producer_byte_rate": 20.0}, rows[4])
     applied = estate.run("apply", planned.run_id)
     assert applied.exit_code == 4
@@ -206,15 +129,15 @@ def test_what_changed_between_plan_and_apply_is_refused(
     assert "declare other limits of it: producer_byte_rate" in messages["user=other"]
     assert "and they don't declare it" in messages["user=undeclared"]
     assert "not a valid IP or resolvable host" in messages[r"ip=no\ such\ host"]
-    assert live(fresh)[Entity(user="by-hand")] == {"producer_byte_rate": 3.0}
+    assert live(kafka_quotas)[Entity(user="by-hand")] == {"producer_byte_rate": 3.0}
 
 
 @pytest.mark.thorough
 def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Unknown quotas are never taken for none."""
-    estate = estate_of(spark, fresh, tmp_path, "describer")
+    estate = estate_of(spark, kafka_quotas, tmp_path, "describer")
     declare(estate, {"user": "a", "producer_byte_rate": 1.0}, {"user": "stranger", "producer_byte_rate": 1.0})
     unknown = estate.run()
     rows = estate.rows(AUDIT, unknown.run_id)
@@ -225,7 +148,7 @@ def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
         "principal": "User:describer", "permission": "ALLOW", "operation": "DESCRIBE_CONFIGS",
         "resource_type": "CLUSTER", "pattern_type": "LITERAL", "resource_name": "kafka-cluster", "host": "*",
     }  # fmt: skip
-    with admin_of(fresh) as admin:
+    with admin_of(kafka_quotas) as admin:
         admin.create_acls([Target(resource="r", action=AccessAction.ACL_ADD, after=right)])
         try:
             refused = estate.run()
@@ -234,19 +157,19 @@ def test_without_the_right_to_describe_or_alter_quotas_every_row_says_so(
     rows = estate.rows(AUDIT, refused.run_id)
     assert {(row["phase"], row["outcome"], row["error"]) for row in rows} == {("validate", "refused", "NOT_PERMITTED")}
     assert all("grant it AlterConfigs on the cluster" in row["error_message"] for row in rows)
-    assert live(fresh) == {Entity(user="stranger"): {"producer_byte_rate": 77.0}}
+    assert live(kafka_quotas) == {Entity(user="stranger"): {"producer_byte_rate": 77.0}}
 
 
 @pytest.mark.thorough
-def test_what_a_broker_does_with_quotas(fresh: EmbeddedKafka) -> None:
+def test_what_a_broker_does_with_quotas(kafka_quotas: EmbeddedKafka) -> None:
     """Q1 to Q4, and the size of a request, as the code takes them for granted."""
     one, two = [("producer_byte_rate", 1.0)], [("producer_byte_rate", 2.0)]
-    with admin_of(fresh) as admin:
+    with admin_of(kafka_quotas) as admin:
         # Q1: validateOnly gives the real answers and changes nothing.
         wrong = [("producer_byte_rate", 1.5)]
         mixed = [(Entity(user="v"), one), (Entity(user="w"), wrong)]
         assert sorted(entries(admin, mixed, validate_only=True)) == [("v", 0), ("w", 42)]
-        assert set(live(fresh)) == {Entity(user="stranger")}
+        assert set(live(kafka_quotas)) == {Entity(user="stranger")}
         # Q2: fractions and what isn't above 0; NaN and Infinity are taken.
         for limits in (wrong, [("producer_byte_rate", 0.0)], [("connection_creation_rate", 1.0)], [("x", 1.0)]):
             assert entries(admin, [(Entity(user="w"), limits)]) == [("w", 42)]
@@ -255,11 +178,11 @@ def test_what_a_broker_does_with_quotas(fresh: EmbeddedKafka) -> None:
         assert entries(admin, [(Entity(user="w"), infinite)], validate_only=True) == [("w", 0)]
         # Q3: an entity twice, and a limit twice: 42 for all, and the first is applied of the one, none of the other.
         assert entries(admin, [(Entity(user="d"), one), (Entity(user="d"), two)]) == [("d", 42)]
-        until(lambda: live(fresh).get(Entity(user="d")) == {"producer_byte_rate": 1.0}, seconds=20)
+        until(lambda: live(kafka_quotas).get(Entity(user="d")) == {"producer_byte_rate": 1.0}, seconds=20)
         assert entries(admin, [(Entity(user="e"), [*one, *two])]) == [("e", 42)]
         # Q4: a filter by user that isn't strict has the user's client ids.
         assert entries(admin, [(Entity(user="d", client_id="c"), one)])[0][1] == 0
-        until(lambda: Entity(user="d", client_id="c") in live(fresh), seconds=20)
+        until(lambda: Entity(user="d", client_id="c") in live(kafka_quotas), seconds=20)
         named = DescribeClientQuotasRequest.ComponentData(entity_type="user", match_type=0, match="d")
         found = [admin.ask(DescribeClientQuotasRequest(components=[named], strict=each)) for each in (False, True)]
         assert [len(each.entries) for each in found] == [2, 1]
@@ -267,27 +190,29 @@ def test_what_a_broker_does_with_quotas(fresh: EmbeddedKafka) -> None:
         many = [(Entity(user=f"many-{n}"), [*one, ("consumer_byte_rate", 1.0)]) for n in range(5_001)]
         assert {code for _, code in entries(admin, many)} == {44}
         assert {code for _, code in entries(admin, many[:4_990])} == {0}
-    until(lambda: len(live(fresh)) == 4_990 + 3, seconds=30)
+    until(lambda: len(live(kafka_quotas)) == 4_990 + 3, seconds=30)
 
 
 @pytest.mark.thorough
-def test_ten_thousand_entities_are_set_in_batches(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> None:
+def test_ten_thousand_entities_are_set_in_batches(
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path
+) -> None:
     """Also where the settings ask for larger requests than the broker takes: these are halved."""
-    estate = estate_of(spark, fresh, tmp_path, most=10_000)
+    estate = estate_of(spark, kafka_quotas, tmp_path, most=10_000)
     estate.settings = replace(estate.settings, kafka=replace(estate.settings.kafka, max_batch_records=10_000_000))
     limits = {"producer_byte_rate": 100.0, "request_percentage": 1.5}
     declare(estate, *({"user": f"many-{number}", **limits} for number in range(10_000)))
     done = estate.run()
     assert (done.exit_code, done.outcomes()) == (0, {"ok": 10_000})
-    found = {entity: each for entity, each in live(fresh).items() if entity.user != "stranger"}
+    found = {entity: each for entity, each in live(kafka_quotas).items() if entity.user != "stranger"}
     assert found == {Entity(user=f"many-{number}"): limits for number in range(10_000)}
 
 
 @pytest.mark.thorough
 def test_policies_judge_quotas_and_say_why_and_an_audit_finds_what_differs(
-    spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    estate = estate_of(spark, fresh, tmp_path, most=1)
+    estate = estate_of(spark, kafka_quotas, tmp_path, most=1)
     most = policy("quota_range", limit="producer_byte_rate", max=100)
     estate.settings = replace(estate.settings, policies=PolicySettings(quota=(most,)))
     declare(estate, {"user": "wide", "producer_byte_rate": 101.0}, {"user": "fine", "producer_byte_rate": 100.0})

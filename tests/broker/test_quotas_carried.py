@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import clusters, commands
-from tests.broker import test_quotas
-from tests.broker.test_commands import invoke
-from tests.broker.test_quotas import alter, declare, estate_of, live
+from tests.broker.invoking import invoke
+from tests.broker.quotas import alter, declare, described, estate_of, live
 from tests.harness import policy
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
@@ -28,7 +25,6 @@ from topicledger.observe.export_resources import EXPORTABLE
 from topicledger.schemas import AUDIT, PLANS, QUOTAS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-fresh = test_quotas.fresh
 TOOLS = clusters.JARS.with_name("kafka-tools")
 WANTED: Mapping[Entity, Mapping[str, float]] = {
     Entity(user="CN=b, O=\u00fc\\"): {"producer_byte_rate": 1e9, "request_percentage": 12.5},
@@ -42,40 +38,18 @@ WANTED: Mapping[Entity, Mapping[str, float]] = {
 }
 
 
-def described(kafka: EmbeddedKafka, folder: Path, *kinds: str) -> str:
-    """What Kafka's own tool prints of the quotas of entities of these kinds."""
-    options = kafka.client_options()
-    login = (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required "
-        f'username="{options["sasl_plain_username"]}" password="{options["sasl_plain_password"]}";'
-    )
-    client = folder / "client.properties"
-    client.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
-    classpath = os.pathsep.join([f"{clusters.JARS}/*", f"{TOOLS}/*"])
-    tool = ["java", "-cp", classpath, "kafka.admin.ConfigCommand", "--command-config", str(client), "--describe"]
-    named = [part for kind in kinds for part in ("--entity-type", kind)]
-    done = subprocess.run(
-        [*tool, *named, "--bootstrap-server", kafka.bootstrap_servers[0]],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-    )
-    return done.stdout
-
-
 def settings(kafka: EmbeddedKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return commands.admins_settings(folder, kafka, kafka.bootstrap_servers, monkeypatch)
 
 
 @pytest.fixture
-def wanted(spark: SparkSession, fresh: EmbeddedKafka, tmp_path: Path) -> EmbeddedKafka:
+def wanted(spark: SparkSession, kafka_quotas: EmbeddedKafka, tmp_path: Path) -> EmbeddedKafka:
     """The broker, with quotas of every kind of entity."""
-    estate = estate_of(spark, fresh, tmp_path / "setting-up")
+    estate = estate_of(spark, kafka_quotas, tmp_path / "setting-up")
     declare(estate, *({**entity._asdict(), **limits} for entity, limits in WANTED.items()))
     assert estate.run().exit_code == 0
-    assert live(fresh) == WANTED
-    return fresh
+    assert live(kafka_quotas) == WANTED
+    return kafka_quotas
 
 
 @pytest.mark.thorough
@@ -135,11 +109,11 @@ def test_a_load_of_exported_quotas_plans_nothing(
 @pytest.mark.timeout(400)
 def test_reverting_a_run_gives_entities_the_limits_that_they_had(
     spark: SparkSession,
-    fresh: EmbeddedKafka,
+    kafka_quotas: EmbeddedKafka,
     tmp_path: Path,
 ) -> None:
     """Limits that the run didn't touch stay; what another hand, or a later run, changed since is skipped."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_quotas, tmp_path)
     names = ("changed", "by hand", "later", "gone")
     declare(estate, *({"user": name, "producer_byte_rate": 1.0, "request_percentage": 5.0} for name in names))
     assert estate.run().outcomes() == {"ok": 4}
@@ -149,8 +123,8 @@ def test_reverting_a_run_gives_entities_the_limits_that_they_had(
     assert estate.run(run_id="change").outcomes() == {"ok": 5}
     declare(estate, *rows[:2], {**rows[2], "producer_byte_rate": 3.0}, {"user": "gone", "state": "absent"})
     assert estate.run(run_id="later").outcomes() == {"ok": 1}
-    alter(fresh, Entity(user="by hand"), producer_byte_rate=9.0)
-    alter(fresh, Entity(user="changed"), consumer_byte_rate=8.0)
+    alter(kafka_quotas, Entity(user="by hand"), producer_byte_rate=9.0)
+    alter(kafka_quotas, Entity(user="changed"), consumer_byte_rate=8.0)
 
     estate.settings = replace(estate.settings, guards=GuardSettings(max_quota_changes=2))
     assert estate.run("plan", "too-many", reverts="change").exit_code == 5
@@ -170,7 +144,7 @@ def test_reverting_a_run_gives_entities_the_limits_that_they_had(
     assert len(warned) == 2, warned
     done = estate.run("apply", "undo")
     assert (done.exit_code, done.outcomes()) == (0, {"ok": 3, "skipped": 2})
-    assert {entity.user: limits for entity, limits in live(fresh).items()} == {
+    assert {entity.user: limits for entity, limits in live(kafka_quotas).items()} == {
         "changed": {"producer_byte_rate": 1.0, "request_percentage": 5.0, "consumer_byte_rate": 8.0},
         "by hand": {"producer_byte_rate": 9.0, "request_percentage": 5.0},
         "later": {"producer_byte_rate": 3.0, "request_percentage": 5.0},
@@ -182,15 +156,15 @@ def test_reverting_a_run_gives_entities_the_limits_that_they_had(
 @pytest.mark.thorough
 def test_a_saved_plan_is_applied_but_for_the_quotas_that_policies_refuse_by_now(
     spark: SparkSession,
-    fresh: EmbeddedKafka,
+    kafka_quotas: EmbeddedKafka,
     tmp_path: Path,
 ) -> None:
     """Judged again as all that the entity is to have, not only what changes: `kept` keeps the required limit."""
-    estate = estate_of(spark, fresh, tmp_path)
+    estate = estate_of(spark, kafka_quotas, tmp_path)
     required = policy("quota_range", limit="request_percentage", required=True, max=50)
     owned = policy("owner_required", values=["payments"])
     estate.settings = replace(estate.settings, policies=PolicySettings(quota=(required, owned)))
-    alter(fresh, Entity(user="kept"), request_percentage=5.0)
+    alter(kafka_quotas, Entity(user="kept"), request_percentage=5.0)
     rows = [
         {"user": name, "request_percentage": 5.0, "producer_byte_rate": 1.0, "owner": "payments"}
         for name in ("kept", "given")
@@ -201,7 +175,7 @@ def test_a_saved_plan_is_applied_but_for_the_quotas_that_policies_refuse_by_now(
     declare(estate, rows[0], {**rows[1], "owner": "other"})
     done = estate.run("apply", "saved")
     assert (done.exit_code, done.outcomes()) == (4, {"ok": 1, "refused": 1})
-    assert live(fresh)[Entity(user="kept")] == {"request_percentage": 5.0, "producer_byte_rate": 1.0}
+    assert live(kafka_quotas)[Entity(user="kept")] == {"request_percentage": 5.0, "producer_byte_rate": 1.0}
     (refused,) = [row for row in estate.rows(AUDIT, "saved") if row["outcome"] == "refused"]
     assert (refused["resource"], refused["error"]) == ("user=given", "POLICY_VIOLATION")
     assert [each["policy"] for each in refused["violations"]] == ["owner_required"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.broker.changes import alter, changing, ended, of_phase
 from tests.broker.direct import admin_of, live, make
 from tests.broker.moving import Kept, mover, replicas, throttles_on, with_data
 from tests.broker.moving import move as moved
-from tests.broker.test_changes import alter, changing, ended, of_phase
 from tests.clusters import three_brokers
 from tests.waiting import until
 from topicledger.actions.moved import moves_of

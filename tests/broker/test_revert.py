@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.broker.changes import OK, WEEK, alter, changing, ended, of_phase, set_on
 from tests.broker.direct import live, make, remove
-from tests.broker.test_changes import OK, WEEK, alter, changing, ended, of_phase, set_on
 from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError

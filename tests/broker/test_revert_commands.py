@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import commands
+from tests.broker.changes import set_on
 from tests.broker.direct import make
-from tests.broker.test_changes import set_on
-from tests.broker.test_commands import invoke, load
+from tests.broker.invoking import invoke, load
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 CHANGES = '[changes]\nconfigs = "declared"\n[guards]\nmax_losses = 1\n'

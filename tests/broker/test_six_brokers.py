@@ -17,8 +17,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from pyspark.sql import SparkSession
 
+from tests.broker.changes import changing
 from tests.broker.direct import admin_of, creates
-from tests.broker.test_changes import changing
 from tests.clusters import KAFKA, QuickKafka
 from tests.fault.another_client import options_of
 from tests.waiting import until

@@ -14,14 +14,14 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
 from kafka.protocol.api_message import ApiMessage
 from pyspark.sql import SparkSession
 
 from tests import clusters
 from tests.broker.direct import admin_of, make, settings_for
+from tests.broker.records import client, commit, drop_records, write
 from tests.harness import UNREACHABLE, cluster_settings
 from tests.waiting import until
 from topicledger.config.settings import KafkaSettings
@@ -33,24 +33,6 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 QUICK = KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)
-
-
-def client(kafka: EmbeddedKafka, **config: Any) -> dict[str, Any]:
-    """librdkafka's settings, as the super user."""
-    options = kafka.client_options()
-    sasl = {
-        name: options[key]
-        for name, key in [
-            ("security.protocol", "security_protocol"),
-            ("sasl.mechanism", "sasl_mechanism"),
-            ("sasl.username", "sasl_plain_username"),
-            ("sasl.password", "sasl_plain_password"),
-        ]
-        if key in options
-    }
-    quiet = {"log_level": 0, "error_cb": lambda error: None}
-    named = {name.replace("_", "."): value for name, value in config.items()}
-    return {"bootstrap.servers": ",".join(kafka.bootstrap_servers), **sasl, **quiet, **named}
 
 
 @contextmanager
@@ -72,37 +54,6 @@ def assigned(*consumers: Consumer) -> bool:
     for consumer in consumers:
         consumer.poll(0.05)
     return all(consumer.assignment() for consumer in consumers)
-
-
-def commit(kafka: EmbeddedKafka, group: str, *topics: str) -> None:
-    """Commit an offset on the first partition of each topic, from outside the group."""
-    with closing(Consumer(client(kafka, group_id=group, enable_auto_commit=False))) as consumer:
-
-        def committed() -> bool:
-            try:
-                consumer.commit(offsets=[TopicPartition(topic, 0, 1) for topic in topics], asynchronous=False)
-            except confluent_kafka.KafkaException as error:
-                # The topic that keeps offsets is made with the first of them.
-                if error.args[0].name() in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"):
-                    return False
-                raise
-            return True
-
-        until(committed, seconds=30)
-
-
-def write(kafka: EmbeddedKafka, topic: str, *, partition: int = 0, at: datetime, records: int = 1) -> None:
-    producer = Producer(client(kafka))
-    for _ in range(records):
-        producer.produce(topic, b"x", partition=partition, timestamp=round(at.timestamp() * 1000))
-    assert producer.flush(30) == 0
-
-
-def drop_records(kafka: EmbeddedKafka, topic: str) -> None:
-    """Delete every record of the first partition."""
-    admin = AdminClient(client(kafka))
-    for done in admin.delete_records([TopicPartition(topic, 0, confluent_kafka.OFFSET_END)]).values():
-        done.result(30)
 
 
 def uses(kafka: EmbeddedKafka, *topics: str) -> list[tuple[str, str, int, bool]]:

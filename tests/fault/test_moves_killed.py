@@ -11,8 +11,8 @@ from tests import commands
 from tests.broker.moving import replicas, throttles_on, with_data
 from tests.fault import told
 from tests.fault.effort import KILLS, THOROUGH
+from tests.fault.killing import chain, every
 from tests.fault.proxy import ALTER_CONFIGS, ELECT_LEADERS, REASSIGN, FaultProxy
-from tests.fault.test_killed import chain, every
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate
 from tests.waiting import until

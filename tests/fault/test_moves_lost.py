@@ -16,9 +16,9 @@ from tests.broker.direct import admin_of, make
 from tests.broker.direct import executor_of as logged_in
 from tests.broker.moving import Kept, move, mover, replicas, throttles_on, with_data
 from tests.clusters import three_brokers
+from tests.fault.patience import executor_of
 from tests.fault.proxy import CUT, REASSIGN, Direction, FaultProxy
 from tests.fault.quorum import active_controller
-from tests.fault.test_requests_lost import executor_of
 from tests.waiting import until
 from topicledger.actions import waves
 from topicledger.actions.moved import moves_of

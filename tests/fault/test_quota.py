@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests import clusters
 from tests.broker.direct import admin_of, creates, deletes, set_quota
+from tests.fault.controller_quota import BURST_SECONDS, RATE, Counted
 from tests.fault.effort import THOROUGH
 from topicledger.apply.executor import Executor
-from topicledger.kafka import ClusterAdmin, Response
-from topicledger.kafka.sending import THROTTLING_QUOTA_EXCEEDED, ClusterLimits
-from topicledger.model import Outcome, Phase, PhaseResult, Target
+from topicledger.kafka import ClusterAdmin
+from topicledger.kafka.sending import ClusterLimits
+from topicledger.model import Outcome, Phase, PhaseResult
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-RATE = 20.0
-BURST_SECONDS = 11
-"""controller.quota.window.num, by default."""
 TOPICS = 400 if THOROUGH else 150
 
 
@@ -41,30 +38,6 @@ def admin(kafka: EmbeddedKafka) -> Iterator[ClusterAdmin]:
             yield admin
         finally:
             set_quota(admin, None)
-
-
-class Counted:
-    """Keeps what each request for changes was answered."""
-
-    def __init__(self, request: Callable[..., Response]) -> None:
-        self.request = request
-        self.codes: list[dict[str, int]] = []
-
-    def __call__(self, targets: Sequence[Target], **how: Any) -> Response:
-        response = self.request(targets, **how)
-        self.codes.append({topic: result.error_code for topic, result in response.results.items()})
-        return response
-
-    @property
-    def requests(self) -> int:
-        return len(self.codes)
-
-    @property
-    def throttled(self) -> int:
-        return sum(THROTTLING_QUOTA_EXCEEDED in codes.values() for codes in self.codes)
-
-    def accepted(self) -> list[str]:
-        return [topic for codes in self.codes for topic, code in codes.items() if code == 0]
 
 
 def test_a_quota_is_paced_and_never_a_failure(

@@ -13,15 +13,16 @@ from kafka.protocol.admin import DescribeClientQuotasRequest
 from pyspark.sql import SparkSession
 
 from tests import commands
-from tests.broker import test_acls, test_quotas
+from tests.broker.acls import acl, right
+from tests.broker.acls import declare as declare_acls
 from tests.broker.direct import admin_of, remove
-from tests.broker.test_acls import acl, right
-from tests.broker.test_quotas_carried import described
+from tests.broker.quotas import declare as declare_quotas
+from tests.broker.quotas import described, estate_of
 from tests.fault import told
 from tests.fault.another_client import AnotherClient
 from tests.fault.effort import KILLS, THOROUGH
+from tests.fault.killing import Doomed, chain, committed, every
 from tests.fault.proxy import FaultProxy
-from tests.fault.test_killed import Doomed, chain, committed, every
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.waiting import until
@@ -32,7 +33,6 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 
-fresh = test_quotas.fresh
 Quotas = Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float]]
 STRANGER: Quotas = {(("user", "stranger"),): {"producer_byte_rate": 77.0}}
 
@@ -59,30 +59,30 @@ def as_raw(rows: Sequence[Mapping[str, Any]]) -> Quotas:
 
 
 @pytest.fixture
-def bare(fresh: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
+def bare(kafka_quotas: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     """The broker; what is left of rights and topics of these tests is taken away afterwards."""
-    yield fresh
-    client = AnotherClient(fresh)
+    yield kafka_quotas
+    client = AnotherClient(kafka_quotas)
     made = {name: live.topic_id for name, live in client.topics("mixed-").items()}
     if made:
-        remove(fresh, made)
+        remove(kafka_quotas, made)
     left = client.acls("User:mixed")
-    with admin_of(fresh) as admin:
+    with admin_of(kafka_quotas) as admin:
         gone = [Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(left)]
         assert {each.error_code for each in admin.delete_acls(gone).results.values()} <= {0}
     client.await_acls("User:mixed", set())
 
 
-def declare(estate: Estate, rights: Sequence[Mapping[str, Any]], quotas: Sequence[Mapping[str, Any]]) -> None:
-    test_acls.declare(estate, *rights)
-    test_quotas.declare(estate, *quotas)
+def declare(estate: Estate, rights: Sequence[Mapping[str, Any]], limits: Sequence[Mapping[str, Any]]) -> None:
+    declare_acls(estate, *rights)
+    declare_quotas(estate, *limits)
 
 
 def test_a_thousand_quotas_go_with_topics_and_rights_in_one_run(
     spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Q1, Q2: several requests of each kind; entry by entry as a raw describe and Kafka's own tool say."""
-    estate = test_quotas.estate_of(spark, bare, tmp_path, most=1_000)
+    estate = estate_of(spark, bare, tmp_path, most=1_000)
     estate.settings = replace(estate.settings, kafka=replace(estate.settings.kafka, max_batch_records=300))
     names = [f"mixed-{number:03}" for number in range(100)]
     estate.declare(*topics(names, num_partitions=1, replication_factor=1))
@@ -121,7 +121,7 @@ def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
     """Q3: 4 creates, 4 rights, and 18 entities in several batches: new, with other limits, and without any more."""
     fault = Fault(name="driver killed at each event of a run with quotas")
     FAULTS.append(fault)
-    estate = test_quotas.estate_of(spark, bare, tmp_path)
+    estate = estate_of(spark, bare, tmp_path)
     before = users(0, 12, producer_byte_rate=1e6, request_percentage=12.5)
     declare(estate, [], before)
     assert estate.run().outcomes() == {"ok": 12}
@@ -172,7 +172,7 @@ def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_sta
     more = f'[guards]\nmax_acl_deletes = 10\nmax_quota_changes = 10\n[acls]\nmanage = ["^{user}$"]\n'
     config = commands.admins_settings(tmp_path, bare, proxy_sasl.bootstrap_servers, monkeypatch, more)
     root = tmp_path / "ledger"
-    estate = test_quotas.estate_of(spark, bare, tmp_path)
+    estate = estate_of(spark, bare, tmp_path)
     estate.settings = load_settings(config)
     client = AnotherClient(bare)
     declare(estate, *states[0][:2])

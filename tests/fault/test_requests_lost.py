@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from tests.broker.direct import creates, deletes, make, remove
 from tests.fault.another_client import AnotherClient, Live
+from tests.fault.patience import REQUEST_TIMEOUT, executor_of
 from tests.fault.proxy import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
@@ -29,18 +29,13 @@ from tests.fault.proxy import (
     hold,
     refuse,
 )
-from tests.harness import cluster_settings
 from tests.waiting import until
 from topicledger.apply.executor import Executor
-from topicledger.config.settings import KafkaSettings
-from topicledger.kafka import ClusterAdmin, Response
-from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown, RetryPolicy
+from topicledger.kafka import Response
+from topicledger.kafka.sending import OutcomeUnknown, RetryPolicy
 from topicledger.model import Action, Note, Outcome, PhaseResult, Target
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-REQUEST_TIMEOUT = 1.5
-"""Seconds that the client waits for an answer; it lets the broker take 1."""
-PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
 HASTY = RetryPolicy(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
 
 UNDONE = [
@@ -62,22 +57,6 @@ MATRIX = pytest.mark.parametrize(("direction", "fault"), [*UNDONE, *DONE])
 @pytest.fixture(scope="module")
 def cluster(kafka: EmbeddedKafka) -> AnotherClient:
     return AnotherClient(kafka)
-
-
-@contextmanager
-def executor_of(
-    kafka: FaultProxy | EmbeddedKafka, retry_policy: RetryPolicy = PATIENT, max_batch_records: int = 8_000
-) -> Iterator[Executor]:
-    """An executor that waits for no answer longer than a second and a half."""
-    server = cluster_settings("main", kafka, request_timeout_ms=round(REQUEST_TIMEOUT * 1000))
-    with ClusterAdmin(server, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
-        yield Executor(
-            cluster="main",
-            cluster_id=kafka.cluster_id,
-            admin=admin,
-            limits=ClusterLimits(max_batch_records=max_batch_records),
-            retry_policy=retry_policy,
-        )
 
 
 def names_of(prefix: str, request: pytest.FixtureRequest, count: int = 3) -> list[str]:

@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from pyspark.sql import SparkSession
 
 from tests import commands
+from tests.broker.acls import acl, declare, estate_of, outcomes, right
 from tests.broker.direct import admin_of, make, remove
-from tests.broker.test_acls import acl, declare, estate_of, outcomes, right
 from tests.fault import told
 from tests.fault.another_client import AnotherClient, options_of
 from tests.fault.effort import KILLS, THOROUGH
+from tests.fault.killing import chain, every
 from tests.fault.proxy import FaultProxy
-from tests.fault.test_killed import chain, every
 from tests.fault.told import FAULTS, Fault
 from tests.waiting import until
 from topicledger.ledger import leases

@@ -11,6 +11,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from topicledger.ledger.session import for_few_rows, get_session
@@ -18,6 +19,10 @@ from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
 
 ROUNDS = 20
+
+
+OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
+"""Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
 
 
 @dataclass

@@ -6,22 +6,20 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.ledger.loading import load_files, put, run_rows, settings_for
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
-from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import NotCarriedOver
 from topicledger.manifests.load import Loaded, Removed, Replace, leftovers, load, removals
 from topicledger.manifests.read import LISTED_FILES, Foreign, read
-from topicledger.schemas import MANIFESTS, RUNS
+from topicledger.schemas import MANIFESTS
 
 FIRST = """\
 cluster: orders
@@ -39,34 +37,6 @@ topics:
   - {topic: changes, num_partitions: 1, labels: {tier: silver}}
   - {topic: comes, num_partitions: 2}
 """
-
-
-def settings_for(ledger: Ledger) -> Settings:
-    return Settings(
-        path=Path("tests.toml"),
-        tables=TablesSettings(root=ledger.root),
-        clusters={name: ClusterSettings(name=name, bootstrap_servers=("h:1",)) for name in ("orders", "billing")},
-    )
-
-
-def put(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def load_files(ledger: Ledger, *paths: Path, may_remove: int = 0, **options: Any) -> Loaded:
-    """What a load did, but for its run id, which is another one each time."""
-    settings = replace(settings_for(ledger), guards=GuardSettings(max_removed_rows=may_remove))
-    form = {name: options.pop(name) for name in ("stdin_format",) if name in options}
-    parsed = read(settings, paths, io.StringIO(""), foreign=options.get("foreign"), **form)
-    loaded = load(ledger, settings, parsed, **options)
-    assert loaded.run_id is not None
-    return replace(loaded, run_id=None)
-
-
-def run_rows(ledger: Ledger) -> list[dict[str, Any]]:
-    return dicts(ledger.read(RUNS).orderBy("started_at"))
 
 
 def shared_cluster(spark: SparkSession, ledger: Ledger, owners: Mapping[str, str | None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ledger.test_loading import load_files, put, run_rows
+from tests.ledger.loading import load_files, put, run_rows
 from topicledger.cli.access import access_group
 from topicledger.errors import GuardStopped, ManifestFileError
 from topicledger.ledger.tables import Ledger

@@ -13,14 +13,13 @@ from pyspark.sql import functions as F
 
 from tests import clusters
 from tests.harness import Estate
+from tests.ledger.exercise import OLDER
 from topicledger import report
 from topicledger.ledger import runs
 from topicledger.ledger.run import find_run
 from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
 from topicledger.schemas.tables import Table
 
-OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
-"""Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
 CLUSTER_ID = "topicledger-old-ledger"
 """Of the cluster that it calls `main`."""
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tests import commands
-from tests.ledger.test_older_ledger import OLDER
+from tests.ledger.exercise import OLDER
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.review.history import of_topic

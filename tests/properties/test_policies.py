@@ -64,7 +64,7 @@ BROKER_IDS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A row of `decide.COLUMNS`."""
+    """A row of `contract.COLUMNS`."""
 
     topic_id: str
     """Tells the rows apart: a copy has the name of the row it copies."""

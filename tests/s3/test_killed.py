@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.fault import told
 from tests.fault.effort import KILLS, THOROUGH
+from tests.fault.killing import Doomed
 from tests.fault.proxy import FaultProxy
-from tests.fault.test_killed import Doomed
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.s3.storage import BUCKET, Server

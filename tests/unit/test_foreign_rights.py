@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.test_foreign_files import PLANS, Read, errors, leftovers
-from tests.unit.test_foreign_files import read as _read
+from tests.unit.foreign import PLANS, Read, errors, leftovers
 from topicledger.manifests.files import ParsedManifests
-
-read = _read
 
 
 def rights(parsed: ParsedManifests) -> dict[str, list[str]]:

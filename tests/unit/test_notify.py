@@ -18,12 +18,12 @@ from typing import Any, cast
 import pytest
 
 from tests.receiver import receiver
+from tests.unit.announcements import DONE, REFUSED, drifted
 from topicledger.apply.planned import Pending
-from topicledger.apply.summary import ClusterCounts, Failure, Summary
+from topicledger.apply.summary import ClusterCounts, Summary
 from topicledger.config.notify import Event, NotifySettings
 from topicledger.config.reading import read_settings
 from topicledger.config.severities import Severity
-from topicledger.drift.summary import Drift, DriftSummary
 from topicledger.ledger.run import Run
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import Announcement, of_audit, of_run
@@ -31,72 +31,11 @@ from topicledger.notify.sending import post_all
 from topicledger.plan.lines import PlannedAction
 
 AT = datetime(2026, 11, 24, 2, 0, 7, tzinfo=UTC)
-HOSTILE = "<!channel> *a*\x1b[31m"
-DONE = Summary(
-    run_id="nightly",
-    state="finished",
-    exit_code=0,
-    manifest_version=3,
-    clusters=[ClusterCounts(cluster="main", outcomes={"ok": 2})],
-    decisions={},
-    pending=Pending(),
-    failures=[],
-    query="SELECT 1",
-)
-REFUSED = replace(
-    DONE,
-    exit_code=4,
-    clusters=[ClusterCounts(cluster="main", outcomes={"refused": 1})],
-    failures=[
-        Failure(
-            cluster="main",
-            topic=HOSTILE,
-            resource=HOSTILE,
-            action=None,
-            phase="manifest",
-            outcome="refused",
-            error_code=-1,
-            error="INVALID_TOPIC",
-            error_message="the name is not legal",
-        )
-    ],
-)
 
 
 def planned(count: int) -> Summary:
     first = PlannedAction(owner=None, cluster="main", topic="a", resource="a", action="create", what="1 partition")
     return replace(DONE, state="planned", pending=Pending(count=count, first=[first]))
-
-
-def drifted(**severities: int) -> DriftSummary:
-    found = [
-        Drift(
-            severity=severity,
-            cluster="main",
-            topic="orders",
-            kind="config_differs",
-            what="retention.ms",
-            declared="1",
-            live="2",
-            since="2026-11-23T02:00:00Z",
-            message="another value is set on the topic",
-        )
-        for severity, count in severities.items()
-        if count
-    ]
-    return DriftSummary(
-        run_id="audit-1",
-        state="finished",
-        exit_code=0,
-        manifest_version=3,
-        clusters=[],
-        kinds={},
-        severities={each.value: severities.get(each.value, 0) for each in Severity},
-        drift=found,
-        drift_count=len(found),
-        query="SELECT 1",
-        manifests_refused=0,
-    )
 
 
 @pytest.mark.parametrize(

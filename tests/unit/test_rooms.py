@@ -9,6 +9,7 @@ from pathlib import Path
 import topicledger
 
 PACKAGE = Path(topicledger.__file__).parent
+TESTS = Path(__file__).parents[1]
 ROOMS = (
     "errors", "text", "arrow", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies",
     "actions", "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli", "serving",
@@ -65,6 +66,20 @@ def test_no_class_has_more_than_a_dozen_fields() -> None:
     # A kind of action has a field per question that phases ask; a result has a field per key of its document.
     grown = {"actions.kind.ActionKind", "ledger.verifying.Verified", "kafka.sending.Sender"}
     assert large <= {"config.settings.Settings", *grown}
+
+
+def test_no_test_imports_from_another_test() -> None:
+    """What several tests share is in a module beside them, or a fixture."""
+    wrong = []
+    for path in TESTS.glob("**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
+                names = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+                modules = names[: len(str(node.module).split("."))]
+                from_package = (TESTS.parent / Path(*modules)).is_dir()
+                if any(name.startswith("test_") for name in (names if from_package else modules)):
+                    wrong.append(f"{path.relative_to(TESTS)}:{node.lineno} imports {'.'.join(names)}")
+    assert wrong == []
 
 
 def test_modules_are_short_enough_to_read() -> None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 from rich.console import Console
 
-from tests.unit.test_notify import DONE, REFUSED, drifted
+from tests.unit.announcements import DONE, REFUSED, drifted
 from topicledger.apply.rendering import render
 from topicledger.apply.summary import ClusterCounts, Summary, Warned
 from topicledger.cli.show import runs_grid

@@ -27,9 +27,9 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
     """Decide on judged manifest rows.
 
     In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `statuses`.
-    Out: `COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic that may
-    not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State absent and no
-    such topic is unchanged (D2).
+    Out: `contract.COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic
+    that may not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State
+    absent and no such topic is unchanged (D2).
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
@@ -103,7 +103,7 @@ def left_out(kinds: Collection[str]) -> Transform:
 
 
 def shape() -> Column:
-    """A live topic's counts and assignments as map<string,string>, written as `executor.shape` writes them."""
+    """A live topic's counts and assignments as map<string,string>, written as `actions.delete.shape` writes them."""
     assignment = F.transform(
         F.array_sort(F.map_entries("live_assignments")),
         lambda each: F.concat_ws(":", each["key"], F.array_join(each["value"].cast("array<string>"), ",")),

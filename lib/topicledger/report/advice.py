@@ -45,7 +45,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.NO_ANSWER: "See the broker's log for this topic: the cluster answers about the others. Then run again.",
     Refusal.TOO_FEW_BROKERS: "Declare fewer replicas, or add brokers that its placement allows.",
     Refusal.TOO_FEW_RACKS: "Declare fewer replicas or another placement, or add brokers in other racks.",
-    Refusal.BROKERS_UNAVAILABLE: "Bring back the brokers that it names, or declare others.",
+    Refusal.BROKERS_UNAVAILABLE: "Bring back the brokers that the message names, or declare others; then run again.",
     Refusal.NO_ROOM: "Make room on the brokers that it names, or declare others.",
     Refusal.BROKER_TOO_OLD: "Upgrade the brokers to the version that the message names, or leave the change out.",
     Refusal.INVALID_ACL: "Correct the row of acls: brokers would take it, and it would never grant anything.",
@@ -53,7 +53,6 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.OWN_RIGHTS: "A run takes no right from its own principal. Do what the message says, or change it by hand.",
     Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name that the brokers know this client by.",
     Refusal.REPLACEMENT_MISSING: "See why the ACL that replaces it was not added, then run again.",
-    Refusal.BROKERS_UNAVAILABLE: "Bring the brokers back that the message names, then run again.",
     Refusal.MAX_ACL_DELETES_EXCEEDED: "If all these removals are meant, raise guards.max_acl_deletes; none was sent.",
     Refusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
     Refusal.MAX_QUOTA_CHANGES_EXCEEDED: (

@@ -1,0 +1,40 @@
+"""Commands run in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from topicledger import cli
+
+
+def invoke(*arguments: str | Path, text: str | None = None) -> Result:
+    """Run a command; a stack trace on any stream is a failure, whatever the exit code."""
+    result = CliRunner().invoke(cli.main, [str(each) for each in arguments], input=text)
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    return result
+
+
+MANIFEST = """
+cluster: main
+defaults: {num_partitions: 2, replication_factor: 1, owner: tests}
+topics:
+  - {topic: commands.one, configs: {retention.ms: 3600000}}
+  - {topic: commands.two}
+  - {topic: commands.three, replication_factor: 3}
+"""
+
+
+def load(config: Path, text: str = MANIFEST, *more: str) -> Result:
+    file = config.with_name("manifest.yaml")
+    file.write_text(text)
+    return invoke("load_manifests", file, "--config", config, *more)
+
+
+def error_of(result: Result, code: int) -> str:
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: "), result.stderr
+    return result.stderr
