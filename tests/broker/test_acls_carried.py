@@ -115,7 +115,7 @@ def test_export_with_acls_of_a_cluster_without_authorizer_says_what_to_do(
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     (problem,) = exported_to(estate, tmp_path / "main.yaml").problems
     assert "its brokers have no authorizer" in problem
-    assert problem.endswith("for the rest leave out --with-acls")
+    assert problem.endswith("to export the rest, omit --with-acls")
 
 
 MANAGED = {"manage": ("^User:rights",), "max_acl_deletes": 10}

@@ -103,7 +103,7 @@ def test_wrong_settings(
         ("plan --cluster order", "unknown cluster `order`; did you mean `orders`?"),
         ("clusters accept order", "unknown cluster `order`; did you mean `orders`?"),
         ("export --cluster orders --into-table --pattern (", "is not valid in RE2"),
-        ("export --cluster orders --to topics.txt", "a file's name must end in .yaml"),
+        ("export --cluster orders --to topics.txt", "a file name must end in .yaml"),
         ("export --cluster orders --to s.json --into-table", "export needs one of --to and --into-table"),
         ("report --out r.html --since yesterday", "--since yesterday is not a time"),
         ("runs show", "runs show needs --run-id"),

@@ -1,4 +1,4 @@
-"""The ACLs of live clusters, and the principal they see in this client."""
+"""The ACLs of live clusters, and this client's principal there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from topicledger.schemas import ACL_KEY, OBSERVED_ACLS
 def observe_acls(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]
 ) -> Listed:
-    """List the ACLs of `clusters`. `ids`: Kafka's id of each, by name."""
+    """List the ACLs of `clusters`. `ids`: Kafka's cluster ids by name."""
     return list_each(spark, clusters, kafka, ids, OBSERVED_ACLS, _describe, allows_everyone)
 
 
 def allows_everyone(admin: ClusterAdmin) -> bool | None:
-    """Whether a broker has `allow.everyone.if.no.acl.found` set, which shows no value; None where that isn't known."""
+    """Whether a broker has set `allow.everyone.if.no.acl.found`, whose value it hides; None if unknown."""
     shown = admin.authorizer_settings(admin.describe_cluster().brokers[0].broker_id)
     return None if shown is None else ALLOW_EVERYONE in shown
 

@@ -1,4 +1,4 @@
-"""Asking clusters, on executors or by the driver: what `observe`, `observe_configs` and `topic_use` share."""
+"""Query clusters on executors or in the driver; shared by `observe`, `observe_configs` and `topic_use`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 BATCH_ROWS = 5_000
 _AT_ONCE = 16
 FEW_CLUSTERS = 4
-"""As many as the driver lists itself by default: a worker's start takes longer than to list a cluster of thousands."""
+"""Number of clusters that the driver lists itself by default.
+
+Starting a worker takes longer than listing a cluster of thousands of topics.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAccess:
-    """The settings that a client of one cluster is made from; sent to executors, with secrets as references."""
+    """The settings for a client of one cluster; sent to executors, with secrets as references."""
 
     cluster: ClusterSettings
     kafka: KafkaSettings
@@ -40,14 +43,14 @@ class ClusterAccess:
 
 
 UNRESOLVED = StructField("unresolved", BooleanType())
-"""The error of a row of `ask_about` if this host can't resolve the cluster's secrets; another host may."""
+"""True in a row of `ask_about` if this host can't resolve the cluster's secrets; another host may."""
 
 Ask: TypeAlias = Callable[[ClusterAccess, Sequence[str]], Iterator[pa.RecordBatch]]
-"""Asks one cluster about named topics, on whatever host. It raises nothing: what went wrong is a row."""
+"""Asks one cluster about named topics, on any host. It never raises: an error is a row."""
 
 
 def record_batch(schema: StructType, columns: Mapping[str, Sequence[object]], count: int) -> pa.RecordBatch:
-    """`count` rows of `schema`; columns that aren't given are null."""
+    """Return `count` rows of `schema`; columns that aren't given are null."""
     arrow = arrow_schema(schema)
     return pa.RecordBatch.from_arrays(
         [pa.array(columns.get(field.name, [None] * count), type=field.type) for field in arrow], schema=arrow
@@ -64,9 +67,9 @@ def ask_about(
     *,
     tasks: int = 1,
 ) -> DataFrame:
-    """Rows of `schema` that `ask` gives about `topics` (cluster, topic, distinct), materialised.
+    """Return the rows of `schema` that `ask` yields about `topics` (cluster, topic; distinct), materialised.
 
-    `ask` is given the schema with UNRESOLVED added: topics that it returns so are asked about by the driver.
+    `ask` gets the schema with UNRESOLVED added. If UNRESOLVED is true for a topic, the driver asks about it again.
     """
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
     if kafka.observe == "driver":
@@ -96,10 +99,10 @@ def ask_each(
     schema: StructType,
     unresolved: Column,
 ) -> DataFrame:
-    """Rows of `schema` that `ask` gives about each of `clusters` as a whole, materialised; it raises nothing.
+    """Return the rows of `schema` that `ask` yields about each cluster as a whole, materialised; never raises.
 
-    Few clusters are asked by the driver, as are those with a row that is `unresolved`: an executor can't resolve their
-    secrets.
+    The driver asks itself if there are few clusters. It also asks each cluster that has an `unresolved` row, since
+    executors can't resolve that cluster's secrets.
     """
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
 
@@ -120,9 +123,9 @@ def ask_each(
 def on_executors(
     accesses: Mapping[str, ClusterAccess], topics: DataFrame, ask: Ask, schema: StructType, *, tasks: int = 1
 ) -> DataFrame:
-    """Rows of `schema` that `ask` gives about `topics` (cluster, topic), in `tasks` tasks per cluster.
+    """Return the rows of `schema` that `ask` yields about `topics` (cluster, topic), in `tasks` tasks per cluster.
 
-    Topics of other clusters give none. Materialised: no later action asks a cluster again.
+    Topics of other clusters have no rows. Materialised, so that no later Spark action asks a cluster again.
     """
     known = {name: access.to_json() for name, access in accesses.items()}
     part = F.pmod(F.xxhash64("topic"), F.lit(tasks))
@@ -146,7 +149,7 @@ def _each_cluster(
 
 
 def by_cluster(rows: Iterable[pa.RecordBatch | pa.Table]) -> dict[str, list[str]]:
-    """Cluster -> its topics, of Arrow rows (cluster, topic)."""
+    """Return cluster -> topics from Arrow rows (cluster, topic)."""
     found: dict[str, list[str]] = {}
     for batch in rows:
         for cluster, topic in zip(batch["cluster"].to_pylist(), batch["topic"].to_pylist(), strict=True):
@@ -164,7 +167,7 @@ def ask_here(
     named: Mapping[str, Sequence[str]] | Mapping[str, None],
     ask: Callable[[ClusterAccess, Sequence[str] | None], Iterator[pa.RecordBatch]],
 ) -> list[pa.RecordBatch]:
-    """What `ask` gives for each cluster of `named`, whose topics are its value; asked by this process, side by side."""
+    """Return what `ask` yields for each cluster of `named` (cluster -> topics), asked in parallel by this process."""
     if not named:
         return []
     with ThreadPoolExecutor(min(len(named), _AT_ONCE), "observe") as pool:
@@ -173,5 +176,5 @@ def ask_here(
 
 
 def on_driver(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
-    """Rows of `schema` that the driver has got."""
+    """Return the driver's rows of `schema` as a DataFrame."""
     return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(schema)), schema)

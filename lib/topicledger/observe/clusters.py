@@ -1,8 +1,7 @@
-"""Which Kafka cluster a name of the settings is: the identity that every command goes by.
+"""Identity of clusters: the Kafka cluster that a name in the settings means, for every command.
 
-A name means the cluster whose id the settings state; else the one in the table `clusters`; else, at its first answer,
-the one that answers. Another cluster behind a name, and two names of one cluster, are
-refused before anything is decided.
+A name means the cluster whose id the settings state, else the one in the table `clusters`, else the first one that
+answers. A different cluster behind a name, and two names for one cluster, are refused before anything is decided.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ ACCEPT_COMMAND = "clusters accept"
 
 
 class Accepted(StrEnum):
-    """How an id came to be the one of a name."""
+    """How a name got its cluster id."""
 
     FIRST_USE = "first use"
-    """It answered when the name was first seen; nobody has confirmed it."""
+    """The cluster answered when the name was first used; nobody has confirmed the id."""
     SETTINGS = "settings"
-    """The settings stated it when it answered."""
+    """The settings stated the id, and that cluster answered."""
     COMMAND = "command"
-    """A person accepted it with `clusters accept`."""
+    """A person accepted the id with `clusters accept`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +51,14 @@ class Recorded:
     first_seen: datetime
     accepted_at: datetime
     accepted_how: str
-    """Of `Accepted`."""
+    """A value of `Accepted`."""
     accepted_by: str | None
     run_id: str | None
     changes: int
 
     @property
     def since(self) -> str:
-        """Since when it is this id, and through whom, for messages."""
+        """Text for messages: when the name got this id, and from whom."""
         how = {
             Accepted.FIRST_USE: f"first use in run {self.run_id}, requested by {self.accepted_by}",
             Accepted.SETTINGS: f"stated by the settings of run {self.run_id}",
@@ -69,21 +68,22 @@ class Recorded:
 
 
 def recorded(ledger: Ledger) -> dict[str, Recorded]:
-    """Name -> what `clusters` has of it."""
+    """Return the rows of `clusters` by name."""
     known = (Recorded(**row.asDict()) for row in ledger.read(CLUSTERS).select(*CLUSTERS.schema.names).collect())
     return {each.name: _in_utc(each) for each in known}
 
 
 def _in_utc(row: Recorded) -> Recorded:
-    # PySpark gives the moment in this process's own time zone, without saying so.
+    # PySpark returns the moment in this process's own time zone, without a zone.
     return replace(row, first_seen=row.first_seen.astimezone(UTC), accepted_at=row.accepted_at.astimezone(UTC))
 
 
 def refusals(settings: Settings, known: Mapping[str, Recorded], live: Mapping[str, str | None]) -> dict[str, Refused]:
     """Return the clusters of `live` (name -> the id that answers) on which nothing may be decided, with the reason.
 
-    Each name of the settings has one id at most: the stated one, else the recorded one, else the one that answers.
-    CLUSTER_ID_MISMATCH where another answers; SAME_CLUSTER where another name of the settings, asked or not, has it.
+    Each name in the settings has at most one id: the stated one, else the recorded one, else the one that answers.
+    CLUSTER_ID_MISMATCH if a different id answers; SAME_CLUSTER if another name in the settings, asked or not, has the
+    same id.
     """
     own = {name: _meant(cluster, known) or live.get(name) for name, cluster in settings.clusters.items()}
     found: dict[str, Refused] = {}
@@ -134,10 +134,10 @@ def _accepting(settings: Settings, name: str) -> str:
 def identify(
     ledger: Ledger, settings: Settings, live: Mapping[str, str | None], run: Run | None = None
 ) -> dict[str, Refused]:
-    """As `refusals`, by what `clusters` says now.
+    """Return `refusals` according to the table `clusters`, and record new ids for a run.
 
-    For a run, ids that are new are recorded before it returns: a name's first one, and one that the settings state.
-    Nothing is recorded for a name that is refused. If two runs record at once, the first record counts.
+    A run records a name's first id, and an id that the settings state, before this returns. Nothing is recorded for a
+    refused name. If two runs record at once, the first record counts.
     """
     if run is not None:
         ledger.ensure(CLUSTERS)
@@ -155,7 +155,7 @@ def identify(
         }
         if run is None or not new:
             return refused
-        # Read again afterwards: another run may have been faster, or recorded another name of the same cluster.
+        # Read again afterwards: another run may have recorded first, or recorded another name for the same cluster.
         _record(ledger, settings, known, new, run)
 
 
@@ -190,9 +190,9 @@ def new_row(
 
 
 def disowned(ledger: Ledger, settings: Settings, planned: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of `planned` (name -> the planned cluster id) that mean another cluster now, with the reason.
+    """Return the names of `planned` (name -> the planned cluster id) that now mean another cluster, with the reason.
 
-    Since the plan, another cluster may have been accepted, or stated in the settings, for the name.
+    Since planning, another cluster may have been accepted for the name, or stated in the settings.
     """
     ledger.ensure(CLUSTERS)
     known = recorded(ledger)
@@ -216,14 +216,14 @@ def observe(
     *,
     run: Run | None = None,
 ) -> Observation:
-    """As `topics.observe`, without clusters that aren't the ones meant; see `identify` for `run`."""
+    """`topics.observe` without clusters that have the wrong id; see `identify` for `run`."""
     return describe_unlisted(ledger, settings, list_clusters(ledger.spark, clusters, settings.kafka), named, run=run)
 
 
 def describe_unlisted(
     ledger: Ledger, settings: Settings, listing: Listing, named: DataFrame, *, run: Run | None = None
 ) -> Observation:
-    """As `topics.describe_unlisted`, without clusters that aren't the ones meant; see `identify` for `run`."""
+    """`topics.describe_unlisted` without clusters that have the wrong id; see `identify` for `run`."""
     live = {
         name: None if row["cluster_id"] is None else str(row["cluster_id"])
         for name, row in listing.cluster_rows.items()
@@ -236,7 +236,7 @@ def describe_unlisted(
 
 
 def _without(seen: Observation, refused: Mapping[str, Refused]) -> Observation:
-    """Clusters that aren't the ones meant are left out: not counted, not compared, not recorded."""
+    """Leave out refused clusters, so that they aren't counted, compared or recorded."""
     if not refused:
         return seen
     meant = ~F.col("cluster").isin(*refused)

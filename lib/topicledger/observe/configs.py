@@ -1,7 +1,7 @@
-"""The configs of live topics, described by their brokers: in batches, on the executors.
+"""Describe the configs of live topics, in batches on the executors.
 
-Describing changes nothing, so a task that Spark runs twice does no harm. Where a cluster doesn't answer, a row says
-why; it is never an exception.
+Describing changes nothing, so a task that Spark runs twice does no harm. If a cluster doesn't answer, a row gives the
+reason; there is no exception.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from topicledger.observe.cluster_queries import BATCH_ROWS, UNRESOLVED, ClusterA
 from topicledger.schemas import CONFIGS
 
 _TASKS = 4
-"""Per cluster: reading 33 configs of a topic takes Python about 0.3 ms, so that a large cluster is worth several."""
+"""Tasks per cluster: Python takes about 0.3 ms to read a topic's 33 configs, so a large cluster needs several."""
 
 _SCHEMA = StructType(
     [
@@ -43,17 +43,17 @@ class ConfigObservation:
     """Described configs, materialised: reading them asks no cluster again."""
 
     configs: DataFrame
-    """Columns of `observed_configs` less run_id: a row per topic that may be described, of clusters that answered."""
+    """Columns of `observed_configs` without run_id: one row per permitted topic of the clusters that answered."""
     errors: Mapping[str, str]
-    """Cluster -> why it didn't answer, for the user."""
+    """Messages for the user, by cluster that didn't answer."""
 
 
 def observe_configs(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
 ) -> ConfigObservation:
-    """Describe the configs of `topics` (columns of `observed`), once: of each cluster all of them or none.
+    """Describe the configs of `topics` (columns of `observed`) once, for each cluster completely or not at all.
 
-    A topic whose configs may not be described has `config_error_code` and `config_error`, and configs null.
+    If a topic's configs may not be described, `config_error_code` and `config_error` are set and configs is null.
     """
     asked = topics.where("permitted").select("cluster", "topic", "cluster_id", "topic_id")
     response = ask_about(spark, clusters, kafka, asked, _describe, _SCHEMA, tasks=_TASKS)

@@ -1,4 +1,4 @@
-"""A live cluster as manifests: what an estate that exists already starts from. Changes no cluster."""
+"""Export live clusters as manifests, to adopt existing topics. Changes no cluster."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ from topicledger.text import SHOWN_FAILURES, show
 
 _REASON, _NOTE = "not_exported", "note"
 _UNOWNED = "unowned"
-"""The folder of what has no owner."""
+"""The folder for topics without an owner."""
 _MOST_FOLDER = 200
-"""Characters of a folder's name: file systems take 255 bytes."""
+"""Longest name of a folder, in characters; file systems accept 255 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to export, and where to."""
+    """What to export, and its destination."""
 
     to: Path | None
     """A file, or a folder that gets a file for each cluster; None merges into `manifests`."""
     pattern: str | None = None
-    """Topics whose names have a match (RE2); None takes all."""
+    """RE2 pattern that topics to export must match; None takes all topics."""
     exclude: str | None = None
-    """Less those whose names have a match (RE2)."""
+    """RE2 pattern of topics to leave out."""
     with_assignments: bool = False
-    """Replicas as they are, instead of their counts."""
+    """Whether to export current assignments instead of counts."""
     owner: str | None = None
-    """Owner of all of them."""
+    """Owner to set for everything that is exported."""
     overwrite: bool = False
-    """Replace files that are there."""
+    """Whether to replace existing files."""
     unmanaged: bool = False
     """Only topics that no row of `manifests` names."""
     split: Literal["owner"] | None = None
-    """`owner`: a folder for each owner in the folder `to`, with a file for each cluster."""
+    """`owner` writes a folder for each owner into the folder `to`, with a file for each cluster."""
     resources: Sequence[Exportable] = ()
-    """What to export beside topics."""
+    """Kinds of resources to export beside topics."""
 
 
 def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
-    """Raises the UsageErrors of `export`, before there is a Spark session."""
+    """Raise the UsageErrors of `export` before a Spark session is started."""
     _files(clusters, request)
     for pattern in (request.pattern, request.exclude):
         if pattern is not None:
@@ -77,9 +77,9 @@ def check(clusters: Sequence[ClusterSettings], request: Request) -> None:
 
 
 def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], request: Request) -> Exported:
-    """Observe clusters and write their topics: to files, or into `manifests`, in one commit.
+    """Observe clusters and write their topics to files, or into `manifests` in one commit.
 
-    Raises UsageError for a bad pattern, and for files that are in the way.
+    Raises UsageError for an invalid pattern, and for files that already exist.
     """
     check(clusters, request)
     files, selected = _files(clusters, request), _selected(request)
@@ -87,7 +87,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     nobody = spark.createDataFrame([], "cluster string, topic string")
     seen = observe(ledger, settings, clusters, nobody)
     ids, problems = as_expected(clusters, seen)
-    # An old broker has some of them as ordinary topics, and no file may declare them.
+    # On old brokers, some internal topics are ordinary topics, but no file may declare them.
     internal = F.col("internal") | F.col("topic").isin(*INTERNAL_TOPICS)
     wanted = seen.topics.where(F.col("cluster").isin(*ids) & ~internal).where(selected)
     reached = [cluster for cluster in clusters if cluster.name in ids]
@@ -105,7 +105,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
     unread: list[TopicMessage] = []
     if request.owner is None:
         groups = _Groups(spark, reached, settings.kafka)
-        # A table gets no owner that is a guess: who loads a file has seen it.
+        # Guessed owners go only to files, because people read a file before they load it.
         proposed = _with_owners(declared, settings.owners, groups if request.to is not None else None)
         rows = rows.transform(proposed).localCheckpoint()
         unread = groups.unread
@@ -115,7 +115,7 @@ def export(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSetting
         )
         for each in request.resources
     ]
-    # A file without what was asked for would say that the cluster has none of it.
+    # A file without a requested kind would claim that the cluster has no such resources.
     problems += [problem for each in others for problem in each.problems.values()]
     unlisted = {name for each in others for name in each.problems}
     names = [name for name in ids if name not in described.errors and name not in unlisted]
@@ -159,11 +159,11 @@ def _merge(ledger: Ledger, topics: DataFrame, others: Sequence[ResourceExport], 
 
 
 def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool) -> Transform:
-    """Live topics as rows of `manifests`.
+    """Convert live topics to rows of `manifests`.
 
     In: the columns of `observed`, `configs` as in `observed_configs` and `config_error`. Out: the columns of
-    `manifests`, of configs only those that are set on the topic, not `ignored`, and can be read; `not_exported`, why a
-    topic can't be exported (else null); `note`, what the row leaves out of it (else null).
+    `manifests`, with the configs that are set on the topic, readable and not `ignored`; `not_exported`, why a topic
+    can't be exported (else null); `note`, what the row doesn't contain (else null).
     """
     set_here = F.filter(
         "configs", lambda each: (each["config_source"] == SET_ON_TOPIC) & ~is_ignored(ignored, each["name"])
@@ -206,13 +206,13 @@ def as_manifests(owner: str | None, ignored: Ignored, *, with_assignments: bool)
 
 @dataclass(frozen=True)
 class _Groups:
-    """The consumer groups of topics, asked when they are needed."""
+    """Reads the consumer groups of topics on demand."""
 
     spark: SparkSession
     clusters: Sequence[ClusterSettings]
     kafka: KafkaSettings
     unread: list[TopicMessage] = field(default_factory=list)
-    """Why a cluster's groups can't be read: one message for each cluster."""
+    """One message for each cluster whose groups can't be read."""
 
     def __call__(self, keys: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Sequence[str]]:
         topics = self.spark.createDataFrame(list(keys), "cluster string, topic string")
@@ -222,13 +222,16 @@ class _Groups:
             using.setdefault((row["cluster"], row["topic"]), []).append(row["group"])
         unread = found.where("error is not null").groupBy("cluster").agg(F.min("error").alias("error"))
         for row in unread.orderBy("cluster").collect():
-            why = f"consumer groups can't be read, so they tell no owner: {row['error']}"
+            why = f"consumer groups can't be read, so no owners are proposed from them: {row['error']}"
             self.unread.append(TopicMessage(cluster=row["cluster"], topic=None, message=why, resource_type="group"))
         return using
 
 
 def _with_owners(declared: DataFrame, owners: Owners, groups: _Groups | None) -> Transform:
-    """Owners of topics; one that is a guess has its reason in `note`. In and out: what `as_manifests` returns."""
+    """Add owners to topics, with the reason in `note` if an owner is a guess.
+
+    In and out: the columns that `as_manifests` returns.
+    """
 
     def transform(rows: DataFrame) -> DataFrame:
         keys = [(row["cluster"], row["topic"]) for row in rows.select("cluster", "topic").collect()]
@@ -260,7 +263,7 @@ def _messages(rows: DataFrame, column: str) -> list[TopicMessage]:
 
 
 def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFrame:
-    """What a cluster doesn't know stays as the table has it: labels, and owners where none is given."""
+    """Keep what the cluster doesn't know as the table has it: labels, and owners if none is given."""
     ledger.ensure(MANIFESTS)
     known = (
         ledger.read(MANIFESTS)
@@ -273,8 +276,10 @@ def _keeping_owners(ledger: Ledger, rows: DataFrame, request: Request) -> DataFr
 
 
 def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, Path]:
-    """Cluster -> its file, or, split by owner, the file of what has no owner; raises UsageError where there can't be
-    one."""
+    """Return each cluster's file; if split by owner, the file for topics without an owner.
+
+    Raises UsageError if the destination doesn't fit the request or can't be created.
+    """
     to = request.to
     if to is None:
         if request.split is not None:
@@ -282,7 +287,9 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
         return {}
     if to.suffix and not to.is_dir():
         if to.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"--to {to}: a file's name must end in {', '.join(SUFFIXES)}; a folder has no dot in its")
+            raise UsageError(
+                f"--to {to}: a file name must end in {', '.join(SUFFIXES)}, and the name of a new folder has no dot"
+            )
         if request.split is not None:
             raise UsageError(f"--to {to}: --split {request.split} needs a folder")
         if len(clusters) > 1:
@@ -296,7 +303,7 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
     if there and not request.overwrite:
         more = f" and {len(there) - SHOWN_FAILURES} more" if len(there) > SHOWN_FAILURES else ""
         raise UsageError(
-            f"{', '.join(there[:SHOWN_FAILURES])}{more} already exists: name another file, or give --overwrite"
+            f"{', '.join(there[:SHOWN_FAILURES])}{more} already exists: choose another destination, or add --overwrite"
         )
     try:
         for file in files.values():
@@ -307,7 +314,7 @@ def _files(clusters: Sequence[ClusterSettings], request: Request) -> dict[str, P
 
 
 def _there(file: Path, request: Request) -> Sequence[Path]:
-    """Files that an export of the cluster with this file may replace."""
+    """Return the existing files that an export of this cluster may replace."""
     if request.split is None:
         return [file] if file.exists() else []
     return sorted(each / file.name for each in file.parent.parent.glob("*") if (each / file.name).exists())
@@ -321,8 +328,10 @@ def _write(
     messages: Sequence[TopicMessage],
     request: Request,
 ) -> Iterator[ClusterExport]:
-    """Write a cluster's file, or with `split` the file of each owner. Raises TopicLedgerError where it can't be
-    written."""
+    """Write a cluster's file, or with `split` one file for each owner.
+
+    Raises TopicLedgerError if a file can't be written.
+    """
     notes = [text for name, text in folded([each for each in messages if each.cluster == cluster]) if name == cluster]
     resources = {each.kind.table.name: each.entries(cluster) for each in others}
     by_owner = owner_key(F.col("owner")) if request.split is not None else F.lit(None).cast("string")
@@ -337,7 +346,7 @@ def _write(
 
     written = False
     for owner, topics in groupby(read, key=lambda row: row["_file"]):
-        # What is beside topics has the owner that was given, or none.
+        # Resources beside topics have the given owner, or none.
         is_home = owner is None or request.owner is not None
         written |= is_home or not resources
         yield _write_file(of_owner(owner), cluster, topics, notes if is_home else (), resources if is_home else {})
@@ -346,7 +355,7 @@ def _write(
 
 
 def _folder(owner: str) -> str:
-    """The name of an owner's folder, from the owner as owners are compared: any text can be one."""
+    """Return a folder name for an owner's normalised name, which may be any text."""
     name = quote(owner, safe=" ")
     if name.startswith(".") or name == _UNOWNED:
         name = f"%{ord(name[0]):02X}{name[1:]}"

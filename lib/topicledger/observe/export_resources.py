@@ -1,4 +1,4 @@
-"""What live clusters have beside topics, as rows of its tables: the other half of `export`."""
+"""Export resources of live clusters beside topics, as rows of their tables."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ REASON = "not_exported"
 
 @dataclass(frozen=True, kw_only=True)
 class Exportable:
-    """A kind of resources beside topics that clusters are asked for."""
+    """A kind of resources beside topics that can be exported."""
 
     table: Table
     """One of `schemas.RESOURCES`."""
     what: str
-    """How messages name one of them."""
+    """Name of the kind in messages."""
     observe: _LISTS
-    """Lists it of clusters, with Kafka's id of each."""
+    """Lists the resources of clusters; takes Kafka's cluster ids by name."""
     rules: Callable[[], Sequence[Rule]]
-    """What a row can get wrong by itself: brokers have what manifests don't take."""
+    """Rules for single rows: brokers may have resources that manifests refuse."""
     complete: Transform
-    """Rows of `table` with what their nulls stand for."""
+    """Fills in the defaults that nulls stand for in rows of `table`."""
     text: Callable[[], Column]
-    """The resource's name in messages."""
+    """Column with the resource's name for messages."""
 
 
 EXPORTABLE: Sequence[Exportable] = (
@@ -57,33 +57,33 @@ EXPORTABLE: Sequence[Exportable] = (
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceExport:
-    """What clusters have of one kind."""
+    """Exported resources of one kind."""
 
     kind: Exportable
     rows: DataFrame
-    """Columns of the kind's table and `not_exported`, null but where a row can't be declared; materialised."""
+    """Columns of the kind's table and `not_exported`, why a row can't be declared (else null); materialised."""
     problems: Mapping[str, str]
-    """By cluster that can't be listed: why."""
+    """Messages by cluster that can't be listed."""
 
     @property
     def exported(self) -> DataFrame:
-        """Columns of the kind's table."""
+        """Rows that can be declared, with the columns of the kind's table."""
         return self.rows.where(F.col(REASON).isNull()).select(*self.kind.table.schema.names)
 
     def left_out(self) -> Sequence[tuple[str, str, str]]:
-        """Cluster, name and reason of what can't be declared."""
+        """Return cluster, name and reason of each resource that can't be declared."""
         found = self.rows.where(F.col(REASON).isNotNull()).select("cluster", self.kind.text().alias("text"), REASON)
         return [(row["cluster"], row["text"], row[REASON]) for row in found.orderBy("cluster", "text").collect()]
 
     def entries(self, cluster: str) -> Iterator[Mapping[str, Any]]:
-        """A cluster's rows, in the order of their key."""
+        """Return a cluster's rows, ordered by key."""
         own = self.exported.where(F.col("cluster") == cluster).orderBy(*self.kind.table.key)
         return (row.asDict() for row in own.toLocalIterator())
 
     def merge(self, ledger: Ledger, owner: str | None) -> Mapping[str, int]:
-        """Merge the rows into their table, in one commit, or none where it says so already; returns the counts.
+        """Merge the rows into their table, in one commit, or none if nothing changes; return the counts.
 
-        What a cluster doesn't know stays as the table has it: labels, and owners where none is given.
+        Keeps what the cluster doesn't know as the table has it: labels, and owners if none is given.
         """
         table = self.kind.table
         ledger.ensure(table)
@@ -110,7 +110,7 @@ def export(
     owner: str | None,
     unmanaged: bool,
 ) -> ResourceExport:
-    """List one kind on `clusters`; `unmanaged`: only what no row of its table names."""
+    """List one kind on `clusters`; `unmanaged`: only resources that no row of its table names."""
     listed = kind.observe(ledger.spark, clusters, kafka, ids)
     rows = listed.rows
     if unmanaged and ledger.exists(kind.table):
@@ -119,7 +119,7 @@ def export(
         rows = rows.join(declared, on=same, how="left_anti")
     option = f"--with-{kind.table.name}"
     problems = {
-        name: f"{name}: its {kind.table.name} can't be listed: {status.message}; for the rest leave out {option}"
+        name: f"{name}: its {kind.table.name} can't be listed: {status.message}; to export the rest, omit {option}"
         for name, status in listed.statuses.items()
         if status.error is not None
     }

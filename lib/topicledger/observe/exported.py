@@ -1,4 +1,4 @@
-"""Result of an export, and how people read it."""
+"""Result of an export, and its printed form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topicledger.text import SHOWN_FAILURES, cell, listed, printable, show
 
 @dataclass(frozen=True, kw_only=True)
 class TopicMessage:
-    """A message about one topic, or about what `resource_type` and `resource` name."""
+    """A message about one topic, or about the resource that `resource_type` and `resource` name."""
 
     cluster: str
     topic: str | None
@@ -28,7 +28,7 @@ class TopicMessage:
 
     @property
     def name(self) -> str | None:
-        """What it is about; None for its cluster."""
+        """Name of the topic or resource; None for a message about the cluster."""
         if self.topic is None:
             return None if self.resource is None else f"{self.resource_type} {self.resource}"
         return str(self.topic)
@@ -40,34 +40,34 @@ class ClusterExport:
 
     cluster: str
     topics: int
-    """How many were exported."""
+    """Number of exported topics."""
     file: str | None
-    """None: into the table. Split by owner, the cluster has a ClusterExport for each file."""
+    """None for an export into the table. If split by owner, the cluster has one ClusterExport for each file."""
     resources: Mapping[str, int] = field(default_factory=dict)
-    """How many of what was asked for beside topics, by table."""
+    """Numbers of exported resources beside topics, by table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What an export came to."""
+    """Result of an export."""
 
     clusters: Sequence[ClusterExport]
     not_exported: Sequence[TopicMessage]
     """Topics that can't be described."""
     notes: Sequence[TopicMessage]
-    """Of topics that were exported: what a manifest can't say, and why an owner is proposed."""
+    """Notes about exported topics: what a manifest can't express, and why an owner is proposed."""
     loaded: Loaded | None = None
-    """What merging did to the tables."""
+    """Result of merging into the tables."""
     problems: Sequence[str] = field(default_factory=list)
-    """Clusters that could not be exported, and why."""
+    """Reasons why clusters could not be exported."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """As of a run: topics that can't be described count as failed."""
+        """The exit code as for a run: topics that can't be described count as failed."""
         return exit_code({ExitCode.ERROR: bool(self.problems), ExitCode.TOPICS_FAILED: bool(self.not_exported)})
 
     def to_json(self) -> str:
-        """The versioned result document."""
+        """Return the versioned result document."""
         return json.dumps(
             {"format_version": FORMAT_VERSION, "exit_code": int(self.exit_code), **asdict(self)}, indent=2
         )
@@ -103,7 +103,7 @@ def render(exported: Exported, console: Console) -> None:
 
 
 def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:
-    """Cluster and text of each message once, with the first names that have it and how many there are."""
+    """Return cluster and text of each distinct message, with the first names that it concerns and their number."""
     names: dict[tuple[str, str], list[str]] = {}
     for each in messages:
         alike = names.setdefault((each.cluster, each.message), [])

@@ -1,4 +1,4 @@
-"""Resources beside topics, listed wholly or not at all, by the driver or on the executors, as topics are."""
+"""List resources beside topics, completely or not at all, in the driver or on the executors, as topics are."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ _OF_STATUS = (
     *(StructField(name, StringType()) for name in ("own_principal", "error", "error_message")),
     StructField("allow_everyone", BooleanType()),
 )
-"""A cluster has one row with these and no `observed_at`: its principal for this client, or why nothing is known."""
+"""Columns of the one row per cluster without `observed_at`: this client's principal, or why nothing is known."""
 _ERRORS = {Refusal.NOT_PERMITTED.value: Refusal.NOT_PERMITTED}
 
 Columns = Mapping[str, Sequence[object]]
-"""Values by column of an observed table, one for each row."""
+"""Columns of an observed table: a list of values by column name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedStatus:
-    """How listing went for a cluster."""
+    """Status of listing a cluster."""
 
     own_principal: str | None = None
     """The principal that brokers see in this client; None if it is unknown."""
     allow_everyone: bool | None = None
-    """Whether its broker has `allow.everyone.if.no.acl.found` set, to whatever; None if that is unknown or wasn't
-    asked."""
+    """Whether its broker has set `allow.everyone.if.no.acl.found`, to any value; None if unknown or not asked."""
     error: Refusal | None = None
     """NOT_PERMITTED or CLUSTER_UNREACHABLE if nothing is known."""
     message: str | None = None
-    """Why, for the user."""
+    """The reason, for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +51,15 @@ class Listed:
     """Listed resources, materialised: reading them asks no cluster again."""
 
     rows: DataFrame
-    """Columns of the observed table less run_id, of clusters that are known."""
+    """Columns of the observed table without run_id, for the clusters that were listed."""
     statuses: Mapping[str, ListedStatus]
-    """By cluster that was asked."""
+    """Statuses by cluster that was asked."""
     declared_only: bool = False
-    """Whether what isn't declared is left alone, managed or not."""
+    """Whether undeclared resources are left alone, managed or not."""
 
     @property
     def known(self) -> Collection[str]:
-        """Clusters that were listed."""
+        """The clusters that were listed."""
         return [name for name, status in self.statuses.items() if status.error is None]
 
 
@@ -73,10 +72,11 @@ def list_each(
     describe: Callable[[ClusterAdmin], tuple[Columns, int]],
     allows_everyone: Callable[[ClusterAdmin], bool | None] = lambda _: None,
 ) -> Listed:
-    """List resources of each cluster by `describe`, which returns columns of `table` and the number of rows.
+    """List resources of each cluster with `describe`, which returns columns of `table` and the number of rows.
 
-    `ids`: Kafka's id of each cluster, by name. `describe` raises NotListed if they can't be listed. `allows_everyone`:
-    see `ListedStatus.allow_everyone`."""
+    `ids`: Kafka's cluster ids by name. `describe` raises NotListed if the resources can't be listed. For
+    `allows_everyone` see `ListedStatus.allow_everyone`.
+    """
     own = ("run_id", "cluster_id")
     schema = StructType([*(StructField(f.name, f.dataType) for f in table.schema if f.name not in own), *_OF_STATUS])
     ask = partial(_ask, schema, describe, allows_everyone)

@@ -1,4 +1,4 @@
-"""Log directories of the brokers of live clusters, described by the driver or on the executors, as topics are."""
+"""Describe the log directories of live brokers, in the driver or on the executors, as topics are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SCHEMA = StructType(
         StructField("error_message", StringType()),
     ]
 )
-"""A row per replica; with topic null one per broker; with broker_id null one per cluster that doesn't say, and why."""
+"""One row per replica; topic is null in one row per broker; broker_id is null in the error row of a cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +38,18 @@ class LogDirs:
     """Brokers' answers, materialised: reading them asks no cluster again."""
 
     sizes: DataFrame
-    """cluster, broker_id, topic, partition, bytes: a row per replica on a live broker."""
+    """cluster, broker_id, topic, partition, bytes: one row per replica on a live broker."""
     rooms: DataFrame
-    """cluster, broker_id, total_bytes, usable_bytes: a row per live broker, null before Kafka 3.3."""
+    """cluster, broker_id, total_bytes, usable_bytes: one row per live broker; bytes are null before Kafka 3.3."""
     errors: Mapping[str, str]
-    """By cluster that isn't in the above, why."""
+    """Messages by cluster that isn't in the DataFrames above."""
 
 
 def observe_log_dirs(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> LogDirs:
-    """Ask every live broker (DescribeLogDirs), each cluster wholly or not at all; needs Describe on the cluster."""
+    """Ask every live broker (DescribeLogDirs), for each cluster completely or not at all.
+
+    Needs the ACL Describe on the cluster.
+    """
     found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
     failed = found.where(F.col("error").isNotNull()).select("cluster", "error_message").collect()
     errors = {row["cluster"]: row["error_message"] for row in failed}

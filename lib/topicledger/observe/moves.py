@@ -1,4 +1,4 @@
-"""Which partitions of live clusters are being moved, asked as topics are listed: by the driver or on the executors."""
+"""List the partitions that are being moved, in the driver or on the executors, as topics are."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ _SCHEMA = StructType(
 
 
 def observe_moves(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> DataFrame:
-    """cluster, topic, partition (ListPartitionReassignments); a cluster that doesn't say is warned of, and has none."""
+    """List partitions that are being moved (ListPartitionReassignments): cluster, topic, partition.
+
+    Warns about a cluster that doesn't answer; it has no rows.
+    """
     found = ask_each(spark, clusters, kafka, _ask, _SCHEMA, unresolved=F.col("error") == SECRET_UNRESOLVED)
     for row in found.where(F.col("error").isNotNull()).collect():
         log.warning(
-            "cluster %s: it isn't known which replicas are being moved: %s", row["cluster"], row["error_message"]
+            "cluster %s: it is unknown which replicas are being moved: %s", row["cluster"], row["error_message"]
         )
     return found.where(F.col("topic").isNotNull()).select("cluster", "topic", "partition")
 

@@ -1,4 +1,4 @@
-"""Owners that `export` proposes for topics, for people to confirm."""
+"""Owners that `export` proposes for topics, to be confirmed by people."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """An owner, and why it may be the one."""
+    """A proposed owner, and the reason."""
 
     owner: str
     why: str | None = None
-    """None: manifests or [owners] name it."""
+    """None if manifests or [owners] name the owner."""
 
 
 def proposals(
@@ -32,12 +32,15 @@ def proposals(
     owners: Owners,
     groups: Callable[[Sequence[Key]], Mapping[Key, Sequence[str]]] | None,
 ) -> dict[Key, Proposal]:
-    """Return an owner for each topic that something names one for, and none that [owners] would refuse.
+    """Return an owner for each topic for which there is one, never one that [owners] would refuse.
 
-    In order: the owner that manifests (`declared`: cluster, topic, owner) give the topic; the one that [owners] gives
-    it; the one owner of all declared topics that share the longest prefix, up to a `.`, `-` or `_`; the one known owner
-    whose name the consumer groups that use the topic begin with, up to such a sign. `groups` returns these for topics;
-    it is called with those that are left, and None leaves out the last two, which are guesses.
+    Sources, in order:
+    1. the topic's owner in manifests (`declared`: cluster, topic, owner);
+    2. its owner in [owners];
+    3. a guess: the only owner of the declared topics with the longest common prefix, up to a `.`, `-` or `_`;
+    4. a guess: the only known owner with whose name the topic's consumer groups begin, up to such a separator.
+
+    `groups` returns the consumer groups of the remaining topics; None turns both guesses off.
     """
     by_prefix: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[Key, str] = {}
@@ -52,7 +55,7 @@ def proposals(
     found: dict[Key, Proposal] = {}
 
     def take(candidates: Iterable[tuple[Key, Proposal]]) -> list[Key]:
-        """Take the one candidate of each topic that may declare it; returns the topics without any."""
+        """Take the only allowed candidate of each topic; return the topics that have no owner yet."""
         for key, allowed in _allowed(owners, list(candidates)).items():
             if len(allowed) == 1:
                 found[key] = allowed[0]
@@ -78,12 +81,12 @@ def _allowed(owners: Owners, candidates: Sequence[tuple[Key, Proposal]]) -> dict
 
 
 def _prefixes(name: str) -> list[str]:
-    """`a.b-c` -> `a.b-`, `a.`: the longest first."""
+    """Return the prefixes of a name, the longest first: `a.b-c` -> `a.b-`, `a.`."""
     return [name[: sign.end()] for sign in reversed(list(_SEPARATOR.finditer(name))) if sign.end() < len(name)]
 
 
 def _of_prefix(topic: str, by_prefix: Mapping[str, Counter[str]]) -> Iterator[Proposal]:
-    """The owners of the declared topics that share the longest prefix with this one."""
+    """Yield the owners of the declared topics that share the longest prefix with this topic."""
     prefix = next((each for each in _prefixes(topic) if each in by_prefix), None)
     for owner, count in by_prefix[prefix].items() if prefix is not None else ():
         topics = "1 declared topic" if count == 1 else f"{count:,} declared topics"
@@ -91,7 +94,7 @@ def _of_prefix(topic: str, by_prefix: Mapping[str, Counter[str]]) -> Iterator[Pr
 
 
 def _of_groups(groups: Sequence[str], known: Mapping[str, str]) -> Iterator[Proposal]:
-    """The known owners whose names groups begin with."""
+    """Yield the known owners with whose names groups begin."""
     by_owner: dict[str, str] = {}
     for group in sorted(groups):
         for start in [group, *(prefix[:-1] for prefix in _prefixes(group))]:

@@ -16,12 +16,12 @@ from topicledger.schemas import OBSERVED_QUOTAS
 def observe_quotas(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, ids: Mapping[str, str]
 ) -> Listed:
-    """List the quotas of `clusters`. `ids`: Kafka's id of each, by name."""
+    """List the quotas of `clusters`. `ids`: Kafka's cluster ids by name."""
     return list_each(spark, clusters, kafka, ids, OBSERVED_QUOTAS, _describe)
 
 
 def _describe(admin: ClusterAdmin) -> tuple[Columns, int]:
-    # A limit that this topicledger has no column for is nobody's business here: an entity with only such has no row.
+    # Limits without a column are ignored, so an entity that has only such limits has no row.
     quotas = [(each, limits) for each, limits in admin.describe_quotas().items() if limits.keys() & set(LIMITS)]
     entities = {name: [getattr(each, name) for each, _ in quotas] for name in ENTITY}
     return {**entities, **{name: [limits.get(name) for _, limits in quotas] for name in LIMITS}}, len(quotas)

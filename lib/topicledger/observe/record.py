@@ -1,4 +1,4 @@
-"""Records a run's observation in `observed` and `brokers` before anything relies on it."""
+"""Record a run's observation in `observed` and `brokers` before anything relies on it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from topicledger.schemas import BROKERS, OBSERVED, Table
 
 @contextmanager
 def observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterator[Observation]:
-    """A context with what clusters list, and `named` by name; it ends when both are in `observed` and `brokers`."""
-    # The tables are there.
+    """Provide listed and named topics in a context, which ends when `observed` and `brokers` have them."""
+    # After this, the tables exist.
     run.commits.settle()
     seen = describe_unlisted(run.ledger, run.settings, listing, named, run=run)
     with ThreadPoolExecutor(2) as pool:
@@ -32,7 +32,7 @@ def observe_into_tables(run: Run, listing: Listing, named: DataFrame) -> Iterato
 
 
 def keep(run: Run, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
-    """Make the table say what was observed of `clusters` (its columns but for `run_id`), where it doesn't yet."""
+    """Replace the table's rows of those `clusters` that differ from `rows` (the table's columns without `run_id`)."""
     differ = run.ledger.clusters_that_differ(table, rows, clusters)
     if differ:
         run.keep_row()

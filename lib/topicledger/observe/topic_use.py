@@ -1,7 +1,7 @@
-"""Who uses topics, when they were last written to, and how many are hidden: what policies ask clusters.
+"""Queries of policies: consumer groups and last records of topics, and the number of hidden topics.
 
-Only the given topics are asked about, each cluster by an executor. A cluster that can't answer gives a row that says
-why for each of its topics, never an exception and never no row: no row means that nobody uses a topic.
+Each cluster is asked by an executor, and only about the given topics. If a cluster can't answer, each of its topics has
+a row with the reason. There is no exception, and no row is missing: no row means that a topic is unused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONSUMER_GROUPS = StructType(
         StructField("error", StringType()),
     ]
 )
-"""What `read_consumer_groups` returns: the fields of GroupUse, or an error."""
+"""Columns of `read_consumer_groups`: the fields of GroupUse, or an error."""
 
 LAST_RECORDS = StructType(
     [
@@ -51,7 +51,7 @@ LAST_RECORDS = StructType(
         StructField("error", StringType()),
     ]
 )
-"""What `read_last_records` returns: the fields of LastRecord."""
+"""Columns of `read_last_records`: the fields of LastRecord."""
 
 UNSEEN_TOPICS = StructType(
     [
@@ -61,7 +61,7 @@ UNSEEN_TOPICS = StructType(
         StructField("error", StringType()),
     ]
 )
-"""What `read_unseen_topics` returns, and an empty topic."""
+"""Columns of `read_unseen_topics`, and an empty topic."""
 
 _Question: TypeAlias = Callable[
     [ClusterAdmin, Sequence[str]], Sequence[GroupUse] | Sequence[LastRecord] | Sequence[Unseen]
@@ -71,10 +71,10 @@ _Question: TypeAlias = Callable[
 def read_consumer_groups(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
 ) -> DataFrame:
-    """Which consumer groups use `topics` (cluster, topic), asked once and now: columns of CONSUMER_GROUPS.
+    """Read the consumer groups that use `topics` (cluster, topic), once and immediately: columns of CONSUMER_GROUPS.
 
-    A row per topic and group that uses it, none for a topic that nobody uses. Where a cluster didn't answer, one row
-    for each of its topics with `error`, the rest null. Topics of clusters that are not among `clusters` give no rows.
+    One row per topic and group that uses it; none for an unused topic. If a cluster didn't answer, each of its topics
+    has one row with `error`, and the rest is null. Topics of clusters that aren't among `clusters` have no rows.
     """
     return _read(spark, clusters, kafka, topics, ClusterAdmin.consumer_groups, CONSUMER_GROUPS)
 
@@ -82,10 +82,10 @@ def read_consumer_groups(
 def read_last_records(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, topics: DataFrame
 ) -> DataFrame:
-    """How far `topics` (cluster, topic) were written, and when last, asked once and now: columns of LAST_RECORDS.
+    """Read end offsets and last records of `topics` (cluster, topic), once and immediately: columns of LAST_RECORDS.
 
-    One row per topic; `last_record_at` is null where no record is kept. Where a cluster didn't answer, `error` is set
-    and the rest null. Topics of clusters that are not among `clusters` give no rows.
+    One row per topic; `last_record_at` is null if no record is retained. If a cluster didn't answer, `error` is set and
+    the rest is null. Topics of clusters that aren't among `clusters` have no rows.
     """
     return _read(spark, clusters, kafka, topics, ClusterAdmin.last_records, LAST_RECORDS)
 
@@ -98,11 +98,11 @@ def read_unseen_topics(
     *,
     on: int | None = None,
 ) -> DataFrame:
-    """How many topics of the clusters `named` (cluster) this principal doesn't see, asked once and now (M3).
+    """Count the topics of clusters `named` (cluster) that this principal doesn't see, once and immediately (M3).
 
-    `on`: only topics that have replicas on this broker; if it is down, those of all brokers that are up. Columns
-    cluster, unseen and error: one row per cluster. If it isn't known, `error` has what to grant and `unseen` is null.
-    Clusters that are not among `clusters` give no rows.
+    `on`: only topics with replicas on this broker; if it is down, on all live brokers. Columns cluster, unseen and
+    error, one row per cluster. If the number is unknown, `unseen` is null and `error` names the ACL to grant. Clusters
+    that aren't among `clusters` have no rows.
     """
     one_each = named.select("cluster", F.lit("").alias("topic"))
     return _read(spark, clusters, kafka, one_each, partial(_unseen, on=on), UNSEEN_TOPICS).drop("topic")

@@ -1,9 +1,9 @@
 """Phase observe: live metadata of every cluster as a DataFrame.
 
 Many clusters are read in parallel on the executors: `spark.read.format("kafka_topics")` has one input partition per
-cluster. Few clusters the driver asks itself (`cluster_queries.asked_by_driver`). A cluster that can't be read is a row
-that says why, never an exception, so that the others are read all the same. Reading again asks the cluster again:
-callers materialise what they read once.
+cluster. A few clusters are read by the driver itself (`cluster_queries.asked_by_driver`). A cluster that can't be read
+is a row with the reason, not an exception, so that the others are still read. Reading again asks the cluster again, so
+callers materialise the result.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ SCHEMA = StructType(
         StructField("error_message", StringType()),
     ]
 )
-"""What `kafka_topics` returns: a row per topic and, with topic null, one per cluster, with its brokers or its error."""
+"""Columns of `kafka_topics`: one row per topic and, with topic null, one per cluster with its brokers or its error."""
 
 SECRET_UNRESOLVED = "SECRET_UNRESOLVED"
 
 
 def observe_cluster(access: ClusterAccess, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Rows of `SCHEMA` for one cluster: every topic it lists, or just the named `topics` (M1, M3).
+    """Yield rows of `SCHEMA` for one cluster: every topic that it lists, or just the named `topics` (M1, M3).
 
-    The cluster's own row comes last and only then says that all went well: an error in between replaces it.
+    The cluster's own row comes last: it confirms that all topics were read, or has the error.
     """
     name = access.cluster.name
     try:
@@ -158,7 +158,7 @@ class KafkaTopics(DataSource):
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Why nothing may be decided on a cluster that was reached."""
+    """The reason why nothing may be decided on a reachable cluster."""
 
     error: Refusal
     message: str
@@ -166,20 +166,20 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterStatus:
-    """How observing a cluster went."""
+    """Status of observing a cluster."""
 
     cluster_id: str | None = None
     """Kafka's own id of the cluster; None if it wasn't reached."""
     error: str | None = None
-    """Why it wasn't reached, for the user."""
+    """Why the cluster wasn't reached, for the user."""
     gives_topic_ids: bool = True
-    """False: its brokers are older than Kafka 2.8, so a recreated topic can't be recognised (D7)."""
+    """False if the brokers are older than Kafka 2.8, so that a recreated topic can't be recognised (D7)."""
     refused: Refused | None = None
-    """Why it isn't the one meant, though it was reached."""
+    """Why a reachable cluster isn't the intended one."""
 
     @property
     def problem(self) -> str | None:
-        """Why nothing may be done on it, for the user; None if it was reached and is the one meant."""
+        """Why nothing may be done on the cluster, for the user; None if it was reached and is the intended one."""
         return self.error if self.refused is None else self.refused.message
 
 
@@ -188,16 +188,16 @@ class Observation:
     """Observed topics and brokers, materialised: reading them asks no cluster again."""
 
     topics: DataFrame
-    """Columns of `observed` less run_id, and `other_leaders` (partition -> leader where it isn't the preferred replica,
-    -1 for none); clusters that were reached only."""
+    """Columns of `observed` without run_id, and `other_leaders` (partition -> leader if it isn't the preferred replica,
+    -1 for none); only clusters that were reached."""
     brokers: DataFrame
-    """Columns of `brokers` less run_id; clusters that were reached only."""
+    """Columns of `brokers` without run_id; only clusters that were reached."""
     statuses: Mapping[str, ClusterStatus]
-    """How observing each cluster went."""
+    """Statuses by cluster."""
 
     @property
     def known(self) -> Sequence[str]:
-        """Clusters that were reached and are the ones meant."""
+        """Clusters that were reached and are the intended ones."""
         return [name for name, status in self.statuses.items() if status.error is None and status.refused is None]
 
 
@@ -209,23 +209,23 @@ class Listing:
     seen: DataFrame
     """Columns of `SCHEMA`, materialised."""
     cluster_rows: Mapping[str, Mapping[str, object]]
-    """By cluster, its own row of `seen`."""
+    """Each cluster's own row of `seen`."""
     by_driver: Sequence[str]
-    """Clusters that the driver observes: all where they are few, else those whose secrets an executor can't resolve."""
+    """Clusters that the driver observes: all if they are few, else those whose secrets executors can't resolve."""
 
 
 def observe(
     spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings, named: DataFrame
 ) -> Observation:
-    """Observe `clusters`, once: what they list and, by name, the topics of `named` (cluster, topic) they don't list.
+    """Observe `clusters` once: list their topics, and describe the topics of `named` (cluster, topic) not listed.
 
-    A cluster whose secrets an executor can't resolve is observed by the driver.
+    The driver observes clusters whose secrets an executor can't resolve.
     """
     return describe_unlisted(spark, list_clusters(spark, clusters, kafka), named)
 
 
 def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Listing:
-    """The first half of `observe`: what `clusters` list."""
+    """List the topics of `clusters`; the first half of `observe`."""
     accesses = {cluster.name: ClusterAccess(cluster=cluster, kafka=kafka) for cluster in clusters}
     if asked_by_driver(kafka, len(accesses)):
         batches = ask_here(accesses, dict.fromkeys(accesses), observe_cluster)
@@ -245,7 +245,7 @@ def list_clusters(spark: SparkSession, clusters: Sequence[ClusterSettings], kafk
 
 
 def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -> Observation:
-    """The second half: the topics of `named` (cluster, topic) that their clusters don't list, by name."""
+    """Describe the topics of `named` (cluster, topic) that clusters don't list; the second half of `observe`."""
     listed, cluster_rows = listing.seen, dict(listing.cluster_rows)
     reached = [name for name, row in cluster_rows.items() if row["error"] is None]
     if not reached:
@@ -268,7 +268,7 @@ def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -
         answers.append(on_executors(elsewhere, unlisted, observe_cluster, SCHEMA))
     for described in answers:
         for name, row in _cluster_rows(described).items():
-            # Lost in between: what was listed counts for nothing.
+            # The cluster was lost in between, so its listing doesn't count.
             if row["error"] is not None:
                 cluster_rows[name] = row
         listed = listed.unionByName(described.where("topic is not null"))
@@ -276,7 +276,7 @@ def describe_unlisted(spark: SparkSession, listing: Listing, named: DataFrame) -
 
 
 def as_expected(clusters: Sequence[ClusterSettings], seen: Observation) -> tuple[dict[str, str], list[str]]:
-    """Cluster -> Kafka's id of it, of those that were reached and are the ones meant; and why the others aren't."""
+    """Return Kafka's ids of the clusters that were reached and are the intended ones, and the others' problems."""
     ids: dict[str, str] = {}
     problems: list[str] = []
     for cluster in clusters:
@@ -296,7 +296,7 @@ def _cluster_rows(seen: DataFrame) -> dict[str, dict[str, object]]:
 
 
 def _own_rows(rows: Iterable[dict[str, object]]) -> dict[str, dict[str, object]]:
-    """By cluster, its own row: the one with an error if there is any."""
+    """Return each cluster's own row: the one with an error if there is any."""
     return {str(row["cluster"]): row for row in sorted(rows, key=lambda row: row["error"] is not None)}
 
 
