@@ -152,7 +152,7 @@ def test_a_stopped_broker_can_be_started_again() -> None:
         with pytest.raises(EmbeddedKafkaError, match="Broker 1 is not running"):
             kafka.stop_broker(1)
         kafka.start_broker(1)
-        with pytest.raises(EmbeddedKafkaError, match="Broker 1 is running already"):
+        with pytest.raises(EmbeddedKafkaError, match="Broker 1 is already running"):
             kafka.start_broker(1)
         with admin_of(kafka) as admin:
             assert admin.describe_cluster()["cluster_id"] == kafka.cluster_id

@@ -94,7 +94,7 @@ def test_commands_through_a_server_say_and_do_what_they_do_without_one(place: Pl
         # Java's processes: the server's only. A command that had started one would have left it in no time.
         assert server.poll() is None
         second = place.run("serve")
-        assert (second.returncode, "runs already" in second.stderr) == (2, True)
+        assert (second.returncode, "is already running" in second.stderr) == (2, True)
     assert server.returncode == 0
     assert not protocol.socket_of(place.config).exists()
     print(f"six commands through a server: {took:.1f} s")
@@ -156,7 +156,7 @@ def test_a_run_of_a_server_that_is_killed_is_finished_without_it(place: Place, k
         until(lambda: bool(live(kafka, "killed.")), seconds=120)
         server.send_signal(signal.SIGKILL)
         _, said = asking.communicate(timeout=120)
-        assert (asking.returncode, "the server ended amid the command" in said) == (1, True)
+        assert (asking.returncode, "the server ended during the command" in said) == (1, True)
     finished = place.run("provision", "--run-id", "cut")
     assert finished.returncode == 0, finished.stderr
     assert set(live(kafka, "killed.")) == set(names)

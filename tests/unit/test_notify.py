@@ -41,7 +41,7 @@ def planned(count: int) -> Summary:
 @pytest.mark.parametrize(
     ("summary", "event", "says"),
     [
-        (REFUSED, Event.FAILED, "1 topic or right failed or refused"),
+        (REFUSED, Event.FAILED, "1 topic, ACL or quota failed or refused"),
         (replace(REFUSED, exit_code=5), Event.GUARD_STOPPED, "a guard stopped something"),
         (replace(DONE, exit_code=1, problems=["cluster main can't be reached"]), Event.FAILED, "not finished"),
         (planned(1), Event.APPROVAL_WANTED, "1 change waits to be applied"),
@@ -156,7 +156,7 @@ def test_settings_say_what_is_wrong_with_an_address_without_repeating_it(tmp_pat
         tmp_path, '[[notify]]\nurl = "https://hooks.example.com/s3cret"\nevents = ["faild"]\nformat = "irc"'
     )
     assert "`notify[1].url` holds a secret: give it as env:NAME or file:PATH" in problems
-    assert "`notify[1].events` must be of failed, guard_stopped, approval_wanted, drift" in problems
+    assert "`notify[1].events` must contain only failed, guard_stopped, approval_wanted, drift" in problems
     assert "`notify[1].format` must be one of cloudevents, slack, teams" in problems
     assert "s3cret" not in problems
     assert "`notify[1].url` is missing" in wrong(tmp_path, "[[notify]]")
@@ -199,7 +199,7 @@ def test_each_address_gets_the_post_and_none_stops_another(
         "notify[2]: refused with HTTP status 500",
         "notify[3]: refused with HTTP status 302",
         "notify[4]: can't be reached (ConnectionRefusedError)",
-        "notify[5].url: what env:FTP holds is no http:// or https:// address",
+        "notify[5].url: the value of env:FTP is not an http:// or https:// address",
         "notify[6].url: environment variable NOT_SET is not set",
     ]
 
@@ -225,8 +225,8 @@ def test_an_address_that_never_answers_holds_nothing_up(
         over.set()
     assert took < 4
     assert said == [
-        "notify[1]: no answer within 0.5 s; the run goes on",
-        "notify[2]: no answer within 0.5 s; the run goes on",
+        "notify[1]: no answer within 0.5 s; the run continues",
+        "notify[2]: no answer within 0.5 s; the run continues",
     ]
 
 

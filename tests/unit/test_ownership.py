@@ -65,7 +65,7 @@ MAPPED: dict[Topic, str | None] = {
     ("main", "shared.a", "x"): "owner x may not declare it: it belongs to payments, Orders ([owners])",
     ("eu", "shared.a", "orders"): "owner orders may not declare it: it belongs to payments ([owners])",
     ("eu", "orders.a", "orders"): "owner orders may not declare it: none of its patterns in [owners] match, and "
-    "nobody owns it",
+    "the topic has no owner",
     ("eu", "orders.a", "x"): None,
     ("main", "other", None): None,
     ("main", "other", "x"): None,
@@ -80,7 +80,7 @@ LINED: dict[Topic, str | None] = {
     ("main", "paymentsXa", "platform"): None,
     ("main", "payments.open.a", "x"): None,
     ("main", "payments.open.a", "payments"): "owner payments may not declare it: none of its patterns in [owners] "
-    "match, and nobody owns it",
+    "match, and the topic has no owner",
     ("eu", "audit.1", "security"): None,
     ("main", "audit.1", "security"): "owner security may not declare it: it belongs to platform (CODEOWNERS:2)",
     ("eu", "audit.12", "platform"): None,
@@ -159,8 +159,8 @@ def test_who_owns_what_bears_on_decisions(tmp_path: Path) -> None:
         ('[owners.a]\ntopics = ["x"]\nclusters = ["mian"]\n', "names unknown cluster `mian`; did you mean `main`?"),
         ('[owners.a]\ntopics = ["x"]\ntopic = "y"\n', "unknown key `owners.a.topic`; did you mean `topics`?"),
         ('[owners]\nfile = "none"\n', "`owners.file` "),
-        ('[owners]\nfile = "CODEOWNERS"\n[owners.a]\ntopics = ["x"]\n', "both say who owns topics"),
-        ('[owners]\nfile = "CODEOWNERS"\n', "CODEOWNERS:2: !, [ ] and \\ mean nothing in a pattern"),
+        ('[owners]\nfile = "CODEOWNERS"\n[owners.a]\ntopics = ["x"]\n', "both assign owners to topics"),
+        ('[owners]\nfile = "CODEOWNERS"\n', "CODEOWNERS:2: a pattern can't contain !, [ ] or \\"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, text: str, problem: str) -> None:

@@ -187,7 +187,7 @@ def test_command_that_waits_for_input_ends_with_the_server(config: Path) -> None
     with server.listening(), client(config, "load_manifests", "-") as asking:
         assert server.do_next(30.0)
         assert asking.wait(30) == 2
-    assert found == ["the server ends before all of it has come"]
+    assert found == ["the server ends before the input is complete"]
 
 
 def test_slow_reader_gets_all_of_the_output(config: Path) -> None:
@@ -215,7 +215,7 @@ def test_client_whose_folder_is_gone_gets_an_error(config: Path, tmp_path: Path)
             assert server.do_next(0.0)
             assert asking.wait(30) == 2
             assert asking.stderr is not None
-            assert f"the folder of this command can't be entered: {gone}" in asking.stderr.read()
+            assert f"the server can't enter the folder of this command: {gone}" in asking.stderr.read()
         with client(config, "plan") as asking:
             assert server.do_next(30.0)
             assert asking.wait(30) == 0
@@ -265,7 +265,7 @@ def test_one_of_many_starts_gets_the_socket(config: Path) -> None:
         each.stdin.write("go")
         each.stdin.flush()
     said = sorted(each.stdout.readline() for each in started if each.stdout is not None)
-    assert [line.startswith("a server with these settings runs already") for line in said] == [True] * 5 + [False]
+    assert [line.startswith("a server with these settings is already running") for line in said] == [True] * 5 + [False]
     assert said[-1] == "serves\n"
     for each in started:
         each.communicate()
@@ -321,7 +321,7 @@ def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> Non
     with client(config, "plan") as asking:
         assert asking.wait(30) == 1
         assert asking.stderr is not None
-        assert "the server ended amid the command" in asking.stderr.read()
+        assert "the server ended during the command" in asking.stderr.read()
     assert server.wait(30) == -signal.SIGKILL
     # What it left behind is in nobody's way.
     with client(config, "plan") as asking:
@@ -329,7 +329,7 @@ def test_a_server_that_is_killed_amid_a_command_is_an_error(config: Path) -> Non
     with serving(config, lambda _: 0) as another, client(config, "plan") as asking:
         assert another.do_next(30.0)
         assert asking.wait(30) == 0
-        with pytest.raises(UsageError, match="runs already"), serving(config, lambda _: 0):
+        with pytest.raises(UsageError, match="is already running"), serving(config, lambda _: 0):
             pass
     assert not path.exists()
 
@@ -351,7 +351,7 @@ def test_other_settings_another_version_and_another_users_folder_are_not_asked(
         monkeypatch.setattr(protocol, "__version__", "0.0.9")
         assert protocol.socket_of(config) != path
     path.parent.chmod(0o755)
-    with pytest.raises(UsageError, match="not this user's alone"), serving(config, lambda _: 0):
+    with pytest.raises(UsageError, match="must belong to this user only"), serving(config, lambda _: 0):
         pass
 
 
@@ -493,8 +493,8 @@ def test_server_outlives_tables_that_can_not_be_read(caplog: pytest.LogCaptureFi
     assert polls == [False] * 4 + [True, False, True]
     assert [each[0] for each in did] == ["provision", "provision"]
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "manifests can't be read, asking again: storage is away",
-        "manifests can't be read, asking again: no route",
+        "manifests can't be read, trying again: storage is away",
+        "manifests can't be read, trying again: no route",
     ]
     with pytest.raises(Py4JNetworkError):
         provisioned_if_due(pace, Tables(Py4JNetworkError("Answer from Java side is empty")), options, do)  # type: ignore[arg-type]
@@ -585,5 +585,5 @@ def test_a_duration_is_seconds_or_has_a_unit(given: str, expected: float) -> Non
 
 @pytest.mark.parametrize("given", ["", "m", "0", "0.9", "-5m", "5x", "5 minutes", "5mm", "nan", "inf", "1e400"])
 def test_what_is_no_duration_is_refused_with_what_is(given: str) -> None:
-    with pytest.raises(click.BadParameter, match="write 300, 300s, 5m, 1h or 1d"):
+    with pytest.raises(click.BadParameter, match="use 300, 300s, 5m, 1h or 1d"):
         seconds(given)

@@ -208,7 +208,7 @@ def test_all_problems_of_a_file_are_told_at_once(problems_of: Problems) -> None:
         ("[clusters.b]\nbootstrap_servers = ['a:1 b:1']", "write one string for each server"),
         ("[clusters.b]\nbootstrap_servers = 'a:1,b:1'", 'must be a list of "host:port" strings, one for each server'),
         ("[clusters.b]\ncluster_id = 'x'", "`clusters.b.bootstrap_servers` is missing"),
-        ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is not a valid name of a cluster"),
+        ("[clusters]\n'' = {bootstrap_servers = ['a:1']}", "is not a valid cluster name"),
         ("[clusters.orders.client]\nselector = 'x'", "`clusters.orders.client.selector` can't be set here"),
         ("[clusters.orders.client]\nbootstrap_servers = 'x'", "it belongs one level up"),
         ("[clusters.orders.client]\nmetrics_num_samples = 1", "can't be set here"),

@@ -1,4 +1,4 @@
-"""Reads [clusters.NAME]: addresses and client options, each with the type of kafka-python's own default."""
+"""Read [clusters.NAME]: addresses, and client options with the types of kafka-python's own defaults."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SERVER = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9._-]+
 
 def read_clusters(table: TomlTable, problems: list[str]) -> dict[str, ClusterSettings]:
     if not table.values:
-        problems.append("no clusters: at least one [clusters.NAME] with `bootstrap_servers` is needed")
+        problems.append("no clusters: declare at least one [clusters.NAME] with `bootstrap_servers`")
     clusters = {}
     for name in table.values:
         if not name.strip() or name != name.strip() or not name.isprintable():
             table.problem(
                 name,
-                "is not a valid name of a cluster: it is empty, or has blanks around it or control characters in it",
+                "is not a valid cluster name: it is empty, has surrounding blanks, or contains control characters",
             )
         cluster = table.table(name)
         cluster.only("bootstrap_servers", "cluster_id", "principal", "client", "changes")
@@ -63,7 +63,7 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
         if match is None or not 1 <= int(match["port"]) <= 65535:
             # a URL with a password may have been pasted here
             shown = "an entry" if "@" in server else f'"{show(server)}"'
-            # As Kafka's own tools and properties files have them.
+            # Kafka's own tools and properties files accept such lists.
             several = len(re.split(r"[,;\s]+", server.strip(" ,;"))) > 1
             hint = ": write one string for each server" if several else ""
             cluster.problem(name, f'{shown} is not "host:port" with a port from 1 to 65535{hint}')
@@ -71,7 +71,7 @@ def _bootstrap_servers(cluster: TomlTable) -> tuple[str, ...]:
 
 
 def _client(table: TomlTable) -> dict[str, ClientValue]:
-    """Client options with the type of kafka-python's own default; messages never repeat a value."""
+    """Read client options, with the types of kafka-python's own defaults; messages never repeat a value."""
     if not table.values:
         return {}
     from kafka.admin import KafkaAdminClient
@@ -94,7 +94,7 @@ def _client(table: TomlTable) -> dict[str, ClientValue]:
 
 
 def _client_problem(name: str, value: object, default: object) -> str | None:
-    """Why ``value`` can't be client option ``name``, None if it can; ``default`` is kafka-python's."""
+    """Return why ``value`` is invalid for client option ``name``, else None; ``default`` is kafka-python's."""
     if name == "api_version":
         whole = isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)
         return None if whole and value else "must be a list of integers such as [3, 9]"

@@ -10,7 +10,7 @@ from topicledger.config.toml_table import TomlTable
 
 ApprovedClass: TypeAlias = Literal["deletes", "losses", "moves", "rights"]
 MAX_APPROVALS = 20
-"""More people than approve anything: a larger number is a mistake."""
+"""Largest accepted number of approvals; a larger number is a mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,31 +18,31 @@ class GuardSettings:
     """Limits on a run or a load as a whole."""
 
     max_deletes: int = 0
-    """Topics that one run may delete, per cluster. Where a run would delete more, it deletes none (exit code 5)."""
+    """Topics that one run may delete, per cluster. If a run would delete more, it deletes none (exit code 5)."""
     max_plan_age: float = 86_400.0
-    """Seconds after which nothing more of a plan is sent, also by a resumed run (exit code 5). It may be changed while
-    a run is open."""
+    """Seconds after which nothing more of a plan is sent, not even by a resumed run (exit code 5). It may be changed
+    while a run is open."""
     max_changes: int | None = None
-    """Topics that exist whose configs or partitions one run may change, per cluster. Where a run would change more, it
-    changes none (exit code 5). By default there is no limit: [changes] is the switch."""
+    """Existing topics whose configs or partitions one run may change, per cluster. If a run would change more, it
+    changes none (exit code 5). By default there is no limit, since [changes] turns changes on."""
     max_losses: int = 0
-    """Topics that one run may change, per cluster, so that data can be lost, is kept less safely (also by fewer
-    replicas), or loses the order of its keys. Where a run would change more so, it changes none (exit code 5)."""
+    """Topics that one run may change, per cluster, in a way that can lose data, makes data less safe (for example with
+    fewer replicas), or breaks the order of keys. If a run would change more, it changes none of them (exit code 5)."""
     max_moves: int = 0
-    """Partitions whose replicas one run may move, per cluster. Where a run would move more, it moves none
+    """Partitions whose replicas one run may move, per cluster. If a run would move more, it moves none
     (exit code 5)."""
     max_acl_deletes: int = 0
-    """ACLs that one run may remove, per cluster. Where a run would remove more, it removes none (exit code 5)."""
+    """ACLs that one run may remove, per cluster. If a run would remove more, it removes none (exit code 5)."""
     max_quota_changes: int = 0
-    """Entities whose client quotas one run may change, per cluster. Where a run would change more, it changes none
+    """Entities whose client quotas one run may change, per cluster. If a run would change more, it changes none
     (exit code 5)."""
     max_removed_rows: int = 0
     """Rows of `manifests` that one load may remove. A load that would remove more changes nothing (exit code 5)."""
     approvals: int = 0
-    """People other than who asked for a run that have to approve its plan before it is applied (exit code 5)."""
+    """Number of people, not counting the requester, who must approve a plan before it is applied (exit code 5)."""
     approvals_for: Mapping[ApprovedClass, int] = field(default_factory=dict)
-    """Higher numbers of approvals for plans with `deletes` (topics), `losses` (max_losses), `moves` (of replicas),
-    `rights` (also quotas); the larger number applies."""
+    """Higher numbers of approvals for plans that contain `deletes` (of topics), `losses` (see max_losses), `moves` (of
+    replicas) or `rights` (ACLs and quotas); the largest number applies."""
 
 
 def read_approvals(table: TomlTable) -> dict[ApprovedClass, int]:

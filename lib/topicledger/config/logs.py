@@ -1,4 +1,4 @@
-"""Logging to stderr, as text or as one JSON object a line; control characters are escaped."""
+"""Logging to stderr, as text or as one JSON object per line; control characters are escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _about: ContextVar[tuple[str | None, int | None, int | None]] = ContextVar("_abo
 
 @contextmanager
 def about(*, cluster: str | None = None, batch: int | None = None, attempt: int | None = None) -> Iterator[None]:
-    """A context in which this thread's log lines name a cluster, a batch, an attempt; what isn't given stays."""
+    """Add a cluster, batch or attempt to this thread's log lines within a context; others keep their value."""
     before = _about.get()
     given = (cluster, batch, attempt)
     _about.set(tuple(new if new is not None else old for new, old in zip(given, before, strict=True)))  # type: ignore[arg-type]
@@ -60,11 +60,11 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 
 def set_up(form: Literal["text", "json"], *, verbose: bool, run_id: str | None = None) -> None:
-    """Send the package's log to stderr: warnings and above, with `verbose` what it does as well."""
+    """Send the package's log to stderr: warnings and above, and with `verbose` also info."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(run_id) if form == "json" else _Text("%(levelname)s %(name)s: %(message)s"))
     if not verbose:
-        # Py4J logs each exception that it passes on, with its stack, partly as root; who catches it shows it.
+        # Py4J logs each exception that it passes on, with its stack trace, partly as root; the catcher reports it.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         logging.getLogger().addFilter(_not_py4j)
     logger = logging.getLogger("topicledger")

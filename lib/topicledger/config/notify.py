@@ -1,4 +1,4 @@
-"""[[notify]]: where runs announce what they came to."""
+"""[[notify]]: destinations for the results of runs."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ Format: TypeAlias = Literal["cloudevents", "slack", "teams"]
 
 
 class Event(StrEnum):
-    """What a run announces."""
+    """The events that a run announces."""
 
     FAILED = "failed"
-    """It failed or refused something, or it isn't finished."""
+    """The run failed or refused something, or isn't finished."""
     GUARD_STOPPED = "guard_stopped"
     """A guard stopped something."""
     APPROVAL_WANTED = "approval_wanted"
-    """A saved plan waits to be applied."""
+    """A saved plan is waiting to be applied."""
     DRIFT = "drift"
     """An audit found drift."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotifySettings:
-    """Where runs announce what they came to, once per run and event."""
+    """Where run results are sent, once per run and event."""
 
     url: str
-    """The address that gets a POST, as `env:NAME` or `file:PATH`. Who knows it can post there, so it is a secret."""
+    """The address to POST to, as `env:NAME` or `file:PATH`. Anyone who knows the address can post there, so it is a
+    secret."""
     format: Format = "cloudevents"
-    """`cloudevents`: CloudEvents 1.0 as JSON. `slack`: a message for an incoming webhook of Slack's. `teams`: an
-    adaptive card for a workflow of Teams that posts webhook requests."""
+    """`cloudevents`: CloudEvents 1.0 as JSON. `slack`: a message for an incoming webhook of Slack. `teams`: an adaptive
+    card for a Teams workflow that posts webhook requests."""
     events: tuple[Event, ...] = tuple(Event)
     """`failed`: a run failed or refused something, or isn't finished. `guard_stopped`: a guard stopped something.
-    `approval_wanted`: a saved plan waits to be applied. `drift`: an audit found drift."""
+    `approval_wanted`: a saved plan is waiting to be applied. `drift`: an audit found drift."""
     severity: Severity = Severity.ERROR
-    """The least severity of drift that is announced."""
+    """The lowest severity of drift that is announced."""
     report: str | None = None
-    """The address of the run's report, for a link; `{run_id}` in it becomes the run's id."""
+    """The address of the run's report, for a link; `{run_id}` in it is replaced by the run's id."""
 
 
 def read_notify(values: Mapping[str, object], problems: list[str]) -> tuple[NotifySettings, ...]:
-    """The list [[notify]] of a settings file; what is wrong goes to `problems`."""
+    """Read the list [[notify]] of a settings file; append errors to `problems`."""
     given = values.get("notify", [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         problems.append("`notify` must be a list of tables: write [[notify]] above each")
@@ -58,7 +59,7 @@ def _one(table: TomlTable) -> NotifySettings:
     events = table.texts("events")
     for each in events:
         if each not in tuple(Event):
-            table.problem("events", f"must be of {', '.join(Event)}")
+            table.problem("events", f"must contain only {', '.join(Event)}")
             break
     return NotifySettings(
         url=table.reference("url", required=True) or "",

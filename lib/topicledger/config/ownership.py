@@ -1,6 +1,6 @@
-"""Which owners may declare which topics: [owners] of the settings, or a file like GitHub's CODEOWNERS.
+"""Owners and the topics they may declare: [owners] in the settings, or a file like GitHub's CODEOWNERS.
 
-Apart from `settings`, which has the values, since reading and asking them needs more than values.
+The values themselves are in `settings`; this module reads and evaluates them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from topicledger.config.toml_table import TomlTable
 from topicledger.text import nearest, show
 
 _BLANKS = "".join(map(chr, range(0x21)))
-"""What doesn't count around an owner, as of configs."""
+"""Characters that are trimmed from owners, as from configs."""
 _UNSUPPORTED = ("!", "[", "\\")
 _SHOWN_OWNERS = 5
 
@@ -23,12 +23,12 @@ Topic = tuple[str | None, str | None, str | None]
 
 
 def read_owners(table: TomlTable, settings_file: Path, clusters: Iterable[str]) -> Owners:
-    """[owners.NAME] by name, or the lines of [owners] file; problems are noted in the table."""
+    """Read [owners.NAME], or the lines of the file that [owners] names; problems are noted in the table."""
     if isinstance(table.values.get("file"), dict) or "file" not in table.values:
         return Owners(names={name: _owner(table, name, clusters) for name in table.values})
     others = [name for name in table.values if name != "file"]
     if others:
-        table.problem("file", f"and [{table.key(others[0])}] both say who owns topics: give one of them")
+        table.problem("file", f"and [{table.key(others[0])}] both assign owners to topics: use only one of them")
     path = table.text("file")
     return Owners() if path is None else Owners(lines=_lines(settings_file.parent / path, table))
 
@@ -65,7 +65,7 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
             continue
         pattern, *owners = words
         if any(each in pattern for each in _UNSUPPORTED):
-            table.problem("file", f"{path}:{number}: !, [ ] and \\ mean nothing in a pattern; write * or ?")
+            table.problem("file", f"{path}:{number}: a pattern can't contain !, [ ] or \\; use * or ?")
             continue
         names = tuple(owner.removeprefix("@").rpartition("/")[2] for owner in owners)
         found.append(OwnerLine(pattern=_regex(pattern), owners=names, place=f"{path.name}:{number}"))
@@ -73,7 +73,7 @@ def _lines(path: Path, table: TomlTable) -> tuple[OwnerLine, ...]:
 
 
 def _regex(pattern: str) -> str:
-    """A pattern of the file as RE2 for `cluster/topic`: without a slash it is about topics' names on any cluster."""
+    """Convert a pattern of the file to RE2 for `cluster/topic`; without a slash it matches topics on any cluster."""
     whole_cluster = pattern.endswith("/")
     path = pattern.strip("/")
     parts = re.split(r"(\*\*|\*|\?)", path)
@@ -82,7 +82,7 @@ def _regex(pattern: str) -> str:
     if whole_cluster:
         return f"^{body}/.*$"
     if pattern.startswith("/") and "/" not in path:
-        # As a file at the root: there is none, but a cluster of that name.
+        # Such a pattern names a file at the root. Here it names a cluster instead.
         return f"^{body}(?:/.*)?$"
     return f"^{body}$" if "/" in path else f"^[^/]*/{body}$"
 
@@ -134,10 +134,10 @@ def _reason(owner: str | None, owners: tuple[str, ...], place: str, named: set[s
         more = f" and {len(owners) - _SHOWN_OWNERS} more" if len(owners) > _SHOWN_OWNERS else ""
         return f"{who} may not declare it: it belongs to {', '.join(map(show, owners[:_SHOWN_OWNERS]))}{more} ({place})"
     if own and own in named:
-        return f"{who} may not declare it: none of its patterns in [owners] match, and nobody owns it"
+        return f"{who} may not declare it: none of its patterns in [owners] match, and the topic has no owner"
     return None
 
 
 def _key(owner: str) -> str:
-    # As owners are compared everywhere (manifests.owners.owner_key).
+    # Owners are compared like this everywhere (manifests.owners.owner_key).
     return owner.strip(_BLANKS).upper().lower()

@@ -1,8 +1,7 @@
-"""Patterns of topic names, by RE2: time grows with the name's length only, whatever the pattern.
+"""Patterns of topic names in RE2, which matches in linear time whatever the pattern.
 
-Spark's own `rlike` is Java's engine, which some patterns keep busy for years. RE2 has no backreferences and no
-lookaround, and says so when a pattern asks for them. A pattern may match anywhere in the name, as with grep: `^` and
-`$` are the name's ends.
+Spark's own `rlike` uses Java's engine, which can take exponential time. RE2 has no backreferences and no lookaround,
+and reports patterns that use them. A pattern may match anywhere in the name, as with grep; `^` and `$` anchor it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def check(pattern: str) -> None:
 
 
 def matches(column: str, pattern: str) -> Column:
-    """boolean: whether the string column has a match; null if it is null."""
+    """Return a boolean column: whether the string column matches; null if it is null."""
     check(pattern)
 
     def match(names: pa.Array) -> pa.Array:
@@ -38,5 +37,5 @@ def matches(column: str, pattern: str) -> Column:
 
 
 def any_matches(column: str, patterns: Sequence[str]) -> Column:
-    """boolean: whether the string column has a match of any of these; false if there are none."""
+    """Return a boolean column: whether the string column matches any of the patterns; false if there are none."""
     return reduce(lambda found, pattern: found | matches(column, pattern), patterns, F.lit(False))

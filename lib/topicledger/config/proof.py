@@ -1,4 +1,4 @@
-"""How runs are proven."""
+"""[proof]: how the digests of runs are signed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from topicledger.config.toml_table import TomlTable
 
 @dataclass(frozen=True, kw_only=True)
 class ProofSettings:
-    """How runs are proven: docs/proof.md."""
+    """How the digests of runs are signed: docs/proof.md."""
 
     key: str | None = None
-    """`env:NAME` or `file:PATH` of a key that the digests of runs are signed with (HMAC-SHA256): who can write to the
-    tables and hasn't got the key can't forge them. By default digests are SHA-256, without a key."""
+    """`env:NAME` or `file:PATH` of a key that signs the digests of runs (HMAC-SHA256), so that nobody can forge them
+    without the key, even with write access to the tables. By default digests are SHA-256, without a key."""
 
 
 def read_proof(table: TomlTable) -> ProofSettings:
-    """[proof]"""
+    """Read [proof]."""
     table.only("key")
     return ProofSettings(key=table.reference("key"))

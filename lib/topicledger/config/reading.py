@@ -1,4 +1,4 @@
-"""Reads the settings file and checks it as a whole: every problem is found at once, and named by its key."""
+"""Read the settings file and check all of it: every problem is reported at once, with its key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from topicledger.text import nearest, show
 
 
 def load_settings(path: Path) -> Settings:
-    """Read and check ``path``; raises one SettingsError that lists every problem of the file, one a line."""
+    """Read and check ``path``; raises one SettingsError that lists every problem of the file, one per line."""
     settings, problems = read_settings(path)
     if problems:
         raise problems_of(path, problems)
@@ -48,14 +48,14 @@ def load_settings(path: Path) -> Settings:
 
 
 def problems_of(path: Path, problems: Iterable[str]) -> SettingsError:
-    """One error that lists problems of a settings file, one a line."""
+    """Return one error that lists the problems of a settings file, one per line."""
     return SettingsError("\n".join(f"{path}: {problem}" for problem in problems))
 
 
 def read_settings(path: Path) -> tuple[Settings, Sequence[str]]:
-    """Read ``path``; returns its settings, with stand-ins for what is wrong, and every problem of it.
+    """Read ``path``; return its settings, with placeholders for invalid values, and its problems.
 
-    Raises SettingsError where it isn't TOML.
+    Raises SettingsError if the file isn't TOML.
     """
     raw = _read_toml(path)
     problems: list[str] = []
@@ -155,7 +155,7 @@ def _guards(table: TomlTable) -> GuardSettings:
 
 
 def _changes(table: TomlTable, clusters: TomlTable) -> Mapping[str, ChangeSettings]:
-    """By cluster: [changes] with [clusters.NAME.changes] over it, of those that say anything."""
+    """Read [changes] and [clusters.NAME.changes], which overrides it; only clusters that differ from the defaults."""
     found = {}
     everywhere = _change_settings(table, ChangeSettings())
     for name, cluster in clusters.values.items():
@@ -199,7 +199,7 @@ def _acls(table: TomlTable) -> AclSettings:
     table.only("manage", "super_users")
     manage = table.texts("manage")
     if manage:
-        # It takes long to import, and few settings need it.
+        # The module takes long to import, and few settings need it.
         from topicledger.config import patterns
     for pattern in manage:
         try:

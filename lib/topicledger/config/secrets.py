@@ -1,7 +1,7 @@
-"""Secrets by reference: `env:NAME` and `file:PATH` become values only here, on the host that makes the client.
+"""Secret references: `env:NAME` and `file:PATH` are resolved only here, on the host that makes the client.
 
-Settings, Spark tasks and tables carry the references. An executor that makes a client needs the variable or the file
-itself; where it hasn't got them the reference fails there with a SecretError.
+Settings, Spark tasks and tables contain only the references. An executor that makes a client needs the variable or the
+file itself; without it, resolving the reference raises SecretError there.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _URL_CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@")
 _URL_PASSWORD = re.compile(r"(?:^|://)[^/?#@]*?:(?P<password>[^/?#]+)@")
 _SHORT = 4
 _KNOWN_CODE = sys.stdlib_module_names | {"kafka", "topicledger"}
-"""Top-level packages whose errors hold no secret but those that `redact` knows."""
+"""Top-level packages whose errors contain no secrets other than those that `redact` knows."""
 
 
 class Secret(str):
-    """A resolved reference: the plain value for the client that is given it, `***` in any repr."""
+    """A resolved reference: the plain value for the client, `***` in any repr."""
 
     __slots__ = ()
 
@@ -37,9 +37,9 @@ class Secret(str):
 
 
 def resolve_client_options(cluster: ClusterSettings) -> dict[str, object]:
-    """The cluster's client options with every reference read now and the OAuth token provider made.
+    """Return the cluster's client options with resolved references and the OAuth token provider.
 
-    Values that came from a reference are `Secret` strings. Raises SecretError naming cluster, key and reference.
+    Values of references are `Secret` strings. Raises SecretError naming cluster, key and reference.
     """
     options: dict[str, object] = {}
     for key, value in cluster.client.items():
@@ -51,9 +51,9 @@ def resolve_client_options(cluster: ClusterSettings) -> dict[str, object]:
 
 
 def check_references(cluster: ClusterSettings) -> None:
-    """Raise SecretError where a reference can't be read here, or the OAuth token provider's factory isn't there.
+    """Raise SecretError if a reference can't be read here, or the OAuth token provider's factory doesn't exist.
 
-    The factory is not called: whether it works now is that cluster's affair alone, when its client is made.
+    The factory is not called: if it fails later, only that cluster's client fails.
     """
     for key, value in cluster.client.items():
         if isinstance(value, str):
@@ -63,9 +63,9 @@ def check_references(cluster: ClusterSettings) -> None:
 
 
 def secret_values(cluster: ClusterSettings) -> frozenset[str]:
-    """The secret texts this cluster's client may know, for `redact`: passwords, and URLs that hold one.
+    """Return the secrets that this cluster's client may know, for `redact`: passwords, and URLs that contain one.
 
-    References that can't be resolved are left out: what nobody could read can't be in a message.
+    References that can't be resolved are left out, since an unread secret can't be in a message.
     """
     found: set[str] = set()
     for key, value in cluster.client.items():
@@ -86,15 +86,15 @@ def secret_values(cluster: ClusterSettings) -> frozenset[str]:
 
 
 def has_url_credentials(option: str, text: str) -> bool:
-    """Whether the value of a client option is a URL with a password in it (`proxy_url`: also without a scheme)."""
+    """Whether the value of a client option is a URL with a password (for `proxy_url` also without a scheme)."""
     return bool(_URL_CREDENTIALS.search(text)) or (option in _PROXY_OPTIONS and "@" in text)
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """``text`` with every secret replaced by `***`, also where it was escaped by repr, JSON or a URL.
+    """Replace every secret in ``text`` with `***`, also if it was escaped by repr, JSON or a URL.
 
-    A secret of fewer than 4 characters is replaced only where it stands alone: replaced inside other words it would
-    garble the message and, by the pattern it leaves, give itself away.
+    A secret of fewer than 4 characters is replaced only as a whole word: replacing it inside other words would garble
+    the message, and the gaps would reveal it.
     """
     patterns: list[str] = []
     for secret in sorted(_written_forms(secrets), key=lambda form: (-len(form), form)):
@@ -104,16 +104,16 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def foreign_code(error: BaseException) -> str | None:
-    """The module that is neither ours nor kafka-python's nor Python's own and that raised, or passed on, an error.
+    """Return the foreign module that raised or passed on an error; None if only ours, kafka-python's and Python's did.
 
-    A token provider, botocore and the like may quote in an error what nobody else knows to be a secret.
+    A token provider, botocore and the like may quote text in an error that only they know to be a secret.
     """
     modules = [type(error).__module__]
     traceback = error.__traceback__
     while traceback is not None:
         modules.append(str(traceback.tb_frame.f_globals.get("__name__")))
         traceback = traceback.tb_next
-    # The innermost: it knows best.
+    # The innermost module is the most specific.
     return next((each for each in reversed(modules) if each.partition(".")[0] not in _KNOWN_CODE), None)
 
 
@@ -127,7 +127,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _written_forms(secrets: Iterable[str]) -> set[str]:
-    """Each secret as it is and as libraries may write it."""
+    """Return each secret in plain form and in the forms that libraries may write."""
     forms: set[str] = set()
     for secret in secrets:
         plain = "".join(secret)
@@ -141,9 +141,9 @@ def _where(cluster: ClusterSettings, key: str) -> str:
 
 
 def resolve(where: str, value: str) -> str:
-    """The value behind a reference; a string that is none is returned as it is.
+    """Return the value behind a reference; any other string is returned unchanged.
 
-    Raises SecretError, which names the place `where` in the settings, if it can't be read.
+    Raises SecretError, which names the place `where` in the settings, if the reference can't be read.
     """
     if value.startswith("env:"):
         name = value.removeprefix("env:")
@@ -162,7 +162,7 @@ def _read(where: str, path: str) -> str:
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        # the cause would carry the file's bytes along
+        # The cause would contain the file's bytes.
         raise SecretError(f"{where}: file {path} is not UTF-8 text") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -174,12 +174,12 @@ def _read(where: str, path: str) -> str:
 
 
 def _token_provider(where: str, reference: str) -> object:
-    """What `package.module:factory` makes: kafka-python wants an object, settings can only name one."""
+    """Return the object that `package.module:factory` makes, since settings can't contain the object itself."""
     factory = _token_factory(where, reference)
     try:
         return factory()
     except (Exception, SystemExit) as error:
-        # Its text may quote a credential, so only the kind of error is shown.
+        # The error's text may quote a credential, so only its type is shown.
         raise SecretError(f"{where}: `{reference}` raised {type(error).__name__}") from None
 
 

@@ -1,6 +1,6 @@
-"""The run settings: one TOML file, checked as a whole before anything else happens.
+"""The run settings: one TOML file, checked completely before anything else happens.
 
-Secrets are never read here: a cluster's client options hold references (`env:NAME`, `file:PATH`), see `secrets`.
+Secrets are never read here: a cluster's client options contain references (`env:NAME`, `file:PATH`), see `secrets`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_BATCH_RECORDS = 10_000
 
 SECRET_OPTIONS = frozenset({"sasl_plain_password", "ssl_password"})
 OF_EVERY_POLICY = ("use", "mode", "needs", "scope", "clusters", "owners", "labels")
-"""Keys of any [[policies.*]]; the others are settings of the policy that it uses."""
+"""Keys of any [[policies.*]]; the other keys are settings of the policy that it uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +44,15 @@ class TablesSettings:
     """A path (local, `s3a:`, `abfss:`, `gs:`) with a folder per table, or `catalog.schema`. A relative local path is
     relative to the current working directory, not to the settings file."""
     single_writer: bool = False
-    """Set it only where never more than one command runs at a time: then `apply` and `provision` accept tables on S3
-    without a LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""
+    """Set this only if at most one command runs at a time. Then `apply` and `provision` accept tables on S3 without a
+    LogStore for several drivers, and on file systems where two drivers can overwrite each other's commits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
     """How to reach one cluster.
 
-    Goes to Spark executors as JSON, references unresolved.
+    Sent to Spark executors as JSON, with unresolved references.
     """
 
     name: str
@@ -63,14 +63,14 @@ class ClusterSettings:
     """The only Kafka cluster id that this name may stand for. By default the recorded one: the id that the name had
     when it was first used, or that was accepted since."""
     principal: str | None = None
-    """The principal that brokers see, such as `User:CN=topicledger`. By default `User:` and the SASL user. If it
-    signs in with a certificate, a ticket or a token, no ACL is removed until this is set."""
+    """The principal that brokers see, such as `User:CN=topicledger`. By default `User:` and the SASL user. If the
+    client authenticates with a certificate, a ticket or a token, no ACL is removed until this is set."""
     client: Mapping[str, ClientValue] = field(default_factory=dict, repr=False)
     """kafka-python's options by its own names, such as TLS and SASL. A string may be `env:NAME` or `file:PATH`, which
-    is read when a client is made; passwords must be."""
+    is read when a client is made; passwords must be given so."""
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back to an equal object."""
+        """Return one line of JSON that `from_json` reads back into an equal object."""
         return _canonical(
             {
                 "name": self.name,
@@ -83,7 +83,7 @@ class ClusterSettings:
 
     @classmethod
     def from_json(cls, text: str) -> ClusterSettings:
-        """The object that `to_json` wrote as ``text``."""
+        """Parse what `to_json` returns."""
         raw = json.loads(text)
         client = {key: tuple(value) if isinstance(value, list) else value for key, value in raw["client"].items()}
         return cls(
@@ -97,42 +97,42 @@ class ClusterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSettings:
-    """Timeouts and sizes of requests, and who sends those that change nothing."""
+    """Timeouts and sizes of requests, and the processes that send read-only requests."""
 
     connect_timeout: float = 30.0
     """Seconds to reach a cluster."""
     operation_timeout: float = 10.0
-    """Seconds that a broker may take over a request; above 0 (C12)."""
+    """Seconds that a broker may spend on a request; above 0 (C12)."""
     max_batch_records: int = 8_000
-    """Size of one request in metadata records, 1 + partitions + configs for each topic; at most 10000, since a broker
-    refuses a larger request whole (C15)."""
+    """Size of one request in metadata records, 1 + partitions + configs for each topic. At most 10000, since a broker
+    refuses a larger request as a whole (C15)."""
     observe: WhoObserves = "auto"
-    """The processes that list and describe topics. `driver`: the driver, for executors that can't reach the brokers.
-    `executors`: the executors. `auto`: the driver lists the topics of up to four clusters, executors those of more,
-    and executors describe configs."""
+    """The processes that list and describe topics. `driver`: the driver, if executors can't reach the brokers.
+    `executors`: the executors. `auto`: the driver lists topics of up to four clusters and executors those of more, and
+    executors describe configs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSettings:
-    """Which differences between manifests and topics that exist a run mends; by default none."""
+    """Differences between manifests and existing topics that a run corrects; by default none."""
 
     configs: ConfigChanges = "off"
-    """`declared` sets the configs that manifests declare. `exact` also resets to the broker's default what is set on a
-    declared topic and its manifest doesn't declare."""
+    """`declared` sets the configs that manifests declare. `exact` also resets configs that are set on a declared topic
+    but missing in its manifest to the broker's default."""
     partitions: PartitionChanges = "off"
-    """`grow` adds partitions where a manifest declares more than there are. Kafka can't remove partitions."""
+    """`grow` adds partitions if a manifest declares more than the topic has. Kafka can't remove partitions."""
     replicas: ReplicaChanges = "off"
-    """`on` moves replicas where a manifest declares another replication factor, a placement or assignments than there
-    are, as far as guards.max_moves allows it, and has preferred replicas lead."""
+    """`on` moves replicas if the topic differs from the replication factor, placement or assignments in its manifest,
+    within guards.max_moves, and elects preferred leaders."""
     pin: bool = False
-    """Set a declared config on the topic also where the topic has the same value by the broker's default."""
+    """Set a declared config on the topic even if the topic already has the same value from the broker's default."""
     ignore: tuple[str, ...] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-    """Names of configs that are left to others everywhere: runs never set or reset them, creates included, audits don't
-    compare them, and exports and imports leave them out. By default those that tools set while they move replicas."""
+    """Names of configs that other tools manage. Runs never set or reset them, not even on creates; audits don't compare
+    them; exports and imports leave them out. By default, the configs that tools set while they move replicas."""
 
     @property
     def any(self) -> bool:
-        """Whether any difference is mended."""
+        """Whether a run corrects any difference."""
         return (self.configs, self.partitions, self.replicas) != ("off", "off", "off")
 
 
@@ -141,24 +141,24 @@ class ReplicaSettings:
     """How replicas are moved."""
 
     throttle: int = 50_000_000
-    """Bytes a second that each broker sends, and that it receives, for moves; 0: no limit. A rate that is set on a
-    broker already is kept. It doesn't slow down replicas that are in sync."""
+    """Bytes per second that each broker may send, and may receive, for moves; 0 means no limit. A rate that is already
+    set on a broker is kept. In-sync replicas are not slowed down."""
     max_partitions_per_broker: int = 10
     """Partitions that are moved from or to a broker at once."""
     max_bytes_per_broker: int = 50_000_000_000
-    """Bytes that are moved from or to a broker at once; a larger partition goes alone."""
+    """Bytes that are moved from or to a broker at once; a larger partition is moved alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AclSettings:
-    """Whose rights may be taken away; by default nobody's."""
+    """Principals whose ACLs may be removed; by default none."""
 
     manage: tuple[str, ...] = ()
-    """Patterns (RE2) of principals such as `^User:payments-`: their ACLs that `acls` doesn't declare are removed, as
-    far as guards.max_acl_deletes allows it. Rights of others are added only."""
+    """Patterns (RE2) of principals, such as `^User:payments-`. Their ACLs that `acls` doesn't declare are removed,
+    within guards.max_acl_deletes. For all other principals, ACLs are only added."""
     super_users: tuple[str, ...] = ()
-    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, which brokers don't
-    show."""
+    """Principals whose ACLs are never removed, beside the run's own: the brokers' super.users, whose value brokers
+    hide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,25 +166,25 @@ class OwnerSettings:
     """Topics that an owner may declare. Only its owners may declare a topic that matches one of their patterns."""
 
     topics: tuple[str, ...]
-    """Patterns (RE2; anywhere unless anchored) of topics' names."""
+    """Patterns (RE2) that match anywhere in topic names unless anchored."""
     clusters: tuple[str, ...] = ()
-    """On these clusters only. By default on all."""
+    """Clusters that the patterns apply to. By default all."""
 
 
 class OwnerLine(NamedTuple):
     """A line of the file that [owners] names."""
 
     pattern: str
-    """RE2, for `cluster/topic`."""
+    """RE2 pattern for `cluster/topic`."""
     owners: tuple[str, ...]
-    """Empty: nobody's."""
+    """The owners; empty if the topics have none."""
     place: str
     """File and line, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """Which owners may declare which topics; by default everybody may declare all of them."""
+    """Owners and the topics they may declare; by default everybody may declare every topic."""
 
     names: Mapping[str, OwnerSettings] = field(default_factory=dict)
     """[owners.NAME]"""
@@ -197,20 +197,22 @@ class AuditSettings:
     """The kinds of drift that an audit reports, and their severities."""
 
     require_owner: bool = False
-    """A manifest without an owner is drift (`owner_missing`)."""
+    """Report drift (`owner_missing`) if a manifest has no owner."""
     owners: tuple[str, ...] = ()
-    """A manifest with any other owner is drift (`owner_missing`). By default every owner is accepted."""
+    """Report drift (`owner_missing`) if a manifest has an owner that isn't listed here. By default every owner is
+    accepted."""
     max_replica_skew: int | None = None
-    """A topic of whose replicas one broker has so many more than another is drift (`replica_skew`). By default none."""
+    """Report drift (`replica_skew`) if the numbers of a topic's replicas on two brokers differ by more than this. By
+    default it isn't reported."""
     severity: Mapping[DriftKind, Severity] = field(default_factory=lambda: dict(SEVERITIES))
-    """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore`, which leaves the kind out."""
+    """The severity of each kind of drift: `error`, `warning`, `info`, or `ignore` to leave the kind out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySpec:
-    """A rule that every action of a kind must keep.
+    """A rule that every action of a kind must satisfy.
 
-    Whether it exists and takes these options is checked where it is made.
+    Its existence and options are checked when the policy is built.
     """
 
     use: str
@@ -218,36 +220,36 @@ class PolicySpec:
     mode: Mode = "refuse"
     """`refuse` refuses the action, `warn` only reports the violation."""
     needs: Needs | None = None
-    """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. The
-    default is the policy's own choice; only for policies about topics together."""
+    """`full`: evaluate only if every topic of the cluster is visible. `visible`: evaluate the visible topics. By
+    default the policy decides; only for policies that compare topics."""
     scope: Scope = "changes"
     """The configs of an altered topic that a policy about configs evaluates: the altered ones, or `all` of them."""
     clusters: tuple[str, ...] = ()
-    """Evaluate topics on these clusters only. By default on all."""
+    """Evaluate only topics on these clusters. By default on all."""
     owners: tuple[str, ...] = ()
-    """Judge topics of these owners only. By default of all."""
+    """Evaluate only topics of these owners. By default of all."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Judge only topics that have all of these labels. By default every topic."""
+    """Evaluate only topics that have all of these labels. By default every topic."""
     options: Mapping[str, object] = field(default_factory=dict)
-    """Every other key of the table: the policy's own settings."""
+    """All other keys of the table: the policy's own settings."""
     where: str = ""
-    """Its place in the file for messages, e.g. `policies.create[2]`, counted from 1."""
+    """The policy's place in the file for messages, e.g. `policies.create[2]`, counted from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings:
-    """The policies in the order they were written."""
+    """The policies of each kind, in the file's order."""
 
     create: tuple[PolicySpec, ...] = ()
-    """Asked about every create."""
+    """Policies for every create."""
     delete: tuple[PolicySpec, ...] = ()
-    """Asked about every delete."""
+    """Policies for every delete."""
     change: tuple[PolicySpec, ...] = ()
-    """Asked about every change of configs or partitions, as are the policies of `create` about these."""
+    """Policies for every change of configs or partitions, beside the policies of `create` about these."""
     acl: tuple[PolicySpec, ...] = ()
-    """Asked about every ACL that is added."""
+    """Policies for every ACL that is added."""
     quota: tuple[PolicySpec, ...] = ()
-    """Asked about every entity whose quotas are altered."""
+    """Policies for every entity whose quotas are altered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +257,7 @@ class Settings:
     """A checked settings file."""
 
     path: Path
-    """The file it came from, for messages."""
+    """The settings file, for messages."""
     tables: TablesSettings
     """[tables]"""
     clusters: Mapping[str, ClusterSettings]
@@ -263,8 +265,8 @@ class Settings:
     kafka: KafkaSettings = KafkaSettings()
     """[kafka]"""
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
-    """[changes], and per cluster what [clusters.NAME.changes] says otherwise: by cluster, of those that mend anything,
-    or ignore other configs than by default."""
+    """[changes] by cluster, overridden by [clusters.NAME.changes]; only clusters that have any change turned on, or
+    ignore other configs than the default."""
     replicas: ReplicaSettings = ReplicaSettings()
     """[replicas]"""
     acls: AclSettings = AclSettings()
@@ -276,18 +278,18 @@ class Settings:
     audit: AuditSettings = AuditSettings()
     """[audit]"""
     owners: Owners = Owners()
-    """[owners.NAME], or [owners] file"""
+    """[owners.NAME], or the file that [owners] names"""
     notify: tuple[NotifySettings, ...] = ()
     """[[notify]]"""
     proof: ProofSettings = field(default_factory=ProofSettings)
     """[proof]"""
 
     def cluster(self, name: str) -> ClusterSettings:
-        """The cluster of that name; UsageError with the nearest known name if there is none."""
+        """Return the cluster of that name; raises UsageError with the nearest known name if there is none."""
         return self.select([name])[0]
 
     def select(self, names: Iterable[str] = ()) -> tuple[ClusterSettings, ...]:
-        """The clusters of these names, each once, in the order asked for; all of them where no name is given."""
+        """Return the clusters of these names, each once, in the given order; all clusters if no name is given."""
         wanted = tuple(dict.fromkeys(names)) or tuple(self.clusters)
         problems = [
             f"{self.path}: unknown cluster `{show(name)}`; {nearest(name, self.clusters)}"
@@ -300,19 +302,19 @@ class Settings:
 
     @property
     def ignored_configs(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the configs that are left to others on each cluster: `changes.ignore`."""
+        """Names of the configs to ignore on each cluster: `changes.ignore`."""
         return {name: self.changes.get(name, ChangeSettings()).ignore for name in self.clusters}
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """Clusters where runs set declared configs on topics also if these have the values by default."""
+        """Clusters on which runs set declared configs even if topics have the same values by default."""
         return tuple(name for name, each in self.changes.items() if each.pin and each.configs != "off")
 
     def digest(self) -> str:
-        """SHA-256 (hex) of what bears on decisions, for refusing to resume a run under other settings.
+        """Return the SHA-256 (hex) of settings that affect decisions, so that a run isn't resumed with other settings.
 
-        In: where the tables are, the clusters' names and expected ids, guards and policies. Out: how clusters are
-        reached, timeouts and batch sizes: correcting an address or a password is how an open run gets finished.
+        Included: the location of the tables, the clusters' names and expected ids, guards and policies. Not included:
+        addresses, credentials, timeouts and batch sizes, since correcting them must not block an open run.
         """
         clusters = {name: {"cluster_id": cluster.cluster_id} for name, cluster in self.clusters.items()}
         policies = {
@@ -325,7 +327,7 @@ class Settings:
                 *((("quota", self.policies.quota),) if self.policies.quota else ()),
             )
         }
-        # Settings that a run without changes doesn't need are left out: its digest stays that of earlier versions.
+        # Settings that a run without changes doesn't need are left out, so that its digest is as in earlier versions.
         guards: dict[str, object] = {"max_deletes": self.guards.max_deletes}
         changes: dict[str, object] = {name: _as_digested(each) for name, each in self.changes.items()}
         if changes:
@@ -360,7 +362,7 @@ class Settings:
         return {"owners": names, "owner_lines": [line[:2] for line in self.owners.lines]}
 
     def audit_digest(self) -> str:
-        """As `digest`, of what bears on an audit."""
+        """Return the same digest for settings that affect an audit."""
         usual = ChangeSettings().ignore
         ignored = {name: sorted(each) for name, each in self.ignored_configs.items() if each != usual}
         return _digest(
@@ -377,7 +379,7 @@ class Settings:
 
 
 _DIGESTED = ("use", "mode", "needs", "clusters", "owners", "labels", "options")
-"""Fields of a policy that bear on decisions."""
+"""Fields of a policy that affect decisions."""
 
 
 def _as_digested(changes: ChangeSettings) -> dict[str, object]:
@@ -393,5 +395,5 @@ def _digest(content: object) -> str:
 
 
 def _canonical(content: object) -> str:
-    """JSON with one way to write it; TOML's dates and times as ISO text."""
+    """Return canonical JSON, with TOML's dates and times as ISO text."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)

@@ -1,4 +1,4 @@
-"""The kinds of drift, and how much each matters where the settings don't say otherwise."""
+"""The kinds of drift, and their default severities."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DriftKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a drift matters, the worst first."""
+    """Severities of drift, the most severe first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -47,7 +47,7 @@ class Severity(StrEnum):
 
 
 IGNORE = "ignore"
-"""In place of a severity: no check for such drift."""
+"""Used instead of a severity to turn a kind off."""
 
 SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.MISSING: Severity.ERROR,
@@ -78,4 +78,4 @@ SEVERITIES: Mapping[DriftKind, Severity] = {
     DriftKind.QUOTA_DIFFERS: Severity.ERROR,
     DriftKind.QUOTA_UNMANAGED: Severity.WARNING,
 }
-"""What each kind of drift is where the settings don't say otherwise."""
+"""The default severity of each kind of drift."""

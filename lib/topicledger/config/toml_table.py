@@ -1,4 +1,4 @@
-"""A TOML table that is being checked: every problem is noted, and named by its key."""
+"""A TOML table that is being checked: every problem is noted with its key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from topicledger.text import nearest, show
 
 _MAX_TIMEOUT_SECONDS = 2_147_483.0  # Kafka counts milliseconds in an int32
 REFERENCES = ("env:", "file:")
-"""Prefixes of references to values elsewhere; a variable's name or a file's path follows."""
+"""Prefixes of references; the name of a variable or the path of a file follows."""
 
 HOLDS_A_SECRET = "holds a secret: give it as env:NAME or file:PATH"
 
@@ -18,7 +18,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TomlTable:
-    """A TOML table being checked: reads give the value or a stand-in, and note what is wrong in ``problems``."""
+    """A TOML table being checked: reads return the value or a placeholder, and append errors to ``problems``."""
 
     def __init__(self, where: str, values: Mapping[str, object], problems: list[str]) -> None:
         self.where = where
@@ -26,7 +26,7 @@ class TomlTable:
         self.problems = problems
 
     def key(self, name: str) -> str:
-        """The full dotted name of a key, as TOML writes it."""
+        """Return the full dotted name of a key, as TOML writes it."""
         written = name if _BARE_KEY.fullmatch(name) else json.dumps(show(name), ensure_ascii=False)
         return f"{self.where}.{written}" if self.where else written
 
@@ -39,7 +39,7 @@ class TomlTable:
                 self.problems.append(f"unknown key `{self.key(name)}`; {nearest(name, known)}")
 
     def table(self, name: str, written: str | None = None) -> TomlTable:
-        """Return a table, empty if the key is missing or wrong; `written`: how the file has it, by default [NAME]."""
+        """Return a table, empty if the key is missing or wrong; `written`: its form in the file, by default [NAME]."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.problem(name, f"must be a table, {written or f'[{self.key(name)}]'}, not {kind_of(value)}")
@@ -60,7 +60,7 @@ class TomlTable:
         return value
 
     def reference(self, name: str, required: bool = False) -> str | None:
-        """`env:NAME` or `file:PATH` of a secret; None if the key is missing or wrong. Never repeats it."""
+        """Return `env:NAME` or `file:PATH` of a secret; None if missing or wrong. Messages never repeat the value."""
         value = self.text(name)
         if value is None:
             if required and name not in self.values:
@@ -73,7 +73,7 @@ class TomlTable:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of one string or more; empty if the key is missing or wrong."""
+        """Return a list of at least one string; empty if the key is missing or wrong."""
         value = self.values.get(name)
         if value is None:
             return ()
@@ -83,7 +83,7 @@ class TomlTable:
         return tuple(value)
 
     def text_values(self, name: str) -> Mapping[str, str]:
-        """Return a table of one string or more; empty if the key is missing or wrong."""
+        """Return a table of at least one string; empty if the key is missing or wrong."""
         value = self.values.get(name)
         if value is None:
             return {}
@@ -103,7 +103,7 @@ class TomlTable:
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """True or false; `default` where the key is missing or wrong."""
+        """Return true or false; `default` if the key is missing or wrong."""
         value = self.values.get(name, default)
         if not isinstance(value, bool):
             self.problem(name, f"must be true or false, not {kind_of(value)}")
@@ -111,7 +111,7 @@ class TomlTable:
         return value
 
     def choice(self, name: str, default: str, *known: str) -> str:
-        """One of `known`; `default` where the key is missing or wrong."""
+        """Return one of `known`; `default` if the key is missing or wrong."""
         value = self.values.get(name, default)
         if value not in known:
             shown = f'"{show(value)}"' if isinstance(value, str) else kind_of(value)
@@ -131,12 +131,12 @@ class TomlTable:
 
 
 def only_a_prefix(reference: str) -> str | None:
-    """Return the problem of a reference without a name; None if it has one."""
+    """Return the problem of a reference without a name; None if it has a name."""
     return f"is only `{reference}`: the name of the variable or file is missing" if reference in REFERENCES else None
 
 
 def kind_of(value: object) -> str:
-    """A value's TOML type, with its article; used instead of the value, which may be a secret."""
+    """Return a value's TOML type with its article, to be shown instead of the value, which may be a secret."""
     if isinstance(value, bool):
         return "a boolean"
     kinds = {str: "a string", int: "an integer", float: "a float", list: "a list", dict: "a table"}

@@ -1,8 +1,8 @@
-"""Announces what a run came to, as [[notify]] asks for it: once per run and event, bounded in time.
+"""Announce the result of a run to each [[notify]], once per run and event, within a time limit.
 
-A server whose runs follow each other announces what they find once, until it changes: see `Announced`.
-The row of the run is marked first and the announcement sent then: where the process dies in between, it is lost, but a
-run that is started again doesn't announce the same twice.
+A server that does one run after another announces the same state only once, until it changes: see `Announced`. The
+run's row is marked before the announcement is sent. If the process dies in between, the announcement is lost; in
+return, a run that is started again never announces an event twice.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ log = logging.getLogger(__name__)
 
 
 _Post: TypeAlias = tuple[int, NotifySettings, Announcement]
-"""An announcement for one [[notify]], with its number."""
+"""An announcement for one [[notify]], with that table's number."""
 
 
 @dataclass
 class Announced:
-    """The state that each [[notify]] knows, while one process does run after run."""
+    """The state last announced to each [[notify]], in a process that does one run after another."""
 
     states: dict[int, str] = field(default_factory=dict)
-    """By the number of a [[notify]]; none after a run that had nothing to announce to it."""
+    """States by the number of a [[notify]]; absent after a run that had nothing to announce to it."""
 
     def due(self, settings: Sequence[NotifySettings], found: Sequence[Announcement]) -> list[_Post]:
-        """Return what the addresses don't know yet of what a run found, and forget states that have passed."""
+        """Return the announcements that each address doesn't know yet, and forget states that no longer hold."""
         posts: list[_Post] = []
         for number, to in enumerate(settings, start=1):
             concerning = [each for each in found if each.concerns(to)]
@@ -44,7 +44,7 @@ class Announced:
         return posts
 
     def arrived(self, posts: Sequence[_Post], numbers: Collection[int]) -> None:
-        """Keep the states of `posts` for those of these `numbers`."""
+        """Remember the states of the `posts` to these `numbers`."""
         self.states.update({number: each.state for number, _, each in posts if number in numbers})
 
 
@@ -54,17 +54,17 @@ def announce(
     make: Callable[[], Sequence[Announcement]],
     announced: Announced | None = None,
 ) -> None:
-    """Send what wasn't announced of the run yet to each [[notify]] that it concerns; `make` makes the announcements.
+    """Send the run's new announcements, which `make` returns, to each [[notify]] that they concern.
 
-    `announced`: what earlier runs of this process announced; an address doesn't get the same state again. Never raises,
-    since the run has ended before: a warning says what couldn't be done, without any address.
+    `announced` has the states that earlier runs of this process announced; they aren't sent again. Never raises, since
+    the run itself has ended: problems are logged as warnings, without any address.
     """
     if not settings:
         return
     try:
         _announce(run, settings, make(), announced or Announced())
     except Exception as error:
-        # Its text may hold an address, which is a secret.
+        # The error's text may contain an address, which is a secret.
         log.warning("run %s ended, but couldn't be announced (%s)", run.run_id, type(error).__name__)
 
 
@@ -79,7 +79,7 @@ def _announce(
 
 
 def _marked(run: Run, wanted: Sequence[Announcement]) -> Sequence[Announcement]:
-    """Those that no start of the run announced yet; their events are in its row now."""
+    """Return the announcements that no start of the run has made yet, and mark their events in the run's row."""
     row = find_run(run.ledger, run.run_id)
     if row is None:
         # Nothing was committed, so nothing can be started again.

@@ -1,4 +1,4 @@
-"""What a run announces, and what it looks like in each format: plain values only."""
+"""Announcements of a run, and their body in each format; plain values only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from topicledger.text import iso_time, show
 
 SOURCE = "urn:topicledger"
 MOST_LINES = 10
-"""Of a message for people; the document has the first 20."""
+"""Lines of a message for people; the result document has the first 20."""
 _MOST_CHARACTERS = 300
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _PASSING = re.compile(r"\d{8}T\d+Z-[0-9a-f]+|(?<![\w.-])\d[\d.:,TZ-]*")
-"""Run ids, times, durations and counts in a text; digits of a name are left."""
+"""Matches run ids, times, durations and counts in a text, but not digits in names."""
 _TYPES: Mapping[Format, str] = {
     "cloudevents": "application/cloudevents+json",
     "slack": "application/json",
@@ -39,25 +39,25 @@ class Announcement:
     run_id: str
     requested_by: str | None
     at: datetime
-    """When it was found."""
+    """When the event was found."""
     headline: str
     lines: Sequence[str] = ()
-    """The first of what it is about."""
+    """The first problems or actions."""
     worst: Severity | None = None
-    """Of drift: its worst severity."""
+    """For drift, the highest severity."""
     state: str = ""
-    """The same text for two runs that found the same: it has no run id, no time and no duration."""
+    """A text without run id, time or duration, equal for two runs that found the same."""
     document: dict[str, Any] = field(default_factory=dict, repr=False)
     """The run's result document."""
 
     def concerns(self, settings: NotifySettings) -> bool:
-        """Whether a [[notify]] wants it."""
+        """Whether a [[notify]] asks for this event."""
         order = list(Severity)
         severe = self.worst is None or order.index(self.worst) <= order.index(settings.severity)
         return self.event in settings.events and severe
 
     def body(self, settings: NotifySettings) -> tuple[str, bytes]:
-        """Its content type and its body in the format of a [[notify]]."""
+        """Return the content type and the body in the format of a [[notify]]."""
         report = settings.report and settings.report.replace("{run_id}", self.run_id)
         document = {"cloudevents": self._cloud_event, "slack": self._slack, "teams": self._teams}[settings.format](
             report
@@ -65,7 +65,7 @@ class Announcement:
         return _TYPES[settings.format], json.dumps(document, ensure_ascii=True).encode("ascii")
 
     def _cloud_event(self, report: str | None) -> dict[str, Any]:
-        """CloudEvents 1.0, structured mode: a receiver knows a copy by source and id."""
+        """Return a CloudEvents 1.0 document in structured mode; receivers recognise a copy by source and id."""
         data = {"event": self.event.value, "headline": self.headline, "requested_by": self.requested_by}
         return {
             "specversion": "1.0",
@@ -79,12 +79,12 @@ class Announcement:
         }
 
     def _slack(self, report: str | None) -> dict[str, Any]:
-        # Slack reads commands such as <!channel> in a text, unless these three are escaped.
+        # Slack interprets commands such as <!channel> in a text unless these three characters are escaped.
         text = "\n".join(self._text(report)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return {"text": text, "mrkdwn": False}
 
     def _teams(self, report: str | None) -> dict[str, Any]:
-        # A TextRun is plain text; a TextBlock would read Markdown in names of topics.
+        # A TextRun is plain text; a TextBlock would interpret Markdown in topic names.
         runs = [{"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": each}]} for each in self._text(None)]
         card: dict[str, Any] = {"type": "AdaptiveCard", "version": "1.4", "body": runs}
         if report is not None:
@@ -99,7 +99,7 @@ class Announcement:
 
 
 def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
-    """What a run of `plan`, `apply` or `provision` announces."""
+    """Return the announcements of a run of `plan`, `apply` or `provision`."""
     event, what = _event(summary)
     if event is None:
         return ()
@@ -121,9 +121,9 @@ def of_run(summary: Summary, requested_by: str | None, at: datetime) -> Sequence
 
 
 def _state(event: Event, summary: Summary) -> str:
-    """What a run found, without what differs between two runs that found the same.
+    """Return a text that is equal for two runs that found the same.
 
-    Failures count by name and error: their messages may have times in them.
+    Failures are compared by name and error, since their messages may contain times.
     """
     failed = {
         each.cluster or "": {name: count for name, count in each.outcomes.items() if name in _NOT_OK}
@@ -137,7 +137,7 @@ def _state(event: Event, summary: Summary) -> str:
 
 
 def _event(summary: Summary) -> tuple[Event | None, str]:
-    failed = _count(summary.failure_count, "topic or right", "topics or rights")
+    failed = _count(summary.failure_count, "topic, ACL or quota", "topics, ACLs or quotas")
     waiting = summary.state == RunState.PLANNED and summary.pending_changes
     if summary.exit_code == ExitCode.GUARD_STOPPED and not (summary.waits_for and not summary.failure_count):
         return Event.GUARD_STOPPED, f"a guard stopped something; {failed} failed or refused in all"
@@ -157,7 +157,7 @@ def _failed(failure: Failure) -> str:
 
 
 def of_audit(summary: DriftSummary, requested_by: str | None, at: datetime) -> Sequence[Announcement]:
-    """What an `audit` announces."""
+    """Return the announcements of an `audit`."""
     found = [each for each in Severity if summary.severities.get(each.value, 0)]
     counted = (_count(summary.severities[each], f"{each} of drift", f"{each}s of drift") for each in found)
     unfinished = Announcement(

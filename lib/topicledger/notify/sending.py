@@ -1,4 +1,4 @@
-"""Posts announcements over HTTP, all side by side, and waits for none of them for long."""
+"""Post announcements over HTTP in parallel, with a short time limit."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from topicledger.errors import SecretError
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0
-"""For all announcements of a run together."""
+"""Time limit for all announcements of a run together."""
 _ATTEMPT_SECONDS = 5.0
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """An announcement goes to the address that the settings name, and to no other one."""
+    """Refuses redirects, so that an announcement goes only to the address in the settings."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -33,10 +33,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECONDS) -> Collection[int]:
-    """Post each (number of its [[notify]], reference of its address, content type, body).
+    """Post each (number of its [[notify]], reference to its address, content type, body).
 
-    Returns, after `seconds` at the latest, the numbers whose addresses took all their posts. What couldn't be posted is
-    a warning that names the [[notify]].
+    Returns within `seconds` the numbers whose addresses accepted all their posts. Logs a warning that names the
+    [[notify]] for each post that failed.
     """
     until = time.monotonic() + seconds
     arrived: list[int] = []
@@ -46,7 +46,7 @@ def post_all(posts: Sequence[tuple[int, str, str, bytes]], seconds: float = SECO
     for thread, (number, *_) in zip(threads, posts, strict=True):
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
-            log.warning("notify[%d]: no answer within %g s; the run goes on", number, seconds)
+            log.warning("notify[%d]: no answer within %g s; the run continues", number, seconds)
     wanted, got = Counter(number for number, *_ in posts), Counter(arrived)
     return {number for number in wanted if got[number] == wanted[number]}
 
@@ -56,7 +56,7 @@ def _post(number: int, reference: str, content_type: str, body: bytes, arrived: 
     try:
         url = "".join(resolve(f"{where}.url", reference))
         if not url.lower().startswith(("http://", "https://")):
-            log.warning("%s.url: what %s holds is no http:// or https:// address", where, reference)
+            log.warning("%s.url: the value of %s is not an http:// or https:// address", where, reference)
             return
         headers = {"Content-Type": content_type, "User-Agent": f"topicledger/{__version__}"}
         request = urllib.request.Request(url, data=body, headers=headers, method="POST")
@@ -69,7 +69,7 @@ def _post(number: int, reference: str, content_type: str, body: bytes, arrived: 
     except urllib.error.HTTPError as error:
         log.warning("%s: refused with HTTP status %d", where, error.code)
     except Exception as error:
-        # Its text may hold the address, which is a secret.
+        # The error's text may contain the address, which is a secret.
         reason = getattr(error, "reason", None)
         kind = type(reason if isinstance(reason, BaseException) else error).__name__
         log.warning("%s: can't be reached (%s)", where, kind)

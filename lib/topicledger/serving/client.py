@@ -1,6 +1,6 @@
-"""The console script: has a running server do the command where there is one for these settings, else does it itself.
+"""The console script: passes the command to a running server with these settings, or else runs it itself.
 
-It imports neither PySpark nor anything else that takes long before it knows that nobody answers.
+It imports PySpark and other slow modules only after it knows that no server answers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from topicledger.serving import protocol
 
 COLD = "--cold"
-"""The first argument of a command that is to be done here, whoever else is there."""
+"""The first argument of a command that must run in this process even if there is a server."""
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _NOT_ASKED = {"serve", "--help", "--version"}
 
 
 def main() -> None:
-    """Do the command of this process's arguments."""
+    """Run the command in this process's arguments."""
     arguments = sys.argv[1:]
     if arguments[:1] == [COLD]:
         arguments = arguments[1:]
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def ask(arguments: Sequence[str]) -> int | None:
-    """The exit code of a command that a server did; None where none did anything."""
+    """Pass a command to the server and return its exit code; None if no server did anything."""
     config = _config(arguments)
     if config is None or _NOT_ASKED & set(arguments):
         return None
@@ -53,11 +53,11 @@ def ask(arguments: Sequence[str]) -> int | None:
             request = {"arguments": list(arguments), "folder": str(Path.cwd())}
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-            # The server may have begun before `_wait` passes signals on: they are kept until then.
+            # Signals stay blocked until `_wait` can pass them on, since the server may begin before that.
             signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
             protocol.send(connection, request, protocol.STREAMS)
         except OSError:
-            # A socket that a server left behind, or one that is ending.
+            # A server left this socket behind, or is ending.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
             return None
         return _wait(connection)
@@ -84,12 +84,12 @@ def _wait(connection: socket.socket) -> int | None:
         signal.signal(signal.SIGTERM, before[1])
     if not accepted:
         return None
-    print("error: the server ended amid the command; start it again with its run id", file=sys.stderr)
+    print("error: the server ended during the command; run the command again with its run id", file=sys.stderr)
     return 1
 
 
 def _config(arguments: Sequence[str]) -> Path | None:
-    """The value of --config, as click takes it: the last one counts."""
+    """Return the value of --config as click does: the last one counts."""
     found = None
     for number, argument in enumerate(arguments):
         if argument == "--":

@@ -1,4 +1,4 @@
-"""`serve`: a driver that stays."""
+"""The command `serve`: a long-lived driver."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _LOOK_SECONDS = 1.0
-"""How often it is asked whether `manifests` have a new version."""
+"""Pause between checks for a new version of `manifests`."""
 
 
 def seconds(given: str) -> float:
-    """A duration of at least a second: `300`, in seconds, or with a unit `300s`, `5m`, `1h`, `1d`.
+    """Parse a duration of at least one second: `300` (seconds), or with a unit `300s`, `5m`, `1h`, `1d`.
 
-    Raises BadParameter where it is none.
+    Raises BadParameter if the text isn't one.
     """
     number = given.rstrip("smhd")
     try:
@@ -55,7 +55,7 @@ def seconds(given: str) -> float:
     except (KeyError, ValueError):
         found = 0.0
     if not 1 <= found < float("inf"):
-        raise click.BadParameter(f"{given} is no time of a second or more: write 300, 300s, 5m, 1h or 1d")
+        raise click.BadParameter(f"{given} is not a duration of at least one second: use 300, 300s, 5m, 1h or 1d")
     return found
 
 
@@ -64,11 +64,11 @@ def seconds(given: str) -> float:
     "--every",
     type=seconds,
     metavar="DURATION",
-    help="Also provision: as soon as `manifests` change, and this often (300, in seconds, 5m, 1h). "
-    "Default: only answer commands.",
+    help="Also provision as soon as `manifests` change, and at this interval (300 for seconds, 5m, 1h). "
+    "Default: only run commands.",
 )
 @click.option(
-    "--health-file", type=click.Path(path_type=Path), help="Keep writing here (JSON) that the server answers."
+    "--health-file", type=click.Path(path_type=Path), help="Write the server's state to this file regularly, as JSON."
 )
 @click.option(
     "--max-memory",
@@ -76,13 +76,13 @@ def seconds(given: str) -> float:
     default=4096,
     show_default=True,
     metavar="MIB",
-    help="Start anew, between two commands, above this.",
+    help="Restart between two commands if the server uses more memory than this.",
 )
 @common
 def serve(options: Options, every: float | None, health_file: Path | None, max_memory: int) -> int:
-    """Stay, and do the commands of the console script with these settings, without a start of Spark for each.
+    """Run the console script's commands with these settings in a long-lived driver, without starting Spark for each.
 
-    SIGTERM ends it after what is under way.
+    SIGTERM ends the server after the command under way.
     """
     ending = Stop()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
@@ -101,11 +101,11 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
         with server.listening(), health.kept():
             click.echo(f"starting Spark for {options.config}; commands start their own until it is ready", err=True)
             with server.alone():
-                # The tables may come later: with the first `load_manifests`.
+                # The first `load_manifests` may create the tables later.
                 ledger = open_ledger(options, settings, "serve", new=True)
                 _warm_up(settings, ledger)
             health.ready()
-            click.echo(f"serving {options.config}: commands with these settings are done here", err=True)
+            click.echo(f"serving {options.config}: commands with these settings run here", err=True)
             anew = False
             while not ending.is_set() and not anew:
                 did = server.do_next(_LOOK_SECONDS)
@@ -114,13 +114,13 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
                         try:
                             did = free and provisioned_if_due(pace, ledger, options, own)
                         except Py4JNetworkError:
-                            log.warning("Spark's Java process has ended: starting anew")
+                            log.warning("Spark's Java process has ended: restarting")
                             anew = True
                 health.waiting()
                 if did and (used := memory_bytes() // _MIB) > max_memory:
-                    log.warning("%d MiB of memory, more than --max-memory %d: starting anew", used, max_memory)
+                    log.warning("%d MiB of memory, more than --max-memory %d: restarting", used, max_memory)
                     anew = True
-                # Java may still answer what was interrupted, and its answer would be taken for another's.
+                # Java may still answer the interrupted call, and its answer would be taken for that of a later call.
                 anew |= server.interrupted
     except KeyboardInterrupt:
         return ExitCode.DONE
@@ -130,7 +130,7 @@ def serve(options: Options, every: float | None, health_file: Path | None, max_m
 
 
 def _do(arguments: Sequence[str], announced: Announced | None) -> int:
-    """`announced`: of the server's own runs, the state that they announced before."""
+    """Run a command and return its exit code; `announced`: the states that the server's own runs have announced."""
     try:
         main(list(arguments), prog_name="topicledger", obj=announced)
     except SystemExit as ended:
@@ -139,7 +139,7 @@ def _do(arguments: Sequence[str], announced: Announced | None) -> int:
 
 
 def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command) -> bool:
-    """Provision if it is due; returns whether it was. Raises Py4JNetworkError if Spark's Java process has ended."""
+    """Provision if due, and return whether it was. Raises Py4JNetworkError if Spark's Java process has ended."""
     try:
         version = ledger.latest_version(MANIFESTS) if ledger.exists(MANIFESTS) else None
         declared = version is not None or any(ledger.exists(table) for table in RESOURCES)
@@ -147,7 +147,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
         # Java is gone, and the session with it.
         raise
     except (TopicLedgerError, PySparkException, Py4JError, OSError) as error:
-        pace.unreadable(f"{MANIFESTS.name} can't be read, asking again: {first_sentence(error)}")
+        pace.unreadable(f"{MANIFESTS.name} can't be read, trying again: {first_sentence(error)}")
         return False
     if not declared:
         pace.unreadable(f"nothing is declared in {ledger.root} yet: waiting for the first load")
@@ -164,7 +164,7 @@ def provisioned_if_due(pace: Pace, ledger: Ledger, options: Options, do: Command
 
 
 def _warm_up(settings: Settings, ledger: Ledger) -> None:
-    """A plan of nothing, on tables that are thrown away: Java does it all for the first time. Changes no cluster."""
+    """Plan once on temporary, empty tables, so that Java has loaded and compiled everything. Changes no cluster."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="topicledger-") as folder, for_few_rows(ledger.spark):
         own = replace(settings, tables=TablesSettings(root=str(Path(folder) / "ledger"), single_writer=True))
@@ -173,5 +173,5 @@ def _warm_up(settings: Settings, ledger: Ledger) -> None:
             run = runs.start(Ledger(ledger.spark, own.tables.root), own, runs.Request(command="plan"))
             pipeline.provision(run, context, planning_only=True)
         except TopicLedgerError as error:
-            log.warning("the warm-up failed, commands go on: %s", error)
+            log.warning("the warm-up failed; commands still run: %s", error)
     log.info("warmed up in %.1f s", time.monotonic() - began)

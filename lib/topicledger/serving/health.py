@@ -1,4 +1,4 @@
-"""A server's health for whoever watches it: a file that it keeps writing, and the memory that it has."""
+"""A server's health for monitoring: a file that it writes regularly, and its memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from topicledger.model import FORMAT_VERSION
 log = logging.getLogger(__name__)
 
 STARTING = "serve"
-"""What a server does until it can do commands."""
+"""The value of `doing` until a server can run commands."""
 _PROC = Path("/proc")
 _EVERY_SECONDS = 5.0
-"""How often the file is written while the server waits."""
+"""Interval at which the file is written while the server waits."""
 
 
 @dataclass
 class Health:
-    """What a server says of itself, in a file where one is wanted."""
+    """A server's state, written to a file if there is a path."""
 
     path: Path | None
     _facts: dict[str, object] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Health:
 
     @contextmanager
     def during(self, arguments: Sequence[str]) -> Iterator[list[int]]:
-        """A context in which the server does a command; its exit code goes into the list that this yields."""
+        """Report a command while it runs; the caller appends its exit code to the list that this yields."""
         code: list[int] = []
         self._write(doing=next((each for each in arguments if not each.startswith("-")), ""), since=_now())
         try:
@@ -56,13 +56,13 @@ class Health:
             self._write(doing=None, since=_now(), commands=commands, last_exit_code=code[0] if code else None)
 
     def waiting(self) -> None:
-        """The server has nothing to do, and answers."""
+        """Report regularly that the server is idle and answers."""
         if time.monotonic() - self._written >= _EVERY_SECONDS:
             self._write()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """A context in which the file is there, from a server's start to its end; it does not outlive the server."""
+        """Keep the file for the lifetime of the server, and remove it at the end."""
         self._write(doing=STARTING, since=_now())
         try:
             yield
@@ -72,7 +72,7 @@ class Health:
                     self.path.unlink(missing_ok=True)
 
     def ready(self) -> None:
-        """The server has started, and waits for commands."""
+        """Report that the server has started and waits for commands."""
         self._write(doing=None, since=_now())
 
     def _write(self, **facts: object) -> None:
@@ -85,7 +85,7 @@ class Health:
             temporary.write_text(json.dumps({**self._facts, "at": _now()}) + "\n", encoding="utf-8")
             temporary.replace(self.path)
         except OSError as error:
-            # A full disk is no reason to stop; whoever watches sees that the file is old.
+            # A full disk is no reason to stop; monitoring sees that the file is old.
             if not self._failing:
                 log.warning("can't write the health file %s: %s", self.path, error.strerror)
             self._failing = True
@@ -98,7 +98,7 @@ def _now() -> str:
 
 
 def memory_bytes() -> int:
-    """What this process and its descendants, Java and Python's workers, have in memory; 0 without /proc."""
+    """Return the resident memory of this process and its descendants, Java and Python workers; 0 without /proc."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.glob("[0-9]*"):
         stat = _read(entry / "stat").rpartition(")")[2].split()
@@ -114,5 +114,5 @@ def memory_bytes() -> int:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it has ended, or there is no /proc
+    except OSError:  # the process has ended, or there is no /proc
         return ""

@@ -1,11 +1,11 @@
-"""What passes between the console script and a server: lines of JSON over a Unix socket. The standard library only.
+"""The protocol between the console script and a server: lines of JSON over a Unix socket. Standard library only.
 
-The client sends its request, one line, together with its stdin, stdout and stderr:
+The client sends its request as one line, together with its stdin, stdout and stderr:
 
     {"arguments": ["plan", "--config", "my.toml"], "folder": "/home/me"}
 
 The server answers `{"accepted": true}`, or false with `why`. When the command has ended it sends `{"exit_code": 0}`. In
-between the client may send `{"interrupt": true}` for each Ctrl-C.
+between, the client may send `{"interrupt": true}` for each Ctrl-C.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from typing import Any
 from topicledger import __version__
 
 _MOST_BYTES = 1_000_000
-"""Of a line: arguments are at most some 128 kB each."""
+"""Largest size of a line; each argument has at most about 128 kB."""
 STREAMS = (0, 1, 2)
 """Stdin, stdout and stderr."""
 
 
 class ProtocolError(Exception):
-    """What arrived is no line of this protocol."""
+    """The data received is not a line of this protocol."""
 
 
 def socket_folder() -> Path:
-    """Where sockets are: TOPICLEDGER_SOCKET_DIR, else the user's runtime folder, else one in the temporary folder."""
+    """Return the folder of sockets.
+
+    TOPICLEDGER_SOCKET_DIR, else one in the user's runtime folder, else one in the temporary folder.
+    """
     named = os.environ.get("TOPICLEDGER_SOCKET_DIR")
     if named:
         return Path(named)
@@ -45,9 +48,9 @@ def socket_folder() -> Path:
 
 
 def socket_of(config: Path) -> Path:
-    """The socket of a server of this version for these settings: another content has another one.
+    """Return the socket path of a server of this version for these settings; it depends on the file's content.
 
-    Raises OSError where the settings can't be read.
+    Raises OSError if the settings can't be read.
     """
     path = config.resolve()
     named = b"\0".join((__version__.encode(), os.fsencode(path), path.read_bytes()))
@@ -55,7 +58,7 @@ def socket_of(config: Path) -> Path:
 
 
 def is_ours_alone(folder: Path) -> bool:
-    """Whether a folder is this user's, and nobody else may enter it."""
+    """Whether a folder belongs to this user and nobody else may enter it."""
     try:
         found = folder.lstat()
     except OSError:
@@ -64,24 +67,24 @@ def is_ours_alone(folder: Path) -> bool:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end, as the kernel says."""
+    """Return the user id at the other end, as the kernel reports it."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])
 
 
 def send(connection: socket.socket, message: Mapping[str, Any], streams: Sequence[int] = ()) -> None:
-    """Send a line, with open files."""
+    """Send a line, together with open files."""
     line = json.dumps(message).encode() + b"\n"
     if streams:
         sent = socket.send_fds(connection, [line], list(streams))
         line = line[sent:]
     if line:
-        # An empty rest is an error where the other end has answered and is gone already.
+        # Sending an empty rest would fail if the other end has already answered and closed.
         connection.sendall(line)
 
 
 def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
-    """The first line, and the open files that came with it. Raises ProtocolError."""
+    """Return the first line, and the open files received with it. Raises ProtocolError."""
     streams: list[int] = []
     content = b""
     try:
@@ -90,7 +93,7 @@ def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
             streams += files
             content += part
             if not part or len(content) > _MOST_BYTES:
-                raise ProtocolError("the request is no line" if content else "there was none")
+                raise ProtocolError("the request is not a line" if content else "there was no request")
         return _message(content), streams
     except BaseException:
         close(streams)
@@ -98,7 +101,7 @@ def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
 
 
 def lines(connection: socket.socket) -> Iterator[Mapping[str, Any]]:
-    """Lines as they come, until the other end closes. Raises ProtocolError."""
+    """Yield lines as they arrive, until the other end closes. Raises ProtocolError."""
     with connection.makefile("rb") as file:
         while line := file.readline(_MOST_BYTES):
             yield _message(line)

@@ -1,4 +1,4 @@
-"""The server: does commands with a Spark session that stays, one at a time."""
+"""The server: runs commands one at a time in one long-lived Spark session."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from topicledger.serving import protocol, streams
 log = logging.getLogger(__name__)
 
 Command = Callable[[Sequence[str]], int]
-"""Does a command with the streams and the folder of this process; returns its exit code."""
+"""Runs a command with the streams and the folder of this process; returns its exit code."""
 _BACKLOG = 16
 _PATIENCE = 5.0
-"""Seconds for a client to send its request."""
+"""Seconds that a client has to send its request."""
 _ACCEPT_AGAIN = 0.5
-"""Seconds until the next try to accept a client."""
+"""Seconds until the next attempt to accept a client."""
 _MOST_DOUBLINGS = 30
-"""Of the pause after failures: more would only overflow."""
+"""Largest number of times that the pause after failures doubles; more would overflow."""
 
 
 @dataclass
 class _Asked:
-    """A command that a client wants to have done."""
+    """A command that a client sent."""
 
     arguments: Sequence[str]
     folder: str
@@ -44,7 +44,7 @@ class _Asked:
 
 
 class Server:
-    """Does commands in this process's main thread: Python gives signals to no other one."""
+    """Runs commands in this process's main thread, the only thread in which Python handles signals."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Server:
         self._patience = patience
         self._free = threading.Semaphore(1)
         self._ending = threading.Lock()
-        """No interrupt is on its way to a command that is over."""
+        """Held so that no interrupt is sent to a command that is over."""
         self._queue: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self.interrupted = False
-        """Whether a command was interrupted: what Java still answers to it can't be told from later answers."""
+        """Whether a command was interrupted; Java's late answers to it can't be told from answers to later calls."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """A context in which clients find the server. Raises UsageError if another server has the place."""
+        """Accept clients within a context. Raises UsageError if another server has the socket."""
         with _place(self._path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             _bind(listener, self._path)
             threading.Thread(target=self._accept, args=(listener,), name="accept", daemon=True).start()
@@ -78,7 +78,7 @@ class Server:
                 self._path.unlink(missing_ok=True)
 
     def do_next(self, seconds: float) -> bool:
-        """Do the next command that a client asks for within `seconds`; returns whether there was one."""
+        """Run the next command that a client sends within `seconds`; return whether there was one."""
         try:
             asked = self._queue.get(timeout=seconds)
         except queue.Empty:
@@ -89,7 +89,7 @@ class Server:
             with self._ending:
                 asked.over.set()
         except KeyboardInterrupt:
-            # It came when the command had ended already.
+            # The interrupt arrived after the command had ended.
             asked.over.set()
         finally:
             with suppress(OSError):
@@ -104,17 +104,17 @@ class Server:
             with streams.lent(asked.folder, asked.streams, self._is_ending, self._patience):
                 return self._command(asked.arguments)
         except streams.ClientGone as error:
-            _say(asked, f"error: the folder of this command can't be entered: {error}")
+            _say(asked, f"error: the server can't enter the folder of this command: {error}")
             return ExitCode.USAGE
         except Exception:
-            # One command's fault must not end the server for all others.
-            log.exception("a command ended with a fault of its own")
-            _say(asked, "error: the command ended with a fault of its own; the server's log has more")
+            # A bug in one command must not end the server for all others.
+            log.exception("a command failed unexpectedly")
+            _say(asked, "error: the command failed unexpectedly; see the server's log")
             return ExitCode.ERROR
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """A context in which clients are sent away, for what the server does on its own; False where one is served."""
+        """Refuse clients within a context, for the server's own work; yields False if a client is being served."""
         mine = self._free.acquire(blocking=False)
         try:
             yield mine
@@ -129,7 +129,7 @@ class Server:
             except OSError as error:
                 if listener.fileno() < 0:
                     return
-                # Such as too many open files: they pass.
+                # Such errors are temporary, for example too many open files.
                 log.warning("a client can't be accepted: %s", error.strerror)
                 time.sleep(_ACCEPT_AGAIN)
                 continue
@@ -154,7 +154,7 @@ class Server:
                     protocol.send(connection, {"accepted": True})
                     connection.settimeout(None)
                 except OSError:
-                    # Nothing will be done for a client that is gone already.
+                    # A client that is already gone gets no work done.
                     self._free.release()
                     raise
                 self._queue.put(asked)
@@ -166,7 +166,7 @@ class Server:
                 protocol.close(streams)
 
     def _follow(self, asked: _Asked) -> None:
-        """Pass on each Ctrl-C; a client that is gone without one is taken for one."""
+        """Pass on each Ctrl-C; a client that disconnects counts as one."""
         with suppress(OSError, protocol.ProtocolError):
             for message in protocol.lines(asked.connection):
                 if message.get("interrupt") is True:
@@ -190,7 +190,7 @@ def _asked(message: Mapping[str, object], streams: Sequence[int], connection: so
 
 
 def _say(asked: _Asked, line: str) -> None:
-    """Write a line to a client's stderr, if it takes it at once."""
+    """Write a line to a client's stderr if that doesn't block."""
     poll = select.poll()
     poll.register(asked.streams[2], select.POLLOUT)
     with suppress(OSError):
@@ -200,16 +200,16 @@ def _say(asked: _Asked, line: str) -> None:
 
 @contextmanager
 def _place(path: Path) -> Iterator[None]:
-    """A context in which no other server has the socket at `path`. Raises UsageError if one does.
+    """Reserve the socket at `path` within a context. Raises UsageError if another server has it.
 
-    The lock decides: a socket that answers to nobody may be left over, or its server may be about to listen. The kernel
-    gives the lock back when its holder ends, however it ends. Its file stays: removing it would let two servers lock
-    two files.
+    A lock decides, since a socket that doesn't answer may be left over, or its server may be about to listen. The
+    kernel releases the lock when its holder ends, however it ends. The lock file stays: after its removal, two servers
+    could lock two different files.
     """
     folder = path.parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not protocol.is_ours_alone(folder):
-        raise UsageError(f"{folder} is not this user's alone: make it so (chmod 700), or set TOPICLEDGER_SOCKET_DIR")
+        raise UsageError(f"{folder} must belong to this user only: run chmod 700 on it, or set TOPICLEDGER_SOCKET_DIR")
     try:
         lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -218,19 +218,19 @@ def _place(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"a server with these settings runs already: it has {path}") from None
+            raise UsageError(f"a server with these settings is already running: it uses {path}") from None
         yield
     finally:
         os.close(lock)
 
 
 def _bind(listener: socket.socket, path: Path) -> None:
-    """Listen at `path`, whose place is held: a socket that is there was left behind."""
+    """Listen at `path`, which is reserved, so that an existing socket is a leftover."""
     path.unlink(missing_ok=True)
     try:
         listener.bind(str(path))
     except OSError as error:
-        # A path that is too long has a text, but no number.
+        # The error for a path that is too long has a text, but no number.
         hint = "set TOPICLEDGER_SOCKET_DIR to a folder with a shorter path" if error.errno is None else ""
         raise UsageError("; ".join(filter(None, [f"can't listen on {path}: {error}", hint]))) from error
     listener.listen(_BACKLOG)
@@ -238,19 +238,19 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 @dataclass
 class Pace:
-    """When the server provisions on its own: every so many seconds, and when `manifests` have changed."""
+    """When the server provisions on its own: at an interval, and when `manifests` have changed."""
 
     every: float
-    """Seconds."""
+    """Interval in seconds."""
     failures: int = 0
-    """Those in a row."""
+    """Number of consecutive failures."""
     last: float | None = None
     version: int | None = None
     _said: str | None = None
-    """Why nothing is known of `manifests`, as it was logged last."""
+    """The last logged reason why `manifests` can't be read."""
 
     def is_due(self, version: int | None) -> bool:
-        """Whether to begin a run now that `manifests` are at `version` (None: there is no such table)."""
+        """Whether to begin a run, now that `manifests` are at `version` (None: there is no such table)."""
         if self._said is not None:
             log.info("the declared tables can be read again")
             self._said = None
@@ -262,15 +262,15 @@ class Pace:
         return waited >= self.every or (version is not None and version != self.version)
 
     def unreadable(self, why: str) -> None:
-        """No run begins while nothing is known of `manifests`; each reason is logged once."""
+        """Note that `manifests` can't be read, so that no run begins; log each reason once."""
         if why != self._said:
             log.warning("%s", why)
         self._said = why
 
     def begun(self, version: int | None) -> None:
-        """A run begins."""
+        """Note that a run begins."""
         self.last, self.version = time.monotonic(), version
 
     def ended(self, code: int) -> None:
-        """Count a run that ended with `code`: a refusal stays refused, an error may pass."""
+        """Note a run that ended with `code`; only errors count as failures, since a refusal would be repeated."""
         self.failures = self.failures + 1 if code == ExitCode.ERROR else 0

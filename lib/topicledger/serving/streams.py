@@ -1,4 +1,4 @@
-"""A client's streams and folder, lent to this process for one command; a client that stops reading can't block it."""
+"""A client's streams and folder, lent to this process for one command; a client that stops reading can't block."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from topicledger.serving import protocol
 PATIENCE = 60.0
 """Seconds that a client may leave output unread before the rest of it is dropped."""
 _ASK_SECONDS = 0.2
-"""How often a blocked write asks whether the server ends."""
+"""Interval at which a blocked write checks whether the server is ending."""
 
 
 class ClientGone(Exception):
-    """The client's folder does not exist any more, or can't be entered."""
+    """The client's folder no longer exists, or can't be entered."""
 
 
 @contextmanager
 def lent(
     folder: str, streams: Sequence[int], is_ending: Callable[[], bool], patience: float = PATIENCE
 ) -> Iterator[None]:
-    """A context in which this process has the client's stdin, stdout and stderr, and is in its folder.
+    """Give this process the client's stdin, stdout, stderr and folder within a context.
 
-    A stream that stays full for `patience` seconds, or while `is_ending`, leads nowhere from then on. Raises
+    If a stream stays full for `patience` seconds, or while `is_ending`, its further output is dropped. Raises
     ClientGone.
     """
     sys.stdout.flush()
@@ -58,7 +58,7 @@ def lent(
                 with suppress(OSError, ValueError):
                     text.flush()
         finally:
-            # An interrupt that came amid this would leave the server with the client's streams.
+            # An interrupt at this point would leave the server with the client's streams.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             for each in patients:
                 each.is_lent = False
@@ -72,7 +72,7 @@ def lent(
 
 
 def _text(raw: _Patient) -> io.TextIOWrapper:
-    """A text stream as Python sets up its own: stderr passes everything on at once, a terminal each line."""
+    """Return a text stream set up like Python's own: stderr is unbuffered, a terminal is line buffered."""
     is_stderr = raw.fileno() == protocol.STREAMS[2]
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
@@ -84,18 +84,18 @@ def _text(raw: _Patient) -> io.TextIOWrapper:
 
 
 class _Patient(io.RawIOBase):
-    """Writes to a stream only as much as it takes at once."""
+    """Writes to a stream only as much as it accepts without blocking."""
 
     def __init__(self, number: int, lock: threading.Lock, is_ending: Callable[[], bool], patience: float) -> None:
         super().__init__()
         self._number = number
         self._lock = lock
-        """Shared by both streams, which may be one pipe: another write must not fill it after it was asked."""
+        """Shared by both streams, which may be one pipe, so that no other write fills it after the check for room."""
         self._is_ending = is_ending
         self._patience = patience
         self.is_lent = True
-        """False: the number is the server's own stream again. A log handler may still write to its stderr; output that
-        an interrupted command left unwritten is dropped."""
+        """False after the number is the server's own stream again. A log handler may still write to its stderr; output
+        that an interrupted command left unwritten is dropped."""
 
     def writable(self) -> bool:
         return True
@@ -107,7 +107,7 @@ class _Patient(io.RawIOBase):
         return os.isatty(self._number)
 
     def write(self, content: io.ReadableBuffer) -> int:  # type: ignore[name-defined]
-        """Write at most what a pipe takes without blocking, once there is room for it."""
+        """Write at most as much as a pipe accepts without blocking, as soon as there is room."""
         with self._lock:
             if not self.is_lent and self._number == protocol.STREAMS[1]:
                 return len(content)
@@ -125,7 +125,7 @@ class _Patient(io.RawIOBase):
         return True
 
     def _drop(self) -> None:
-        """Lead the stream nowhere; the command's work goes on."""
+        """Drop further output of the stream; the command continues."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._number)
         os.close(nowhere)
@@ -149,12 +149,12 @@ class _PatientInput(io.RawIOBase):
         return os.isatty(self._number)
 
     def readinto(self, buffer: io.WriteableBuffer) -> int:  # type: ignore[name-defined]
-        """Read what there is, once there is any. Raises OSError if the server ends first: half an input is none."""
+        """Wait for input and read what is available. Raises OSError if the server ends before the input is complete."""
         poll = select.poll()
         poll.register(self._number, select.POLLIN)
         while not poll.poll(_ASK_SECONDS * 1000):
             if self._is_ending():
-                raise OSError(errno.ECANCELED, "the server ends before all of it has come")
+                raise OSError(errno.ECANCELED, "the server ends before the input is complete")
         content = os.read(self._number, len(buffer))
         buffer[: len(content)] = content
         return len(content)

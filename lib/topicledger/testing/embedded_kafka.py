@@ -1,7 +1,7 @@
-"""A real Kafka in KRaft mode on this machine, from its jars: for the demo, for tests, for trying things out.
+"""A real Kafka in KRaft mode on this machine, started from its jars, for tests, the demo and experiments.
 
-Brokers are plain `java -cp` processes on loopback, each broker and controller in one. They never outlive this Python,
-however it ends (see `process_keeper`).
+Brokers are plain `java -cp` processes on loopback; each is both broker and controller. They never outlive this Python
+process, however it ends (see `process_keeper`).
 `python -m topicledger.testing.embedded_kafka --jars DIR` runs one in the foreground.
 """
 
@@ -53,14 +53,14 @@ _JVM_OPTIONS = (
 
 
 class _PortTakenError(EmbeddedKafkaError):
-    """Another process took a port after it was found free and before the broker bound it."""
+    """Another process took a port between the check that it is free and the broker's start."""
 
 
 class EmbeddedKafka:
     """A Kafka cluster that lives as long as this object's `with` block, and never longer than this process.
 
-    Without `folder` its data is in a temporary folder that goes when it stops; a given folder is kept and must be
-    empty. Stopping kills: nothing of the data is meant to be used again.
+    Without `folder`, its data is in a temporary folder that is removed when it stops. A given folder must be empty, and
+    is kept. Stopping kills the brokers: their data isn't meant to be used again.
     """
 
     def __init__(self, jars: Path, options: KafkaOptions | None = None, folder: Path | None = None) -> None:
@@ -87,12 +87,12 @@ class EmbeddedKafka:
         return [f"{HOST}:{node.client_port}" for node in self._nodes.values()]
 
     def addresses(self, listener: str) -> list[str]:
-        """Every broker's `host:port` of one of the further listeners."""
+        """Return every broker's `host:port` of one of the additional listeners."""
         return [f"{HOST}:{node.further_ports[listener]}" for node in self._nodes.values()]
 
     @property
     def folder(self) -> Path:
-        """Where properties, logs and data are, a folder for each broker."""
+        """The folder of properties, logs and data, with a folder for each broker."""
         return self._running().folder
 
     @property
@@ -123,13 +123,12 @@ class EmbeddedKafka:
         return options
 
     def start(self) -> None:
-        """Start all brokers and return when each of them answers and knows of the others.
+        """Start all brokers and return when each of them answers and lists the others.
 
-        Raises:
-            EmbeddedKafkaError: Java or the jars are missing, or the cluster was not ready within START_SECONDS.
+        Raises EmbeddedKafkaError if Java or the jars are missing, or the cluster isn't ready within START_SECONDS.
         """
         if self._keeper is not None:
-            raise EmbeddedKafkaError("This embedded Kafka is running already.")
+            raise EmbeddedKafkaError("This embedded Kafka is already running.")
         java = machine.java()
         if not any(self.jars.glob("kafka_2.*.jar")):
             raise EmbeddedKafkaError(f"There are no Kafka jars in {self.jars}: run `make setup`.")
@@ -153,25 +152,21 @@ class EmbeddedKafka:
             raise
 
     def stop(self) -> None:
-        """Kill the brokers and remove the temporary folder. Harmless when nothing runs."""
+        """Kill the brokers and remove the temporary folder. Does nothing if no broker runs."""
         keeper, self._keeper = self._keeper, None
         self._pids.clear()
         if keeper is not None:
             keeper.close()
 
     def wait(self) -> None:
-        """Block until a broker ends of itself.
-
-        Raises:
-            EmbeddedKafkaError: always, when it returns at all: a broker ended that should not have.
-        """
+        """Block until a broker ends by itself, then raise EmbeddedKafkaError."""
         while True:
             for node_id in list(self._pids):
                 self._refuse_if_dead(self._nodes[node_id])
             time.sleep(1)
 
     def stop_broker(self, node_id: int) -> None:
-        """Let one broker shut down in good order, and wait until it has; its data stays."""
+        """Shut one broker down cleanly, and wait until it has ended; its data stays."""
         self._end_broker(node_id, signal.SIGTERM)
 
     def kill_broker(self, node_id: int) -> None:
@@ -179,12 +174,12 @@ class EmbeddedKafka:
         self._end_broker(node_id, signal.SIGKILL)
 
     def start_broker(self, node_id: int) -> None:
-        """Start a stopped broker again, on the same ports and data, and wait until it answers.
+        """Start a stopped broker again, with the same ports and data, and wait until it answers.
 
-        It waits for the controller to give up the broker's old session, `broker.session.timeout.ms`, 9 s by default.
+        This includes waiting for the end of its old session, after `broker.session.timeout.ms`, 9 s by default.
         """
         if node_id in self._pids:
-            raise EmbeddedKafkaError(f"Broker {node_id} is running already.")
+            raise EmbeddedKafkaError(f"Broker {node_id} is already running.")
         node = self._node(node_id)
         self._launch(machine.java(), node)
         self._await_ready([node], time.monotonic() + START_SECONDS)
@@ -220,13 +215,13 @@ class EmbeddedKafka:
                     as_properties(server_properties(node, self._nodes.values(), self.options)), encoding="utf-8"
                 )
             self._format(java, deadline)
-        # The ports are ours until here; from here on a broker that can't bind says so in its log.
+        # The ports are reserved until here; from now on, a broker that can't bind one logs an error.
         for node in self._nodes.values():
             self._launch(java, node)
         self._await_ready(list(self._nodes.values()), deadline)
 
     def _format(self, java: str, deadline: float) -> None:
-        """Give every broker's folder its ids, all at once: each of these is a JVM that mostly waits."""
+        """Format every broker's folder in parallel, since each JVM mostly waits."""
         keeper = self._running()
         for node in self._nodes.values():
             tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(node.properties_file)]
@@ -261,7 +256,7 @@ class EmbeddedKafka:
         def all_listed() -> bool:
             for node in nodes:
                 self._refuse_if_dead(node)
-            # Each of them: one may know of the others before these know of it.
+            # All nodes are checked: a node may list the others before they list it.
             return all(expected <= self._listed_brokers(node) for node in nodes)
 
         if not (awaited(all_answer, deadline) and awaited(all_listed, deadline)):
@@ -276,14 +271,14 @@ class EmbeddedKafka:
             return
         said = tail(node.log)
         kind = _PortTakenError if "Address already in use" in said else EmbeddedKafkaError
-        raise kind(f"Broker {node.node_id} ended with exit code {code} unasked.{said}")
+        raise kind(f"Broker {node.node_id} ended unexpectedly with exit code {code}.{said}")
 
     def _listed_brokers(self, node: Node) -> set[int]:
-        # By Metadata, as of 2.7: kafka-python can't read what brokers before 3.7 say of DescribeCluster.
+        # Uses Metadata, as Kafka 2.7 does: kafka-python can't read the DescribeCluster of brokers before 3.7.
         options = self.client_options() | {"bootstrap_servers": [f"{HOST}:{node.client_port}"], "api_version": (2, 7)}
         try:
             with closing(KafkaAdminClient(**options, bootstrap_timeout_ms=10_000, request_timeout_ms=10_000)) as admin:
-                # What this node said at first: requests may go to any that it listed.
+                # This node's own bootstrap answer, since later requests may go to any broker that it listed.
                 listed = {broker.node_id for broker in admin._manager.cluster.brokers()}
                 found = admin.describe_cluster()["cluster_id"]
         except (KafkaError, OSError):
@@ -298,7 +293,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"Broker {node_id} is not running.")
         keeper.signal(node.name, number)
         if not awaited(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS):
-            # Without a majority of controllers a shutdown in good order never ends.
+            # Without a majority of controllers, a clean shutdown never ends.
             keeper.signal(node.name, signal.SIGKILL)
             awaited(lambda: keeper.poll(node.name) is not None, time.monotonic() + STOP_SECONDS)
         del self._pids[node_id]
@@ -315,15 +310,17 @@ def _end_on_signal(_number: int, _frame: object) -> None:
 
 
 USERS = {name: f"{name}-secret" for name in ("admin", "alice", "bob")}
-"""Users with `--authorizer`, and their passwords; the first is the super user, the others may do nothing at first."""
+"""Users with `--authorizer`, and their passwords; the first is the super user, the others have no ACLs at first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a cluster in the foreground until Ctrl-C or SIGTERM; its address is the one line on standard output."""
+    """Run a cluster in the foreground until Ctrl-C or SIGTERM; its address is the only line on standard output."""
     parser = argparse.ArgumentParser(prog="topicledger.testing.embedded_kafka", description=main.__doc__)
     parser.add_argument("--jars", type=Path, required=True, help="folder of Kafka's jars")
-    parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default: 1)")
-    parser.add_argument("--authorizer", action="store_true", help="enforce ACLs for users that sign in by SASL/PLAIN")
+    parser.add_argument("--brokers", type=int, default=1, help="number of brokers (default: 1)")
+    parser.add_argument(
+        "--authorizer", action="store_true", help="enforce ACLs for users, who authenticate with SASL/PLAIN"
+    )
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _end_on_signal)
     options = KafkaOptions(brokers=given.brokers, sasl_users=USERS if given.authorizer else {})
@@ -332,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(",".join(kafka.bootstrap_servers), flush=True)
             if given.authorizer:
                 print(_sign_in(kafka), file=sys.stderr)
-            print("Kafka is up. Ctrl-C stops it; its data goes with it.", file=sys.stderr)
+            print("Kafka is up. Ctrl-C stops it and removes its data.", file=sys.stderr)
             kafka.wait()
     except KeyboardInterrupt:
         return ExitCode.DONE
@@ -343,14 +340,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sign_in(kafka: EmbeddedKafka) -> str:
-    """How a user signs in, as the settings file has it, and who the users are."""
+    """Return client options for the settings file, and the list of users."""
     client = {name: value for name, value in kafka.client_options().items() if name != "bootstrap_servers"}
     others = ", ".join(f"{name} ({password})" for name, password in [*USERS.items()][1:])
     return "\n".join(
         [
             "[clusters.NAME.client]",
             *(f'{name} = "{value}"' for name, value in client.items()),
-            f"admin is a super user. Other users (and their passwords), who may do nothing before an ACL allows it: "
+            f"admin is a super user. Other users (and their passwords), who may do nothing until an ACL allows it: "
             f"{others}.",
         ]
     )

@@ -1,4 +1,4 @@
-"""The processes of an embedded cluster, by way of `process_keeper`, which ends them whatever becomes of this one."""
+"""The processes of an embedded cluster, owned by `process_keeper`, which ends them when this process ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Keeper:
     def __init__(self, folder: Path | None) -> None:
         self._lock = threading.Lock()
         arguments = [str(os.getpid()), *([str(folder)] if folder is not None else [])]
-        # -I and -S: nothing of the package, the environment or site-packages, so that it starts in milliseconds.
+        # -I and -S leave out the package, the environment and site-packages, so that it starts in milliseconds.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(process_keeper.__file__)), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            # Ctrl-C in a terminal reaches this process only; the keeper follows in its own way.
+            # Ctrl-C in a terminal reaches only this process; the keeper ends after it by itself.
             start_new_session=True,
         )
         self.folder = Path(self._answer()["folder"])
@@ -39,16 +39,16 @@ class Keeper:
         return int(self._ask(start=name, argv=list(argv), log=str(log))["pid"])
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to a process that this keeper started; none if it has ended."""
+        """Send a signal to a process that this keeper started, unless it has ended."""
         self._ask(signal=name, number=int(number))
 
     def poll(self, name: str) -> int | None:
-        """Return a process's exit code, None while it runs."""
+        """Return a process's exit code; None while it runs."""
         code = self._ask(poll=name)["returncode"]
         return None if code is None else int(code)
 
     def close(self) -> None:
-        """Let the keeper kill what runs, remove its folder and end."""
+        """Make the keeper kill its processes, remove its folder and end."""
         with closing(self._pipe(self._process.stdout)), self._lock:
             with suppress(BrokenPipeError):
                 self._pipe(self._process.stdin).close()

@@ -1,4 +1,4 @@
-"""What an embedded cluster needs of this machine: java, free ports, an answer, the end of a log."""
+"""Helpers of an embedded cluster for this machine: find java and free ports, probe brokers, read logs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pathlib import Path
 from topicledger.testing.options import HOST, EmbeddedKafkaError
 
 _POLL_SECONDS = 0.05
-# Below Linux's ephemeral range: no outgoing connection can take a stopped broker's port before it is started again.
+# Below Linux's ephemeral range, so that no outgoing connection can take a stopped broker's port before its restart.
 _PORTS = range(20000, 32000)
 
 
 def random_kafka_uuid() -> str:
-    """A random id the way Kafka writes one; like Kafka, none that could pass for a command line option."""
+    """Return a random id in Kafka's form; like Kafka, none that looks like a command line option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -61,7 +61,7 @@ def free_ports(count: int) -> Iterator[list[int]]:
 
 
 def answers(port: int) -> bool:
-    """Whether a broker answers ApiVersions (version 0, which every broker speaks, before any authentication)."""
+    """Whether a broker answers ApiVersions (version 0, which every broker supports, even before authentication)."""
     api_key, version, correlation_id, client = 18, 0, 1, b"probe"
     request = struct.pack(">hhih", api_key, version, correlation_id, len(client)) + client
     try:
@@ -74,7 +74,7 @@ def answers(port: int) -> bool:
 
 
 def awaited(condition: Callable[[], bool], deadline: float) -> bool:
-    """Wait until `condition` holds; False if it does not by `deadline` on the monotonic clock."""
+    """Wait until `condition` holds; return False if it doesn't by `deadline` on the monotonic clock."""
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -83,7 +83,7 @@ def awaited(condition: Callable[[], bool], deadline: float) -> bool:
 
 
 def tail(log: Path, lines: int = 25) -> str:
-    """The end of a broker's log, to follow a sentence of an error."""
+    """Return the end of a broker's log, to append to an error message."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What an embedded cluster is to be, and how a broker's server.properties says it."""
+"""Options of an embedded cluster, and its brokers' server.properties."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ HOST = "127.0.0.1"
 
 
 class EmbeddedKafkaError(TopicLedgerError):
-    """The embedded Kafka can't be started or did not do what it was asked; shows the end of the broker's log."""
+    """The embedded Kafka can't be started or failed; shows the end of the broker's log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """A way for clients to come in, beside the plain one."""
+    """A listener for clients, beside the plain one."""
 
     protocol: str
     """SSL, SASL_SSL, SASL_PLAINTEXT or PLAINTEXT."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Its server properties, without their prefix `listener.name.NAME.`."""
+    """The listener's server properties, without the prefix `listener.name.NAME.`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaOptions:
-    """What kind of cluster to run."""
+    """Options of an embedded cluster."""
 
     brokers: int = 1
-    """How many; node ids are 1..n."""
+    """Number of brokers; node ids are 1..n."""
     racks: tuple[str, ...] = ()
-    """One per broker, in order; empty for none."""
+    """One rack per broker, in order; empty for none."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Further server properties; they win over the defaults."""
+    """Additional server properties; they override the defaults."""
     sasl_users: Mapping[str, str] = field(default_factory=dict)
-    """Name -> password. If any, clients need SASL/PLAIN and ACLs are enforced; the first user is the super user."""
+    """Name -> password. With users, clients need SASL/PLAIN and ACLs are enforced; the first user is the super user."""
     listeners: Mapping[str, Listener] = field(default_factory=dict)
-    """Further listeners of each broker by name, on free ports; `addresses` has them."""
+    """Additional listeners of each broker by name, on free ports; see `addresses`."""
     classpath: tuple[Path, ...] = ()
-    """Further jars and folders of classes, e.g. a CreateTopicPolicy."""
+    """Additional jars and folders of classes, e.g. a CreateTopicPolicy."""
     heap: str = "512m"
-    """Each broker's largest heap, as Java's -Xmx takes it."""
+    """Each broker's maximum heap, for Java's -Xmx."""
 
     def __post_init__(self) -> None:
         if self.brokers < 1:
@@ -53,21 +53,21 @@ class KafkaOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Broker:
-    """One broker as it is now."""
+    """The current state of one broker."""
 
     node_id: int
     port: int
-    """Where clients connect."""
+    """The port for clients."""
     rack: str | None
     pid: int | None
     """The Java process; None while the broker is stopped."""
     log: Path
-    """What it writes, warnings and worse."""
+    """The broker's log, with warnings and errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A broker's place: what stays the same when it is stopped and started again."""
+    """A broker's identity, ports and folder, which stay the same when it is stopped and started again."""
 
     node_id: int
     rack: str | None
@@ -75,7 +75,7 @@ class Node:
     controller_port: int
     broker_port: int
     further_ports: Mapping[str, int]
-    """By listener."""
+    """Ports by listener."""
     folder: Path
 
     @property
@@ -92,7 +92,7 @@ class Node:
 
 
 def server_properties(node: Node, nodes: Collection[Node], options: KafkaOptions) -> dict[str, str]:
-    """What a broker's server.properties says; `nodes` are all of its cluster."""
+    """Return a broker's server.properties; `nodes` are all brokers of its cluster."""
     copies = str(min(3, options.brokers))
     sasl = bool(options.sasl_users)
     protocols = {"CLIENT": "SASL_PLAINTEXT" if sasl else "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
@@ -143,13 +143,13 @@ def _sasl_properties(options: KafkaOptions) -> dict[str, str]:
             f"org.apache.kafka.common.security.plain.PlainLoginModule required {known};"
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        # Brokers and controllers talk to each other unauthenticated, on listeners of their own.
+        # Brokers and controllers talk to each other without authentication, on their own listeners.
         "super.users": f"User:{next(iter(users))};User:ANONYMOUS",
     }
 
 
 def as_properties(properties: Mapping[str, str]) -> str:
-    """A Java properties file; backslashes are the one character in our values that it would eat."""
+    """Format a Java properties file; in our values, only backslashes need escaping."""
     return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
 
 

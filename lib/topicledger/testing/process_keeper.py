@@ -1,12 +1,13 @@
-"""A small process that owns other processes and a folder, and takes them with it when it goes.
+"""A small process that owns other processes and a folder, and removes them when it ends.
 
-`embedded_kafka` runs this file as a script of its own. A broker must not outlive the Python that started it, however
-that one ends: the keeper sees the end of its standard input (the kernel closes it even after SIGKILL) or a new
-parent, kills what it started and removes the folder. On Linux its children are also bound to the keeper's own life.
+`embedded_kafka` runs this file as a separate script. A broker must not outlive the Python process that started it,
+however that process ends. The keeper notices the end of its standard input (the kernel closes it even after SIGKILL) or
+a new parent, kills the processes that it started and removes the folder. On Linux, its children are also killed if the
+keeper itself dies.
 
-One JSON object a line. Requests: `{"start": name, "argv": [...], "log": path}`, `{"signal": name, "number": n}`,
-`{"poll": name}`. Answers: `{"pid": n}`, `{"returncode": n or null}`, `{"error": text}`. The first line out is
-`{"folder": path}`.
+Messages are one JSON object per line. Requests: `{"start": name, "argv": [...], "log": path}`,
+`{"signal": name, "number": n}`, `{"poll": name}`. Answers: `{"pid": n}`, `{"returncode": n or null}`,
+`{"error": text}`. The first line of output is `{"folder": path}`.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _LOOK_FOR_PARENT_SECONDS = 0.5
 
 
 def bound_to_this_process() -> Callable[[], None] | None:
-    """What a child does between fork and exec to be killed when the keeper dies; None where the kernel can't.
+    """Return a function for a child to call between fork and exec, so that it is killed when the keeper dies.
 
-    Safe here, and only here: the keeper has one thread, so no lock can be held across the fork, and the death signal,
-    which follows the thread that forked, follows the process.
+    None if the kernel doesn't support it. Safe only here: the keeper has one thread, so no lock can be held across the
+    fork, and the death signal, which depends on the thread that forked, depends on the process.
     """
     if sys.platform != "linux":
         return None
@@ -50,7 +51,7 @@ def bound_to_this_process() -> Callable[[], None] | None:
 def requests(parent: int) -> Iterator[dict[str, Any]]:
     """Yield each request until standard input ends or `parent` is no longer this process's parent."""
     pending = b""
-    # The pipe alone is not enough: a process forked by the parent may hold a copy of its other end.
+    # The pipe alone is not enough: a process forked by the parent may have a copy of its other end.
     while os.getppid() == parent:
         readable, _, _ = select.select([0], [], [], _LOOK_FOR_PARENT_SECONDS)
         if not readable:
@@ -63,7 +64,7 @@ def requests(parent: int) -> Iterator[dict[str, Any]]:
 
 
 def answer(request: dict[str, Any], processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
-    """Do what one request asks."""
+    """Carry out one request, and return the answer."""
     if "start" in request:
         with Path(request["log"]).open("ab") as log:
             process = subprocess.Popen(
@@ -91,7 +92,7 @@ def _leave(_number: int, _frame: object) -> None:
 
 
 def main() -> None:
-    """Serve until the parent is gone. Arguments: its process id, and a folder to keep, or none for a temporary one."""
+    """Serve until the parent ends. Arguments: its process id, and a folder to keep, by default a temporary one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
@@ -116,7 +117,7 @@ def main() -> None:
             process.wait()
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
-        # Whatever standard output still holds has no reader: skip the interpreter's flush of it.
+        # Buffered standard output has no reader, so skip the interpreter's flush.
         os._exit(0)
 
 
