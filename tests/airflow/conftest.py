@@ -21,6 +21,8 @@ REQUIRED = os.environ.get("TOPICLEDGER_AIRFLOW") == "required"
 PYTHON = REPOSITORY / "build" / "airflow" / "bin" / "python"
 DAGS = REPOSITORY / "examples" / "airflow"
 RUN_DAG = Path(__file__).with_name("run_dag.py")
+_LONGEST_RUN = 800
+"""Seconds; a run has four cold spark-submits and is over within 90 s on two idle cores."""
 
 
 class Airflow:
@@ -95,7 +97,10 @@ class DagRun:
 
     def wait(self) -> Mapping[str, Any]:
         """Until it has ended."""
-        self.process.wait()
+        try:
+            self.process.wait(timeout=_LONGEST_RUN)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the DAG run takes over {_LONGEST_RUN} s: {self._log.read_text(encoding='utf-8')[-20_000:]}")
         log = self._log.read_text(encoding="utf-8")
         assert self._told.exists(), log[-20_000:]
         told: Mapping[str, Any] = {**json.loads(self._told.read_text(encoding="utf-8")), "log": log}

@@ -23,6 +23,7 @@ from sqlalchemy import select
 from topicledger_dag import dag
 
 BY = "bob"
+WITHOUT_ANSWER = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
 
 
 def approve() -> None:
@@ -30,8 +31,7 @@ def approve() -> None:
     while True:
         time.sleep(0.5)
         with create_session() as session:
-            open_details = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
-            for detail in session.scalars(open_details).unique():
+            for detail in session.scalars(WITHOUT_ANSWER).unique():
                 task = session.get(TaskInstance, detail.ti_id)
                 if task is not None and task.state == TaskInstanceState.AWAITING_INPUT:
                     detail.responded_by = {"id": "7", "name": BY}
@@ -46,6 +46,9 @@ def main(told: Path) -> None:
     for each in dag.tasks:
         each.retry_delay = timedelta(seconds=1)
         each.retry_exponential_backoff = False
+    # What this imports must not be imported by two threads at once: each would wait for the other's lock.
+    with create_session() as session:
+        session.scalars(WITHOUT_ANSWER).unique().all()
     Thread(target=approve, daemon=True).start()
     run = dag.test()
     tasks = {each.task_id: {"state": each.state, "tries": each.try_number} for each in run.get_task_instances()}

@@ -20,7 +20,7 @@ from tests.harness import Estate, topics
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def prepared(
