@@ -17,7 +17,7 @@ WORKERS ?= 2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 # Folders and files without a finding of scripts/check_prose.py; each one that is rewritten joins them.
-PLAIN := $(addprefix lib/topicledger/,arrow.py config errors.py kafka model notify observe serving testing text.py)
+PLAIN := benchmarks jobs schemas scripts $(addprefix lib/topicledger/,arrow.py config errors.py kafka model notify observe serving testing text.py)
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile

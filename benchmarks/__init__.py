@@ -1,4 +1,5 @@
-"""`make bench`: what topicledger's speed and memory are measured by, side by side in one run on one machine.
+"""`make bench`: measure topicledger's speed and memory against alternatives, in one run on one machine.
 
-Each benchmark compares works in one process, in turns, and reaches a ratio or doesn't: seconds are the machine's.
+Each benchmark runs several works in turns and compares them by ratios with a target, since seconds depend on the
+machine.
 """

@@ -1,4 +1,4 @@
-"""python -m benchmarks [--size full|small] [NAME...]: run benchmarks, each in a process of its own, and report."""
+"""python -m benchmarks [--size full|small] [NAME...]: run benchmarks, each in its own process, and write a report."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Benchmark:
     """One benchmark of the suite."""
 
     run: Callable[[Size, Path], Result]
-    """Measures in this process; the folder is empty, its own, and goes afterwards."""
+    """Measures in this process; gets its own empty folder, which is removed afterwards."""
     driver_memory: str
-    """spark.driver.memory of its process."""
+    """spark.driver.memory of the process."""
 
 
 JAVA: Mapping[Size, str] = {
     Size.FULL: "",
-    # A short run is over before compiling well would pay.
+    # A short run ends before better compilation would pay off.
     Size.SMALL: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
@@ -70,7 +70,7 @@ SUITE: Mapping[str, Benchmark] = {
 
 
 def main() -> int:
-    """Run what the arguments name; 1 where one of them failed."""
+    """Run the named benchmarks; return 1 if one of them failed."""
     arguments = _arguments()
     if arguments.within is not None:
         (name,) = arguments.names
@@ -99,7 +99,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write a report.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all where none is given: {', '.join(SUITE)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(SUITE)} (default: all)")
     parser.add_argument("--size", type=Size, choices=list(Size), default=Size.FULL)
     parser.add_argument("--out", type=Path, default=BUILD, help="folder for the report (build/bench)")
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
@@ -111,7 +111,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _in_own_process(name: str, size: Size) -> dict[str, Any]:
-    """Measure in a fresh process, and its memory from outside."""
+    """Measure in a fresh process, whose memory is measured from outside."""
     BUILD.mkdir(parents=True, exist_ok=True)
     driver_memory = SUITE[name].driver_memory
     with tempfile.TemporaryDirectory(dir=BUILD, prefix=f"{name}-") as folder:

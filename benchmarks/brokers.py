@@ -1,4 +1,4 @@
-"""Brokers to measure on: real ones, fresh each time, so that every sample finds the same cluster."""
+"""Real brokers to measure on, fresh for every sample, so that each finds the same cluster."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ NAME = "bench"
 CONFIGS = {"retention.ms": "3600000"}
 _VISIBLE_SECONDS = 600.0
 _OPTIONS = KafkaOptions(heap="2g")
-"""With the default of 512 MB a broker of 20,000 topics does nothing but collect garbage."""
+"""With the default of 512 MB, a broker with 20,000 topics does nothing but collect garbage."""
 _OTHER_FILES = 500
-"""What a broker has open beside its topics' logs, with room to spare: 91 files without a topic, and its connections."""
+"""Allowance for a broker's open files beside topics' logs: 91 files without a topic, and its connections."""
 
 
 @contextmanager
 def fresh(count: int = 1) -> Iterator[list[EmbeddedKafka]]:
-    """So many clusters of one broker each, all empty."""
+    """Start this many empty clusters of one broker each."""
     with ExitStack() as stack:
         yield [stack.enter_context(EmbeddedKafka(JARS / "kafka", _OPTIONS)) for _ in range(count)]
 
 
 @contextmanager
 def with_authorizer() -> Iterator[EmbeddedKafka]:
-    """An empty cluster that enforces ACLs; whoever comes is the super user."""
+    """Start an empty cluster that enforces ACLs; every client is the super user."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
@@ -47,12 +47,12 @@ def with_authorizer() -> Iterator[EmbeddedKafka]:
 
 
 def names(count: int) -> list[str]:
-    """Names of topics, the same ones each time."""
+    """Return names of topics, the same ones each time."""
     return [f"bench.{number:05}" for number in range(count)]
 
 
 def creates(count: int) -> list[Target]:
-    """Topics of one partition and one config each, to be created."""
+    """Return creates of topics with one partition and one config each."""
     return [
         Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1, configs=CONFIGS)
         for name in names(count)
@@ -60,13 +60,13 @@ def creates(count: int) -> list[Target]:
 
 
 def cluster_settings(kafka: EmbeddedKafka, name: str = NAME) -> ClusterSettings:
-    """A cluster as run settings name it."""
+    """Return the run settings of a cluster."""
     return ClusterSettings(name=name, bootstrap_servers=tuple(kafka.bootstrap_servers))
 
 
 @contextmanager
 def executor(kafka: EmbeddedKafka) -> Iterator[Executor]:
-    """What sends a run's requests to one cluster, and decodes the answers."""
+    """Provide an executor, which sends a run's requests to one cluster and decodes the answers."""
     settings = KafkaSettings()
     with ClusterAdmin(cluster_settings(kafka), settings) as admin:
         limits = ClusterLimits(max_batch_records=settings.max_batch_records)
@@ -74,7 +74,7 @@ def executor(kafka: EmbeddedKafka) -> Iterator[Executor]:
 
 
 def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
-    """Batches of at most so many records each, as the plan makes them (C15)."""
+    """Yield batches of at most `most` records each, as the plan makes them (C15)."""
     batch: list[Target] = []
     records = 0
     for target in targets:
@@ -100,12 +100,12 @@ def with_topics(kafka: EmbeddedKafka, count: int) -> list[Target]:
         until = time.monotonic() + _VISIBLE_SECONDS
         while True:
             seen = []
-            # A broker that makes logs may not answer in time.
+            # A broker that is creating logs may not answer in time.
             with suppress(RequestLost):
                 seen = [info for info in sending.admin.list_topics() if not info.internal]
             if len(seen) == count and not any(info.leaderless for info in seen):
                 break
             if time.monotonic() > until:
-                raise AssertionError(f"only {len(seen)} of {count} topics can be seen")
+                raise AssertionError(f"only {len(seen)} of {count} topics are listed")
             time.sleep(1.0)
     return [Target(resource=info.topic, action=Action.DELETE, topic_id=info.topic_id) for info in seen]

@@ -1,4 +1,4 @@
-"""An estate to measure on: manifests, live topics, brokers and usages, the same ones each time for the same size."""
+"""An estate to measure on: manifests, live topics, brokers and usages, always the same for the same size."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _DOMAINS = ("payments", "orders", "shipping", "catalogue", "identity", "pricing"
 
 @dataclass(frozen=True, kw_only=True)
 class Estate:
-    """How large an estate is."""
+    """The size of an estate."""
 
     manifests: int
     """Rows of `manifests`; 2 in 1,000 are copies, half of them with other counts."""
     live: int
-    """Topics that live: 19 in 20 are declared, the rest aren't."""
+    """Live topics; 19 of 20 are declared."""
 
     @property
     def distinct(self) -> int:
@@ -36,7 +36,7 @@ class Estate:
 
     @property
     def declared(self) -> int:
-        """Topics that manifests name and that live: those of the lowest numbers."""
+        """Live topics that manifests name: those with the lowest numbers."""
         return self.live - self.live // 20
 
 
@@ -60,14 +60,14 @@ def write(spark: SparkSession, ledger: Ledger, estate: Estate) -> None:
 
 def _append(ledger: Ledger, table: Table, rows: DataFrame) -> None:
     ledger.ensure(table)
-    # What an estate doesn't say, such as placements, is null.
+    # Columns that an estate doesn't have, such as placement, are null.
     given = ((F.col(each.name) if each.name in rows.columns else F.lit(None), each) for each in table.schema)
     columns = (value.cast(each.dataType).alias(each.name) for value, each in given)
     ledger.append(table, rows.select(*columns), app_id="bench", version=0)
 
 
 def _share(salt: int) -> Column:
-    """A number from 0 to 1 for a topic, the same each time."""
+    """Return a number from 0 to 1 for each topic, the same each time."""
     return F.pmod(F.xxhash64("id", F.lit(salt)), F.lit(1_000_003)) / 1_000_003
 
 
@@ -77,7 +77,7 @@ def _one_of(salt: int, *values: Column | str | int) -> Column:
 
 
 def _named(topics: DataFrame) -> DataFrame:
-    """Adds cluster and topic: the first cluster has about a fifth of all topics, the last one a fortieth."""
+    """Add cluster and topic; the first cluster has about a fifth of all topics, the last one a fortieth."""
     number = F.floor(F.pow(_share(1), 2) * len(CLUSTERS)).cast("int")
     owner = F.floor(_share(2) * OWNERS).cast("int")
     return topics.withColumns(
@@ -100,7 +100,7 @@ def _named(topics: DataFrame) -> DataFrame:
 
 def _manifests(topics: DataFrame, estate: Estate) -> DataFrame:
     assigned = _share(5) < 0.02
-    # A twentieth of what lives is to go, and a few declare as absent what is absent.
+    # A twentieth of the live topics must be deleted, and a few rows declare missing topics as absent.
     absent = _share(6) < F.when(F.col("id") < estate.declared, 0.05).otherwise(0.01)
     return _named(topics).select(
         "cluster",
@@ -132,7 +132,7 @@ def _declared_partitions() -> Column:
 
 
 def _entries(*entries: tuple[int, float, str, Column]) -> Column:
-    """A map of those entries that a topic has: salt, share of the topics, key, value."""
+    """Return a map with some of the entries (salt, share of the topics that have it, key, value)."""
     given = (
         F.when(_share(salt) < share, F.struct(F.lit(key).alias("key"), value.alias("value")))
         for salt, share, key, value in entries
@@ -141,7 +141,7 @@ def _entries(*entries: tuple[int, float, str, Column]) -> Column:
 
 
 def _assignments(partitions: Column) -> Column:
-    """Each partition on all three brokers, another leader each time."""
+    """Assign each partition to all three brokers, with leaders in rotation."""
     numbers = F.sequence(F.lit(0), partitions - 1)
     return F.map_from_arrays(
         numbers,
@@ -153,7 +153,7 @@ def _assignments(partitions: Column) -> Column:
 
 
 def _observed(topics: DataFrame) -> DataFrame:
-    # A few have drifted from what is declared.
+    # A few topics differ from what is declared.
     partitions = F.when(_share(31) < 0.02, 48).otherwise(_declared_partitions())
     return _named(topics).select(
         "cluster",
@@ -172,7 +172,7 @@ def _observed(topics: DataFrame) -> DataFrame:
 
 
 def _usages(topics: DataFrame) -> DataFrame:
-    """Every second live topic has a consumer; of a tenth of them the usage has expired."""
+    """Return a usage for every second live topic; a tenth of them have expired."""
     return (
         _named(topics)
         .where(_share(40) < 0.5)

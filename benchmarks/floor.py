@@ -1,4 +1,4 @@
-"""The floor: confluent-kafka's AdminClient (librdkafka), which decodes no configs and writes nothing down."""
+"""The lower bound: confluent-kafka's AdminClient (librdkafka), which decodes no configs and records nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 120.0
 
 
 class Floor:
-    """One connection. Every batch is handed over at once: librdkafka has them all under way."""
+    """One connection. All batches are passed to librdkafka at once, which sends them concurrently."""
 
     def __init__(self, servers: Sequence[str], size: int) -> None:
         self._client = AdminClient({"bootstrap.servers": ",".join(servers)})
@@ -26,7 +26,7 @@ class Floor:
         self._size = size
 
     def create(self, topics: Sequence[str], configs: Mapping[str, str], *, validate_only: bool) -> int:
-        """CreateTopics for topics of one partition; returns how many were acknowledged."""
+        """Send CreateTopics for topics of one partition; return the number acknowledged."""
         new = [NewTopic(name, num_partitions=1, replication_factor=1, config=dict(configs)) for name in topics]
         return self._all(
             new,
@@ -36,7 +36,7 @@ class Floor:
         )
 
     def alter(self, topics: Sequence[str], configs: Mapping[str, str], *, validate_only: bool) -> int:
-        """IncrementalAlterConfigs that sets configs; returns how many topics were acknowledged."""
+        """Set configs with IncrementalAlterConfigs; return the number of topics acknowledged."""
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
         ]
@@ -48,21 +48,21 @@ class Floor:
         )
 
     def delete(self, topics: Sequence[str]) -> int:
-        """DeleteTopics by name; returns how many were acknowledged."""
+        """Send DeleteTopics by name; return the number acknowledged."""
         return self._all(
             list(topics),
             lambda batch: self._client.delete_topics(batch, operation_timeout=_SECONDS, request_timeout=_SECONDS),
         )
 
     def add_acls(self, acls: Sequence[Acl]) -> int:
-        """CreateAcls; returns how many were acknowledged."""
+        """Send CreateAcls; return the number acknowledged."""
         return self._all(
             [AclBinding(*_words(each)) for each in acls],
             lambda batch: self._client.create_acls(batch, request_timeout=_SECONDS),
         )
 
     def remove_acls(self, acls: Sequence[Acl]) -> int:
-        """DeleteAcls, each by a filter of its own; returns how many were acknowledged."""
+        """Send DeleteAcls with one filter for each ACL; return the number acknowledged."""
         return self._all(
             [AclBindingFilter(*_words(each)) for each in acls],
             lambda batch: self._client.delete_acls(batch, request_timeout=_SECONDS),

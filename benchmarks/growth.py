@@ -1,4 +1,4 @@
-"""The plan of an estate ten times as large, B5: decide, ten policies and the plan's commit, without Kafka."""
+"""Planning an estate ten times as large, B5: decide, ten policies and the plan's commit, without Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topicledger.policies import from_settings
 from topicledger.schemas import BROKERS, OBSERVED, PLANS
 
 DRIVER_MEMORY = "1000m"
-"""With the memory beside Java's heap, and Python's, the driver stays below 2 GB."""
+"""With Java's memory beside the heap and Python's memory, the driver stays below 2 GB."""
 REACH = 10.0
 
 _SIZES = {Size.FULL: (100_000, 1_000_000), Size.SMALL: (500, 2_000)}
@@ -40,7 +40,7 @@ def run(size: Size, folder: Path) -> Result:
         made = from_settings(settings)
 
         def plan(_: object) -> Mapping[str, int]:
-            # Read from the table, as observe would hold it: B5 leaves out Kafka, not the reading.
+            # Read from the table instead of observing: B5 leaves out Kafka, but not reading the rows.
             seen = Observation(
                 topics=ledger.read(OBSERVED),
                 brokers=ledger.read(BROKERS),
@@ -56,11 +56,11 @@ def run(size: Size, folder: Path) -> Result:
     )
     spark.stop()
     return Result(
-        work="Plan an estate, and one ten times as large: decide, ten policies, the commit of `plans`.",
+        work="Plan an estate, and one ten times as large: decide, ten policies, and the commit of `plans`.",
         series=[small, large],
         ratios=[Ratio(of=large.name, to=small.name, value=large.median / small.median, reach=REACH)],
         notes=[
             "No Kafka: the observed side is read from the table `observed`.",
-            "Peak driver memory to stay within: 2 GB, the Java process's and Python's together.",
+            "Limit for the driver's peak memory: 2 GB, for the Java process and Python together.",
         ],
     )

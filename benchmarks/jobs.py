@@ -1,4 +1,4 @@
-"""Whole jobs, B2 to B4: processes as a scheduler starts them, against the plainest that Spark has to offer."""
+"""Whole jobs, B2 to B4: processes as a scheduler starts them, compared with the simplest Spark scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.report import Ratio, Result, Sample, Series, Size
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
-"""Of the process that measures: the jobs have Spark's default of 1 GB."""
+"""Memory of the measuring process; the jobs have Spark's default of 1 GB."""
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _SUBMIT = _REPOSITORY / "spark-submit.sh"
@@ -30,7 +30,7 @@ _READY = re.compile(r"^from session ready to exit: ([0-9.]+) s$", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """Where a job finds its work."""
+    """A cluster, tables and settings for a job."""
 
     kafka: EmbeddedKafka
     root: Path
@@ -38,7 +38,7 @@ class Ground:
 
 
 def whole(size: Size, folder: Path) -> Result:
-    """B2: from session ready to exit, creates."""
+    """B2: creates, from session ready to exit."""
     count = {Size.FULL: 10_000, Size.SMALL: 50}[size]
     template = ledger(folder, count)
 
@@ -73,14 +73,14 @@ def whole(size: Size, folder: Path) -> Result:
         series=[plainest, ours],
         ratios=[Ratio(of="provision", to="plain", value=ours.median / plainest.median, reach=1.0)],
         notes=[
-            "Each sample is a process of its own: what a JVM compiles while it is young is in both.",
-            "The plain script checks, records and recovers nothing; it only reads, asks twice and writes down.",
+            "Each sample is a separate process, so both include a young JVM's compilation.",
+            "The plain script checks, records and recovers nothing; it only reads, sends two requests and writes.",
         ],
     )
 
 
 def cold(size: Size, folder: Path) -> Result:
-    """B3 and B4: from shell to exit; 1,000 creates, and nothing to do for 20,000 topics."""
+    """B3 and B4: 1,000 creates, and nothing to do for 20,000 topics, from shell to exit."""
     creates, unchanged = {Size.FULL: (1_000, 20_000), Size.SMALL: (20, 40)}[size]
     samples = {Size.FULL: 5, Size.SMALL: 1}[size]
     few = ledger(folder, creates)
@@ -110,21 +110,21 @@ def cold(size: Size, folder: Path) -> Result:
         ]
         session, some, none = in_turns(works, warm_ups=1 if size is Size.FULL else 0, samples=samples, elsewhere=True)
     return Result(
-        work=f"From shell to exit: {creates:,} creates, and {unchanged:,} manifests that {unchanged:,} topics meet.",
+        work=f"From shell to exit: {creates:,} creates, and {unchanged:,} manifests that match {unchanged:,} topics.",
         series=[session, some, none],
         ratios=[
             Ratio(of="creates", to="session", value=some.median / session.median, reach=2.5),
             Ratio(of="nothing", to="session", value=none.median / session.median, reach=3.0),
         ],
         notes=[
-            "The ledger's tables are there, as they are from the second run on; files are in the page cache.",
+            "The ledger's tables exist, as from the second run on; files are in the page cache.",
             "The brokers share the cores.",
         ],
     )
 
 
 def exact(size: Size, folder: Path) -> Result:
-    """From shell to exit where nothing is to be changed: with `[changes] configs = "exact"` beside a run without."""
+    """Nothing to change, from shell to exit: a run with `[changes] configs = "exact"` compared with one without."""
     count = {Size.FULL: 10_000, Size.SMALL: 40}[size]
     with brokers.fresh() as (kafka,):
         brokers.with_topics(kafka, count)
@@ -146,7 +146,7 @@ def exact(size: Size, folder: Path) -> Result:
         warm_ups, samples = {Size.FULL: (1, 5), Size.SMALL: (0, 1)}[size]
         plain, compared = in_turns(works, warm_ups=warm_ups, samples=samples, elsewhere=True)
     return Result(
-        work=f"From shell to exit: {count:,} manifests that {count:,} topics meet.",
+        work=f"From shell to exit: {count:,} manifests that match {count:,} topics.",
         series=[plain, compared],
         ratios=[Ratio(of="exact", to="without", value=compared.median / plain.median, reach=1.6)],
         notes=["Every config of every topic is described, on the executors; the broker shares the cores."],
@@ -154,7 +154,7 @@ def exact(size: Size, folder: Path) -> Result:
 
 
 def ledger(folder: Path, count: int) -> Path:
-    """A ledger with all its tables, `manifests` filled, the rest empty."""
+    """Make a ledger with all its tables; only `manifests` has rows."""
     root = folder / f"ledger-{count}"
     run([sys.executable, "-m", "benchmarks.ledger", str(root), str(count)])
     return root
@@ -189,7 +189,7 @@ def read(ground: Ground, count: int) -> Mapping[str, int]:
 
 
 def _spark_submit(script: Path, *arguments: str) -> list[str]:
-    """As Delta's quick start has it: Spark's own defaults, and the two settings that Delta needs."""
+    """Return the command of Delta's quick start: Spark's own defaults, and the two settings that Delta needs."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -221,6 +221,6 @@ def _from_ready(output: str) -> float:
 
 
 def _timed_within(series: Series, seconds: Sequence[float]) -> Series:
-    """A series with the times that its processes took of themselves."""
+    """Return a series with the times that its processes measured themselves."""
     samples = [Sample(seconds=each, others=sample.others) for each, sample in zip(seconds, series.samples, strict=True)]
     return replace(series, samples=samples)

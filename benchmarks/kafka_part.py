@@ -1,4 +1,4 @@
-"""The Kafka part of a run, B1 and B7: what validate and apply take, results decoded, against librdkafka alone."""
+"""The Kafka part of a run, B1 and B7: validate and apply with decoded results, compared with librdkafka alone."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _DELETES = {Size.FULL: 20_000, Size.SMALL: 200}
 _ALTERS = {Size.FULL: (10_000, 5_000), Size.SMALL: (200, 100)}
 _SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
 _FLOOR_SIZES = {Size.FULL: (500, 1_000, 2_000, 3_300), Size.SMALL: (200,)}
-"""Topics in one of the floor's requests; 3,300 topics of one partition and one config are as many as a broker takes."""
+"""Topics in one request of the floor; brokers accept at most 3,300 topics of one partition and one config."""
 
 
 def creates(size: Size, folder: Path) -> Result:
-    """B1: validate and create new topics on a fresh broker each time."""
+    """B1: validate and create new topics, each time on a fresh broker."""
     count = _CREATES[size]
 
     @contextmanager
@@ -76,7 +76,7 @@ def creates(size: Size, folder: Path) -> Result:
 
 
 def deletes(size: Size, folder: Path) -> Result:
-    """B7: delete topics that a fresh broker has, each time another broker."""
+    """B7: delete topics, each time on a fresh broker."""
     count = _DELETES[size]
 
     @contextmanager
@@ -98,8 +98,8 @@ def deletes(size: Size, folder: Path) -> Result:
 
     return _compared(
         size,
-        f"Delete {count:,} topics of one partition that a fresh broker has.",
-        f"validate (a fresh look at each topic, D6) and apply: {count:,} deletes by topic id",
+        f"Delete {count:,} topics of one partition on a fresh broker.",
+        f"validate (observes each topic again, D6) and apply: {count:,} deletes by topic id",
         full,
         ours,
         floor,
@@ -108,7 +108,7 @@ def deletes(size: Size, folder: Path) -> Result:
 
 
 def alters(size: Size, folder: Path) -> Result:
-    """Alter one config of each second topic of a broker, to another value each time."""
+    """Alter one config of every second topic of a broker, each time to another value."""
     topics, count = _ALTERS[size]
     with brokers.fresh() as (kafka,):
         changed = brokers.with_topics(kafka, topics)[:count]
@@ -116,7 +116,7 @@ def alters(size: Size, folder: Path) -> Result:
 
         @contextmanager
         def settled() -> Iterator[int]:
-            """When the last value is visible everywhere (K6); gives the next one."""
+            """Wait until the last value is visible everywhere (K6), and yield the next one."""
             with brokers.executor(kafka) as sending:
                 while True:
                     found = sending.admin.topic_configs(names, dict.fromkeys(names, ("flush.ms",)))
@@ -150,14 +150,14 @@ def alters(size: Size, folder: Path) -> Result:
                     "altered": done(sending, targets, sending.apply),
                 }
 
-        # The first value: what is compared is a change of it.
+        # Set the first value, since changes of an existing value are measured.
         with brokers.executor(kafka) as sending:
             first = [replace(each, action=Action.ALTER_CONFIGS, after={"flush.ms": "1"}) for each in changed]
             done(sending, first, sending.apply)
         return _compared(
             size,
             f"Validate, then alter one config of {count:,} of {topics:,} topics.",
-            f"validate and apply: {count:,} topics, their ids and what is set on them compared right before",
+            f"validate and apply: {count:,} topics, whose ids and set configs are compared immediately before",
             settled,
             ours,
             floor,
@@ -176,11 +176,11 @@ def _compared(
     per_sample: int,
     also: Sequence[Work] = (),
 ) -> Result:
-    """Ours, the floor and `also` in turns, the floor with the batch size that is best for it here."""
+    """Run ours, the floor and `also` in turns, the floor with its best batch size."""
     best, took = fastest(_FLOOR_SIZES[size], around, floor)
     tried = ", ".join(f"{each:,} topics {seconds:.1f} s" for each, seconds in took.items())
     works = [
-        Work(name="floor", what=f"librdkafka, {best:,} topics a request", do=lambda g: floor(g, best), around=around),
+        Work(name="floor", what=f"librdkafka, {best:,} topics per request", do=lambda g: floor(g, best), around=around),
         Work(name="ours", what=what, do=ours, around=around),
         *also,
     ]
@@ -195,8 +195,8 @@ def _compared(
         ],
         notes=[
             f"The floor's batch size is the best of those tried first: {tried}.",
-            f"Ours: {microseconds:.0f} microseconds a topic and request. No Spark, no tables.",
-            "It ends with the acknowledgement: the broker makes and removes logs afterwards (C21).",
+            f"Ours: {microseconds:.0f} microseconds per topic and request. No Spark, no tables.",
+            "Measured until the acknowledgement: the broker creates and removes logs afterwards (C21).",
         ],
     )
 
@@ -204,9 +204,9 @@ def _compared(
 def done(
     sending: Executor, targets: Sequence[Target], step: Callable[[Sequence[Target]], Iterator[PhaseResult]]
 ) -> int:
-    """Take a step with all targets, in batches; returns how many, and all of them went well."""
+    """Run a step for all targets in batches; return their number if all succeeded, else raise AssertionError."""
     ended = [each for batch in brokers.batches(targets, sending.limits.max_batch_records) for each in step(batch)]
     done = sum(each.outcome is Outcome.OK for each in ended)
     if done != len(targets):
-        raise AssertionError(f"only {done} of {len(targets)} topics went well")
+        raise AssertionError(f"only {done} of {len(targets)} topics succeeded")
     return done

@@ -1,4 +1,4 @@
-"""python -m benchmarks.ledger FOLDER COUNT: make a ledger to provision from, in a process that is gone afterwards."""
+"""python -m benchmarks.ledger FOLDER COUNT: make a ledger to provision from, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topicledger.schemas import MANIFESTS
 
 
 def main() -> None:
-    """Make all tables; `manifests` has COUNT topics, the rest is empty."""
+    """Make all tables; `manifests` has COUNT topics, the others are empty."""
     folder, count = sys.argv[1:]
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")

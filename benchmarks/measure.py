@@ -1,6 +1,6 @@
-"""Measuring on Linux: time in turns, what others took of the machine meanwhile, memory of a tree of processes.
+"""Measurements on Linux: time of works in turns, CPU used by other processes, memory of a process tree.
 
-All of it comes from /proc; a process counts as ours where one of its ancestors is the one asked about.
+Everything is read from /proc; a process counts as ours if the given process is one of its ancestors.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _PR_SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EVERY = 0.5
 _KINDS = ("java", "python")
-"""Of processes whose memory is noted."""
+"""Kinds of processes whose memory is recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is measured."""
+    """A work to measure."""
 
     name: str
     what: str
-    """In a few words, for the report."""
+    """Short description for the report."""
     do: Callable[[Any], Mapping[str, int]]
-    """Does it once, on what `around` gives; returns counts that show that it was done."""
+    """Does the work once with what `around` provides; returns counts that show that it was done."""
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """What has to be there and isn't measured: a fresh broker, say."""
+    """Provides what the work needs and isn't measured, for example a fresh broker."""
 
 
 def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: bool = False) -> list[Series]:
-    """Do each work in turn, over and over, so that whatever changes on the machine meanwhile is everyone's.
+    """Do the works in turns, several times, so that changes on the machine affect all of them alike.
 
-    The first `warm_ups` rounds aren't measured: compiling and caches are what they would measure. Works that are done
-    `elsewhere` have processes of their own: the memory of this one, which only waits, is no part of theirs.
+    The first `warm_ups` rounds aren't measured, since they would measure compilation and caches. Works that are done
+    `elsewhere` have their own processes, so the memory of this process, which only waits, doesn't count.
     """
     _adopt_orphans()
     measured: dict[str, list[Sample]] = {work.name: [] for work in works}
@@ -83,7 +83,7 @@ def in_turns(works: Sequence[Work], *, warm_ups: int, samples: int, elsewhere: b
 def fastest(
     sizes: Iterable[int], around: Callable[[], AbstractContextManager[T]], do: Callable[[T, int], object]
 ) -> tuple[int, Mapping[int, float]]:
-    """The size with which `do` is done soonest, and the seconds that each took; what `around` does isn't measured."""
+    """Return the size with which `do` is fastest, and the seconds for each size, without the time of `around`."""
     took = {}
     for size in sizes:
         with around() as given:
@@ -95,7 +95,7 @@ def fastest(
 
 @contextmanager
 def _timed() -> Iterator[list[Sample]]:
-    """The sample of the block is in the list once the block has ended."""
+    """Measure a block; the yielded list contains the sample after the block has ended."""
     taken: list[Sample] = []
     start, busy, ours = time.monotonic(), _busy_seconds(), _cpu_seconds(os.getpid())
     yield taken
@@ -105,30 +105,30 @@ def _timed() -> Iterator[list[Sample]]:
 
 
 def _adopt_orphans() -> None:
-    """A command of ours may end before its Java does: from now on that is our child, and what it worked is ours."""
+    """Adopt orphans, so that the CPU time of Java processes that outlive their command counts as ours."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "orphans can't be adopted, so what they work would count as others'")
+        raise OSError(ctypes.get_errno(), "can't adopt orphans, so their CPU time would not count as ours")
 
 
 def _busy_seconds() -> float:
-    """What all cores together worked since the machine's start, also for other machines on the same hardware."""
+    """Return the CPU seconds of all cores since boot, including those stolen by other virtual machines."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, _read(_PROC / "stat").split()[1:9])
     return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
 def _cpu_seconds(root: int) -> float:
-    """What a process and its descendants worked, those that ended included."""
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(root)) / _TICKS
 
 
 def resident_bytes(root: int) -> int:
-    """What a process and its descendants have in memory; what they share counts for each."""
+    """Return the resident memory of a process and its descendants; shared memory counts for each of them."""
     pages = sum(int((_read(_PROC / str(pid) / "statm").split() or ["0", "0"])[1]) for pid in family(root))
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def family(root: int) -> list[int]:
-    """A process and its descendants, as far as they are still there."""
+    """Return the ids of a process and its descendants that still exist."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (stat := _stat(int(entry.name)))[1] != "0":
@@ -140,7 +140,7 @@ def family(root: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat from the state on: index 1 is the parent, 11 to 14 are CPU times; zeros where it has ended."""
+    """Read /proc/PID/stat from the state on: index 1 is the parent, 11 to 14 are CPU times; zeros if it has ended."""
     text = _read(_PROC / str(pid) / "stat")
     return text.rpartition(")")[2].split() if text else ["0"] * 15
 
@@ -149,21 +149,21 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        # It has ended since it was listed.
+        # The process has ended since it was listed.
         return ""
 
 
 class MemoryWatch:
-    """Within it, twice a second, a thread notes the memory of a process and its descendants: Java's and Python's.
+    """Records the memory of the Java and Python processes among a process and its descendants, twice a second.
 
-    Without `itself` only that of its descendants.
+    Without `itself`, the process itself doesn't count.
     """
 
     def __init__(self, root: int, *, itself: bool = True) -> None:
         self.peak_bytes = 0
-        """The most that they had together at one time."""
+        """The highest total at one time."""
         self.most = dict.fromkeys(_KINDS, 0)
-        """By kind, the most that its processes had at one time."""
+        """The highest total of each kind at one time."""
         self._root = root
         self._first = 0 if itself else 1
         self._peaks: dict[int, Process] = {}
@@ -182,7 +182,7 @@ class MemoryWatch:
 
     @property
     def processes(self) -> list[Process]:
-        """Each process that was seen, the largest first."""
+        """All processes seen, the largest first."""
         return sorted(self._peaks.values(), key=lambda each: -each.peak_bytes)
 
     def _watch(self) -> None:
@@ -191,7 +191,7 @@ class MemoryWatch:
             for pid in family(self._root)[self._first :]:
                 program = _read(_PROC / str(pid) / "cmdline")
                 if not program or "\0kafka." in program:
-                    # A cluster that is measured on is no part of what is measured; what has no name any more ends.
+                    # Brokers aren't part of the measurement, and a process without a name is ending.
                     continue
                 memory = _read(_PROC / str(pid) / "status") + _read(_PROC / str(pid) / "smaps_rollup")
                 fields = dict(line.split(":", 1) for line in memory.splitlines() if ":" in line)
@@ -209,7 +209,7 @@ def _bytes(kilobytes: str) -> int:
 
 
 def machine() -> dict[str, object]:
-    """What bears on the numbers of the machine."""
+    """Return the properties of this machine that affect the numbers."""
     model = [line.partition(":")[2].strip() for line in _read(_PROC / "cpuinfo").splitlines() if "model name" in line]
     return {
         "cores": len(os.sched_getaffinity(0)),
@@ -221,7 +221,7 @@ def machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """What was measured, and what it ran on."""
+    """Return the versions of topicledger and of the software it ran on."""
     packages = {"topicledger": "topicledger", "Spark": "pyspark", "Delta": "delta-spark", "Arrow": "pyarrow"}
     return {
         **{name: version(package) for name, package in packages.items()},

@@ -1,4 +1,4 @@
-"""Observe, B6: eight clusters against one, on the cores there are."""
+"""Observe, B6: eight clusters compared with one, on the available cores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAMPLES = {Size.FULL: 7, Size.SMALL: 1}
 
 
 def run(size: Size, folder: Path) -> Result:
-    """Look at one cluster, and at eight of the same size, in turns."""
+    """Observe one cluster, and eight of the same size, in turns."""
     count, cores = _TOPICS[size], len(os.sched_getaffinity(0))
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
@@ -35,7 +35,7 @@ def run(size: Size, folder: Path) -> Result:
         def work(number: int) -> Work:
             return Work(
                 name=f"{number} cluster{'s' if number > 1 else ''}",
-                what=f"observe {number} x {count:,} topics, held as the phase holds them",
+                what=f"observe {number} x {count:,} topics, stored as the phase stores them",
                 do=lambda _: _observe(spark, clusters[:number], count),
             )
 
@@ -54,7 +54,7 @@ def run(size: Size, folder: Path) -> Result:
                 reach=max(1.0, CLUSTERS / cores * SLACK),
             )
         ],
-        notes=["A warm session: Python workers are there. Without the commits to `observed` and `brokers`."],
+        notes=["A warm session, with running Python workers. Without the commits to `observed` and `brokers`."],
     )
 
 
@@ -71,5 +71,5 @@ def _observe(spark: SparkSession, clusters: Sequence[ClusterSettings], count: in
     seen = observe(spark, clusters, KafkaSettings(), nothing)
     topics = seen.topics.count()
     if topics != len(clusters) * count:
-        raise AssertionError(f"saw {topics} topics of {len(clusters)} clusters")
+        raise AssertionError(f"observed {topics} topics of {len(clusters)} clusters")
     return {"topics": topics, "clusters": len(seen.statuses)}

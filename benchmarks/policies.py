@@ -1,4 +1,4 @@
-"""What policies cost: the plan of a whole estate with ten of them, and with none but those that always hold."""
+"""Cost of policies: planning a whole estate with ten policies, and with only the built-in ones that always apply."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ max = $creates
 
 
 def creates_per_domain(*, max: int) -> Callable[[DataFrame, Facts], DataFrame]:
-    """A policy as a user may write one: a run creates at most `max` topics of a domain on a cluster."""
+    """An example of a user's own policy: a run creates at most `max` topics of a domain on a cluster."""
     create = (F.col("decision") == Action.CREATE.value) & F.col("open")
     domain = F.coalesce(F.col("labels")["domain"], F.lit("none"))
     before = Window.partitionBy("cluster", domain).orderBy("topic").rowsBetween(Window.unboundedPreceding, -1)
@@ -102,7 +102,7 @@ def creates_per_domain(*, max: int) -> Callable[[DataFrame, Facts], DataFrame]:
 
 
 def run(size: Size, folder: Path) -> Result:
-    """Plan an estate in turns: without configured policies, with ten, and with one of a user's own."""
+    """Plan an estate in turns: without configured policies, with ten, and with a user's own policy."""
     estate = _ESTATES[size]
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
@@ -111,7 +111,7 @@ def run(size: Size, folder: Path) -> Result:
     ledger = Ledger(spark, str(folder / "ledger"))
     data.write(spark, ledger, estate)
     ledger.ensure(PLANS)
-    # As observe leaves them: in Spark's own storage, so that clusters are asked once.
+    # Materialised in Spark's own storage, as observe does, so that clusters are asked once.
     seen = Observation(
         topics=ledger.read(OBSERVED).localCheckpoint(),
         brokers=ledger.read(BROKERS).localCheckpoint(),
@@ -125,9 +125,9 @@ def run(size: Size, folder: Path) -> Result:
         return Work(name=name, what=what, do=lambda _: plan(ledger, settings, made, seen, f"{name} {next(numbers)}"))
 
     works = [
-        work("without", "only what always holds: internal topics, name collisions", ""),
-        work("ten", "and ten configured policies, seven for creates, three for deletes", ten_rules(estate)),
-        work("own", "and one set rule of a user's own, checked as such", _fill(_USERS_OWN, estate)),
+        work("without", "only policies that always apply: internal topics, name collisions", ""),
+        work("ten", "plus ten configured policies, seven for creates, three for deletes", ten_rules(estate)),
+        work("own", "plus one policy of a user that compares topics, with its checks", _fill(_USERS_OWN, estate)),
     ]
     samples, warm_ups = _SAMPLES[size], _WARM_UPS[size]
     without, ten, own = in_turns(works, warm_ups=warm_ups, samples=samples)
@@ -143,14 +143,14 @@ def run(size: Size, folder: Path) -> Result:
             Ratio(of="own", to="without", value=own.median / without.median),
         ],
         notes=[
-            "No Kafka: the observed side is held as observe holds it, and read before the measuring starts.",
-            "No policy here asks a cluster; what validate resolves, and judging again by it, isn't in it.",
+            "No Kafka: the observed side is stored as observe stores it, and read before measuring.",
+            "No policy here asks a cluster. Validate, and evaluating policies again after it, are not included.",
         ],
     )
 
 
 def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Observation, run_id: str) -> dict[str, int]:
-    """The plan of every cluster as the phase plan makes and commits it; returns what it counted."""
+    """Plan every cluster and commit the plan, as the phase plan does; return its counts."""
     version = ledger.latest_version(MANIFESTS)
     known = Facts(
         brokers=seen.brokers,
@@ -186,12 +186,12 @@ def _nobody(_: DataFrame) -> DataFrame:
 
 
 def ten_rules(estate: data.Estate) -> str:
-    """Ten configured policies, as settings name them, that find something to refuse in an estate."""
+    """Return the settings of ten policies that refuse something in an estate."""
     return _fill(_TEN, estate)
 
 
 def _fill(rules: str, estate: data.Estate) -> str:
-    # The largest cluster comes to its limits, the others don't.
+    # Only the largest cluster reaches the limits.
     per_cluster = estate.manifests // len(data.CLUSTERS)
     limits = {
         "partitions": 32 * per_cluster,
@@ -202,7 +202,7 @@ def _fill(rules: str, estate: data.Estate) -> str:
 
 
 def settings_with(folder: Path, name: str, ledger: Ledger, estate: data.Estate, rules: str) -> Settings:
-    """Run settings as a user writes them, for clusters that nobody will ask."""
+    """Load settings as a user would write them, for clusters that are never contacted."""
     clusters = (
         f'[clusters.{cluster}]\nbootstrap_servers = ["broker.example.org:9092"]\ncluster_id = "id of {cluster}"\n'
         for cluster in data.CLUSTERS

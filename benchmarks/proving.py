@@ -1,4 +1,4 @@
-"""What the proof of a run costs at its end, beside reading the rows that it is of."""
+"""Cost of the proof at the end of a run, compared with reading the rows that it covers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from topicledger.schemas import AUDIT, PLANS, Table
 
 DRIVER_MEMORY = "1g"
 CONFIGS = 33
-"""Of a topic, as brokers of 4.3 return them."""
+"""Number of a topic's configs, as returned by brokers of 4.3."""
 _PHASES = ("validate", "apply", "verify")
 _TOPICS = {Size.FULL: 1_000, Size.SMALL: 10}
 _SAMPLES = {Size.FULL: 9, Size.SMALL: 1}
 
 
 def run(size: Size, folder: Path) -> Result:
-    """The digests of a run of creates: made by the driver, as at a run's end, and by executors, as by `runs verify`."""
+    """Compute the digests of a run of creates in the driver, as at a run's end, and on executors, as `runs verify`."""
     count = _TOPICS[size]
     spark = get_session("bench")
     spark.sparkContext.setLogLevel("ERROR")
@@ -47,7 +47,7 @@ def run(size: Size, folder: Path) -> Result:
         return {name: digest.rows for (name, _), digest in found.items()}
 
     works = [
-        Work(name="proof", what="all that a run's end adds", do=end),
+        Work(name="proof", what="everything that the end of a run adds", do=end),
         Work(name="executors", what="the same digests, as for runs with many rows", do=verify),
         Work(name="read", what="the same rows, read by the driver", do=read),
     ]
@@ -63,7 +63,7 @@ def run(size: Size, folder: Path) -> Result:
             Ratio(of=each.name, to=rows_read.name, value=each.median / rows_read.median)
             for each in (ended_with, by_executors)
         ],
-        notes=["A warm session. Wanted: below a second."],
+        notes=["A warm session. Target: below a second."],
     )
 
 
@@ -72,7 +72,7 @@ def _rows_of(ledger: Ledger, ended: Run, table: Table) -> DataFrame:
 
 
 def _with_rows(ledger: Ledger, count: int) -> Run:
-    """A run whose rows are committed, and that hasn't ended."""
+    """Return an open run whose rows are committed."""
     settings = Settings(path=Path("bench.toml"), tables=TablesSettings(root=ledger.root), clusters={})
     ledger.ensure(PLANS, AUDIT)
     begun = runs.begin(ledger, settings, runs.Request(command="provision"), {"command": "provision"})

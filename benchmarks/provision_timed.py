@@ -1,4 +1,4 @@
-"""spark-submit.sh benchmarks/provision_timed.py SETTINGS: `provision`, timed from when its session is there."""
+"""spark-submit.sh benchmarks/provision_timed.py SETTINGS: `provision`, timed from the moment its session is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning replicas costs, and how even and how cheap it is beside what other tools would do."""
+"""Cost of planning replicas, and how even and cheap the plan is compared with those of other tools."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Placed = Mapping[str, Mapping[int, tuple[int, ...]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How a way to plan did."""
+    """The result of one planner."""
 
     name: str
     seconds: float
     target: Placed
-    """By topic, every partition."""
+    """The replicas of every partition, by topic."""
 
 
 def estate(topics: int, replication_factor: int) -> tuple[LiveCluster, list[TopicReplicas]]:
-    """A cluster with topics that were created evenly, in distinct racks; sizes from 1 MB to some GB."""
+    """Return a cluster with evenly created topics in distinct racks, with sizes from 1 MB to several GB."""
     racks: dict[int, str | None] = {number: f"rack{number % _RACKS}" for number in range(_BROKERS)}
     rng = random.Random(7)
     wish = Wish(replication_factor=replication_factor)
@@ -64,7 +64,7 @@ def estate(topics: int, replication_factor: int) -> tuple[LiveCluster, list[Topi
 
 
 def run(size: Size, folder: Path) -> Result:
-    """Plan a third replica for every topic: in this process, and as a run does it; then compare with other tools."""
+    """Plan a third replica for every topic, in this process and as a run does; then compare with other tools."""
     cluster, topics = estate(_TOPICS[size], 2)
     wishes = {each.topic: Wish(replication_factor=3) for each in topics}
     spark = get_session("bench")
@@ -79,7 +79,7 @@ def run(size: Size, folder: Path) -> Result:
         ),
         Work(
             name="planned",
-            what="as a run does it: on an executor, from DataFrames to rows of moves",
+            what="as in a run: on an executor, from DataFrames to rows of moves",
             do=lambda _: {"topics": planned(judged, seen, sizes, asked).count()},
         ),
     ]
@@ -151,7 +151,7 @@ def _drained(topics: int) -> Sequence[str]:
 
 
 def _compared(title: str, cluster: LiveCluster, topics: Sequence[TopicReplicas], factor: int) -> Sequence[str]:
-    """A line for each way to plan."""
+    """Return one line for each planner."""
     allowed = [broker for broker in cluster.racks if broker not in cluster.leaving]
     racks = {broker: cluster.racks[broker] for broker in allowed}
     rng = random.Random(3)
@@ -173,7 +173,7 @@ def _compared(title: str, cluster: LiveCluster, topics: Sequence[TopicReplicas],
         }
 
     def topicmappr() -> Placed:
-        # All topics in one call, as a user would: it counts what brokers have of those that it is told of.
+        # All topics in one call, as a user would do, since it counts only replicas of the given topics.
         numbered = {(each.topic, part): number for number, (each, part) in enumerate(every)}
         now = {numbered[each.topic, part]: each.replicas[part] for each, part in every}
         placed = rebuild(cluster.racks, now, factor, allowed)
@@ -229,6 +229,6 @@ def _line(measured: Measured, cluster: LiveCluster, topics: Sequence[TopicReplic
 
     return (
         f"{measured.name}: {moved / 1e12:.2f} TB copied, {changed:,} partitions moved, replicas per broker "
-        f"{spread(replicas)}, leaders {spread(leaders)}, of one topic at most {skew} more on a broker than on another, "
-        f"{shared:,} partitions with a rack twice, {measured.seconds:.1f} s"
+        f"{spread(replicas)}, leaders {spread(leaders)}, largest difference within a topic between two brokers {skew}, "
+        f"{shared:,} partitions with two replicas in a rack, {measured.seconds:.1f} s"
     )

@@ -1,4 +1,4 @@
-"""What a benchmark hands back, and the report of a run: JSON with every sample, Markdown to read."""
+"""Results of benchmarks, and the report of a run: JSON with every sample, and Markdown for people."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ _PROCESSES_SHOWN = 6
 
 
 class Size(StrEnum):
-    """How much work the benchmarks do."""
+    """The amount of work that the benchmarks do."""
 
     FULL = "full"
-    """As much as what is to be reached speaks of."""
+    """The amounts that the targets are defined for."""
     SMALL = "small"
-    """Enough to see that they run; the numbers mean nothing."""
+    """Enough to show that the benchmarks run; the numbers mean nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One time that a work was done."""
+    """One measurement of a work."""
 
     seconds: float
     others: float
-    """Cores that others kept busy meanwhile, on average; how much that slowed the work isn't known."""
+    """Average number of cores that other processes kept busy; their effect on the work is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The most memory that a work's processes had at one time, of all its samples; what they share is counted once.
+    """The highest memory of a work's processes at one time, over all its samples; shared memory is counted once.
 
-    Spark's driver and, where the master is local, its executors are one Java process; Python is what drives it, and its
-    workers. Brokers aren't counted. Processes that several works of a benchmark share keep what an earlier one took.
+    With a local master, Spark's driver and executors are one Java process; Python is the driver program and the
+    workers. Brokers aren't counted. Processes shared by several works of a benchmark keep the memory that an earlier
+    work took.
     """
 
     java_bytes: int
@@ -46,16 +47,16 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A work, and how long it took each time."""
+    """All measurements of a work."""
 
     name: str
     what: str
-    """In a few words: what was done."""
+    """Short description of the work."""
     samples: Sequence[Sample]
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What came out of it, to see that it did the work."""
+    """Counts that show that the work was done."""
     memory: Peak | None = None
-    """None where nothing ran."""
+    """None if nothing ran."""
 
     @property
     def median(self) -> float:
@@ -70,7 +71,7 @@ class Ratio:
     to: str
     value: float
     reach: float | None = None
-    """At most this is wanted; None where it is only printed."""
+    """The target: the largest accepted value; None if there is no target."""
 
     @property
     def reached(self) -> bool | None:
@@ -79,14 +80,14 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one benchmark measured."""
+    """The result of one benchmark."""
 
     work: str
-    """In a sentence: on what, and what is compared."""
+    """One sentence that describes the work."""
     series: Sequence[Series]
     ratios: Sequence[Ratio]
     notes: Sequence[str] = ()
-    """What the numbers don't show."""
+    """Facts that the numbers don't show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ class Process:
     kind: str
     """`java` or `python`."""
     peak_bytes: int
-    """The most that it had in memory at any time (VmHWM)."""
+    """The highest resident memory at any time (VmHWM)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +105,15 @@ class Memory:
     """The memory of a benchmark's processes."""
 
     java_heap: str
-    """The most that the driver's Java heap may take: spark.driver.memory."""
+    """The largest Java heap of the driver: spark.driver.memory."""
     processes: Sequence[Process]
-    """Those with the largest peaks first."""
+    """All processes, those with the largest peaks first."""
     peak_bytes: int
-    """The most that all of them had at one time, looked at twice a second; what they share is counted once."""
+    """The highest total at one time, sampled twice a second; shared memory is counted once."""
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A result as JSON takes it, with medians and verdicts."""
+    """Return a result for JSON, with medians and whether targets were reached."""
     return {
         **asdict(result),
         "series": [{**asdict(each), "median": each.median} for each in result.series],
@@ -121,7 +122,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def write(report: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
-    """Write a report as bench-SIZE.json and bench-SIZE.md; the two paths."""
+    """Write a report as bench-SIZE.json and bench-SIZE.md; return both paths."""
     folder.mkdir(parents=True, exist_ok=True)
     as_data, to_read = (folder / f"bench-{report['size']}.{ending}" for ending in ("json", "md"))
     as_data.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -130,7 +131,7 @@ def write(report: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """A report to read."""
+    """Return a report in Markdown."""
     machine = report["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     lines = [
@@ -140,7 +141,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"{machine['system']}; {versions}.",
     ]
     if report["size"] == Size.SMALL:
-        lines += ["", "This size only shows that the benchmarks run: its numbers mean nothing."]
+        lines += ["", "This size only shows that the benchmarks run; its numbers mean nothing."]
     for name, each in report["benchmarks"].items():
         lines += ["", f"## {name}", "", each["work"], "", *_ratios(each), "", *_series(each), "", *_memory(each)]
         lines += [f"- {note}" for note in each["notes"]]

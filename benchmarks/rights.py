@@ -1,4 +1,4 @@
-"""The Kafka part of a run about rights: what validate and apply of ACLs take, against librdkafka alone."""
+"""The Kafka part of a run with ACLs: validate and apply, compared with librdkafka alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from topicledger.testing.embedded_kafka import EmbeddedKafka
 _COUNT = {Size.FULL: 10_000, Size.SMALL: 200}
 _SAMPLES = {Size.FULL: 5, Size.SMALL: 1}
 _FLOOR_SIZES = {Size.FULL: (1_000, 2_500, 5_000, 10_000), Size.SMALL: (200,)}
-"""ACLs in one of the floor's requests; 10,000 are as many as a broker takes (A5)."""
+"""ACLs in one request of the floor; brokers accept at most 10,000 (A5)."""
 
 
 def run(size: Size, folder: Path) -> Result:
-    """Add ACLs that a broker hasn't, and remove them again."""
+    """Add new ACLs to a broker, and remove them again."""
     count = _COUNT[size]
     acls = [Acl(f"User:bench-{n % 100}", "ALLOW", "READ", "TOPIC", "LITERAL", f"bench.{n}", "*") for n in range(count)]
     adds = [Target(resource=" ".join(each), action=AccessAction.ACL_ADD, after=each._asdict()) for each in acls]
@@ -34,7 +34,7 @@ def run(size: Size, folder: Path) -> Result:
 
         @contextmanager
         def where(*, there: bool) -> Iterator[EmbeddedKafka]:
-            """The broker, once it shows all of the ACLs, or none."""
+            """Provide the broker once it lists all of the ACLs, or none."""
             _settled(kafka, adds if there else deletes, count if there else 0)
             yield kafka
 
@@ -49,7 +49,7 @@ def run(size: Size, folder: Path) -> Result:
                     "applied": done(sending, targets, sending.apply),
                 }
 
-        # The first time compiles the broker's own code.
+        # The first round compiles the broker's own code.
         _best(size, partial(where, there=False), partial(floor, True))
         _best(size, partial(where, there=True), partial(floor, False))
         best = {add: _best(size, partial(where, there=not add), partial(floor, add)) for add in (True, False)}
@@ -62,8 +62,8 @@ def run(size: Size, folder: Path) -> Result:
             )
             for add in (True, False)
             for name, what in (
-                ("floor", f"librdkafka, {best[add][0]:,} ACLs a request, nothing listed"),
-                ("ours", f"validate (what there is, and what the principal may do) and apply: {count:,} ACLs"),
+                ("floor", f"librdkafka, {best[add][0]:,} ACLs per request, nothing listed"),
+                ("ours", f"validate (existing ACLs, and the principal's own ACLs) and apply: {count:,} ACLs"),
             )
         ]
         series = in_turns(works, warm_ups=0, samples=_SAMPLES[size])
@@ -78,7 +78,7 @@ def run(size: Size, folder: Path) -> Result:
         ],
         notes=[
             f"The floor's batch size is the best of those tried first: adds {best[True][1]}; deletes {best[False][1]}.",
-            "No Spark, no tables. It ends with the acknowledgement; what is sent is visible later (A6).",
+            "No Spark, no tables. Measured until the acknowledgement; changes become visible later (A6).",
         ],
     )  # fmt: skip
 
@@ -88,13 +88,13 @@ def _best(
     around: Callable[[], AbstractContextManager[EmbeddedKafka]],
     floor: Callable[[int, EmbeddedKafka], Mapping[str, int]],
 ) -> tuple[int, str]:
-    """The floor's best batch size, and what was tried, in words."""
+    """Return the floor's best batch size, and a description of the sizes tried."""
     best, took = fastest(_FLOOR_SIZES[size], around, lambda kafka, each: floor(each, kafka))
-    return best, ", ".join(f"{each:,} a request {seconds:.2f} s" for each, seconds in took.items())
+    return best, ", ".join(f"{each:,} per request {seconds:.2f} s" for each, seconds in took.items())
 
 
 def _settled(kafka: EmbeddedKafka, changes: Sequence[Target], count: int) -> None:
-    """Make the broker have so many of the ACLs, and wait until it lists them."""
+    """Apply changes of ACLs, and wait until the broker lists `count` ACLs."""
     with brokers.executor(kafka) as sending:
         for batch in brokers.batches(changes, sending.limits.max_batch_records):
             for _ in sending.apply(batch):

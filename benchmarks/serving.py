@@ -1,4 +1,4 @@
-"""Commands by hand, from shell to exit: through a driver that stays, without one, and beside what keeps nothing."""
+"""Interactive commands, from shell to exit: with a long-lived driver, without one, and by a tool without records."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from topicledger.schemas import MANIFESTS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
-"""Of the process that measures: the server has Spark's default of 1 GB."""
+"""Memory of the measuring process; the server has Spark's default of 1 GB."""
 _PLAIN = Path(__file__).resolve().parent / "plain" / "list_and_create.py"
 _CLIENT = (sys.executable, "-m", "topicledger.serving.client")
 _SECONDS = 120.0
 
 
 def serve(size: Size, folder: Path) -> Result:
-    """Nothing to do and 1,000 creates, warm and cold; `runs show`; and many warm runs one after the other."""
+    """Nothing to do and 1,000 creates, warm and cold; `runs show`; and many consecutive warm runs."""
     count = {Size.FULL: 1_000, Size.SMALL: 20}[size]
     warm_ups, samples, many = {Size.FULL: (3, 10, 200), Size.SMALL: (0, 1, 3)}[size]
-    # A socket's path has at most some 100 characters.
+    # A socket's path has at most about 100 characters.
     with brokers.fresh() as (kafka,), tempfile.TemporaryDirectory(prefix="tl-") as sockets:
         place = ground(folder, ledger(folder, count), kafka)
         os.environ["TOPICLEDGER_SOCKET_DIR"] = sockets
@@ -72,7 +72,7 @@ def serve(size: Size, folder: Path) -> Result:
                 ),
                 Work(
                     name="warm after creates",
-                    what="provision with nothing to do that first sees what was created",
+                    what="provision with nothing to do, which observes the created topics for the first time",
                     do=lambda _: _provision(place),
                     around=all_there,
                 ),
@@ -110,7 +110,7 @@ def serve(size: Size, folder: Path) -> Result:
                 [
                     Work(
                         name="declared",
-                        what="from a commit to manifests, by delta-rs, until a broker lists the topic",
+                        what="from a commit to manifests with delta-rs until a broker lists the topic",
                         do=lambda _: _declare(place),
                         around=lambda: _at_rest_after(health),
                     )
@@ -132,13 +132,13 @@ def serve(size: Size, folder: Path) -> Result:
         work=f"From shell to exit: {count:,} topics of one partition and one config, on one cluster.",
         series=[*warm, *cold, *declared],
         ratios=[Ratio(of=of.name, to=to.name, value=of.median / to.median) for of, to in pairs],
-        notes=[note, "The plain script keeps, checks and recovers nothing.", "The broker shares the cores."],
+        notes=[note, "The plain script records, checks and recovers nothing.", "The broker shares the cores."],
     )
 
 
 @contextmanager
 def _serving(place: Ground, folder: Path, *more: str) -> Iterator[Path]:
-    """A server, once it answers; yields its health file."""
+    """Start a server, wait until it answers, and yield its health file."""
     log, health = folder / "serve.log", folder / "health.json"
     health.unlink(missing_ok=True)
     with log.open("wb") as file:
@@ -166,7 +166,7 @@ def _cold(place: Ground) -> Mapping[str, int]:
 
 
 def _declare(place: Ground) -> Mapping[str, int]:
-    """Declare one topic more, as another tool would, and wait until it is there: the server sees it by itself."""
+    """Declare one more topic, as another tool would, and wait until the server has created it."""
     topic = f"declared-{uuid4().hex}"
     path = str(place.root / MANIFESTS.name)
     row = {"cluster": brokers.NAME, "topic": topic, "state": "present", "num_partitions": 1, "replication_factor": 1}
@@ -176,14 +176,14 @@ def _declare(place: Ground) -> Mapping[str, int]:
     until = time.monotonic() + _SECONDS
     while topic not in client.list_topics(timeout=_SECONDS).topics:
         if time.monotonic() > until:
-            raise AssertionError(f"{topic} was declared, and isn't there after {_SECONDS:.0f} s")
+            raise AssertionError(f"{topic} was declared, but doesn't exist after {_SECONDS:.0f} s")
         time.sleep(0.05)
     return {"topics": 1}
 
 
 @contextmanager
 def _at_rest_after(health: Path, of: int | None = None) -> Iterator[None]:
-    """A context after which the server has ended one command more than before, or than `of`, and does nothing."""
+    """Wait, after the context, until the server has ended another command (more than `of`) and is idle."""
 
     def said() -> tuple[int, bool]:
         if not health.exists():
@@ -196,12 +196,12 @@ def _at_rest_after(health: Path, of: int | None = None) -> Iterator[None]:
     until = time.monotonic() + _SECONDS
     while (now := said())[0] <= before or not now[1]:
         if time.monotonic() > until:
-            raise AssertionError(f"the server is still at work after {_SECONDS:.0f} s")
+            raise AssertionError(f"the server is still busy after {_SECONDS:.0f} s")
         time.sleep(0.05)
 
 
 def _many(place: Ground, count: int, health: Path) -> str:
-    """So many runs with nothing to do, in seconds, and the server's memory after the first and the last."""
+    """Do `count` runs with nothing to do; describe their times, and the server's memory before and after."""
     server = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
     before, taken = resident_bytes(server), []
     for _ in range(count):
@@ -211,17 +211,17 @@ def _many(place: Ground, count: int, health: Path) -> str:
     after = resident_bytes(server)
     now = int(json.loads(health.read_text(encoding="utf-8"))["pid"])
     if now != server:
-        raise AssertionError("the server started anew")
+        raise AssertionError("the server restarted")
     tenth = max(1, count // 10)
     return (
-        f"{count} runs with nothing to do, one after the other: first {taken[0]:.1f} s, median {median(taken):.1f} s, "
+        f"{count} consecutive runs with nothing to do: first {taken[0]:.1f} s, median {median(taken):.1f} s, "
         f"median of the last {tenth} {median(taken[-tenth:]):.1f} s; memory {before / GIB:.2f} GiB before, "
         f"{after / GIB:.2f} GiB after."
     )
 
 
 def _listed(client: AdminClient, count: int) -> list[str]:
-    """The topics that a broker lists: a while after the controller has said that they are created or deleted."""
+    """Return the topics that a broker lists, which lag behind the controller's acknowledgements."""
     names = set(brokers.names(count))
     return [name for name in client.list_topics(timeout=_SECONDS).topics if name in names]
 
@@ -234,7 +234,7 @@ def _await_topics(kafka: EmbeddedKafka, count: int) -> None:
 
 
 def _delete(kafka: EmbeddedKafka, count: int) -> None:
-    """Delete the topics that are there, and wait until none is listed."""
+    """Delete the existing topics, and wait until none is listed."""
     client = AdminClient({"bootstrap.servers": ",".join(kafka.bootstrap_servers)})
     found = _listed(client, count)
     if found:

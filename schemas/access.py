@@ -1,4 +1,4 @@
-"""Who may, and how much: the tables of ACLs and client quotas."""
+"""The tables of ACLs and client quotas."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from topicledger.schemas.definition import Table, column, skipping_by
 _STRING = StringType()
 
 ACL_KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
-"""What makes an ACL of a cluster: all of it."""
+"""The columns that identify an ACL of a cluster: all of its parts."""
 
 ACLS = Table(
     name="acls",
-    comment="The desired ACLs, one row per right",
+    comment="The desired ACLs, one row per ACL",
     schema=StructType(
         [
             column("cluster", _STRING, "a name from the run settings"),
-            column("principal", _STRING, "who: `User:name`, `User:*` for everyone"),
+            column("principal", _STRING, "the principal: `User:name`, or `User:*` for everyone"),
             column("permission", _STRING, "ALLOW or DENY; null: ALLOW"),
             column("operation", _STRING, "Kafka's name: READ, WRITE, DESCRIBE, ..., ALL"),
             column("resource_type", _STRING, "TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER"),
             column("pattern_type", _STRING, "LITERAL or PREFIXED; null: LITERAL"),
-            column("resource_name", _STRING, "its name, or what its name begins with; a literal `*` is every resource"),
+            column("resource_name", _STRING, "the resource's name, or its prefix; a literal `*` is every resource"),
             column("host", _STRING, "the client's address; null or `*`: any"),
             column("state", _STRING, "present or absent; null: present"),
             column("owner", _STRING, "team or service"),
-            column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
+            column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
         ]
     ),
     key=("cluster", *ACL_KEY),
@@ -42,15 +42,19 @@ OBSERVED_ACLS = Table(
         [
             column("cluster", _STRING, "a name from the run settings"),
             column("cluster_id", _STRING, "the Kafka cluster's own id"),
-            column("principal", _STRING, "who"),
+            column("principal", _STRING, "the principal"),
             column("permission", _STRING, "ALLOW or DENY"),
-            column("operation", _STRING, "Kafka's name; UNKNOWN_15 and so on where this topicledger knows none"),
-            column("resource_type", _STRING, "Kafka's name, as operation"),
+            column("operation", _STRING, "Kafka's name; e.g. UNKNOWN_16 if this topicledger doesn't know it"),
+            column("resource_type", _STRING, "Kafka's name, like operation"),
             column("pattern_type", _STRING, "LITERAL or PREFIXED"),
-            column("resource_name", _STRING, "its name, or what its name begins with"),
+            column("resource_name", _STRING, "the resource's name, or its prefix"),
             column("host", _STRING, "the client's address; `*`: any"),
-            column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
-            column("observed_at", TimestampType(), "when the cluster answered so first"),
+            column(
+                "run_id",
+                _STRING,
+                "the run that first observed this state; a cluster's rows are replaced when they change",
+            ),
+            column("observed_at", TimestampType(), "when the cluster first reported this state"),
         ]
     ),
     partitioned_by=("cluster",),
@@ -58,16 +62,20 @@ OBSERVED_ACLS = Table(
 )
 
 _ENTITY = (
-    column("user", _STRING, "a user's name; `<default>`: every user without quotas of their own; null: not by user"),
-    column("client_id", _STRING, "a client id, as user"),
-    column("ip", _STRING, "an address that connections come from, as user; alone"),
+    column("user", _STRING, "a user's name; `<default>`: every user without own quotas; null: not limited by user"),
+    column("client_id", _STRING, "a client id, with the same values as user"),
+    column("ip", _STRING, "a client's address, with the same values as user; only without user and client_id"),
 )
 _LIMITS = (
     column("producer_byte_rate", DoubleType(), "bytes per second and broker, a whole number; null: no such limit"),
-    column("consumer_byte_rate", DoubleType(), "as producer_byte_rate"),
-    column("request_percentage", DoubleType(), "of a thread's time per broker, in percent; null: no such limit"),
+    column("consumer_byte_rate", DoubleType(), "like producer_byte_rate"),
+    column("request_percentage", DoubleType(), "percentage of a thread's time per broker; null: no such limit"),
     column("controller_mutation_rate", DoubleType(), "partitions per second; null: no such limit"),
-    column("connection_creation_rate", DoubleType(), "of an ip: connections per second, a whole number; null: none"),
+    column(
+        "connection_creation_rate",
+        DoubleType(),
+        "connections per second, a whole number, only for an ip; null: no such limit",
+    ),
 )
 
 QUOTAS = Table(
@@ -80,7 +88,7 @@ QUOTAS = Table(
             *_LIMITS,
             column("state", _STRING, "present, or absent for no limits at all; null: present"),
             column("owner", _STRING, "team or service"),
-            column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
+            column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
         ]
     ),
     key=("cluster", *ENTITY),
@@ -97,8 +105,12 @@ OBSERVED_QUOTAS = Table(
             column("cluster_id", _STRING, "the Kafka cluster's own id"),
             *_ENTITY,
             *_LIMITS,
-            column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
-            column("observed_at", TimestampType(), "when the cluster answered so first"),
+            column(
+                "run_id",
+                _STRING,
+                "the run that first observed this state; a cluster's rows are replaced when they change",
+            ),
+            column("observed_at", TimestampType(), "when the cluster first reported this state"),
         ]
     ),
     partitioned_by=("cluster",),
@@ -106,4 +118,4 @@ OBSERVED_QUOTAS = Table(
 )
 
 RESOURCES = (ACLS, QUOTAS)
-"""What is declared beside topics."""
+"""The tables that declare resources beside topics."""

@@ -1,4 +1,4 @@
-"""What a table of the ledger is made of."""
+"""The definition of a table of the ledger."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Table:
     name: str
     """Folder under `tables.root`, or table name in `catalog.schema`."""
     comment: str
-    """One line, kept in the table itself."""
+    """One line, stored in the table itself."""
     schema: StructType
     """Columns in order; a field's metadata holds its comment."""
     key: tuple[str, ...] = ()
-    """Of tables that declare resources beside topics: the columns that name one."""
+    """The columns that identify a resource, in tables that declare resources beside topics."""
     partitioned_by: tuple[str, ...] = ()
     """Partition columns."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Delta table properties beside the schema version."""
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Column -> what null stands for in it, in SQL: older rows have none."""
+    """Column -> SQL expression for its nulls, which older rows have."""
     shared: bool = False
-    """Other tools write it too: extra columns, nullability and properties are theirs."""
+    """Whether other tools write the table, too: then extra columns, nullability and properties are up to them."""
 
 
 def column(name: str, data_type: DataType, comment: str = "", *, nullable: bool = True) -> StructField:
@@ -38,5 +38,5 @@ def column(name: str, data_type: DataType, comment: str = "", *, nullable: bool 
 
 
 def skipping_by(*columns: str) -> Mapping[str, str]:
-    """Queries that name these columns skip files; by default Delta looks at each value of the first 32 for it."""
+    """Return properties that let queries on these columns skip files; by default Delta uses the first 32 columns."""
     return {"delta.dataSkippingStatsColumns": ",".join(columns)}

@@ -1,7 +1,7 @@
-"""The tables as StructTypes: other people's queries rely on every name and type here.
+"""The tables as StructTypes. Users' queries rely on every name and type here.
 
-Deletion vectors and every other table feature that delta-rs can't handle stay off, so that `manifests` and `usages`
-can be written, and all tables read, without Spark.
+Deletion vectors and other table features that delta-rs doesn't support stay off, so that `manifests` and `usages` can
+be written, and all tables read, without Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ASSIGNMENTS = MapType(_INT, ArrayType(_INT))
 """Partition -> broker ids; the first is the preferred leader (C3)."""
 
 VIOLATIONS = ArrayType(StructType([StructField("policy", _STRING), StructField("message", _STRING)]))
-"""Every rule an action breaks, not just the first (P3)."""
+"""All rules that an action breaks, not just the first (P3)."""
 
 CONFIGS = ArrayType(
     StructType(
@@ -45,19 +45,18 @@ CONFIGS = ArrayType(
         ]
     )
 )
-"""A topic's configs as the broker returned them (C9)."""
+"""A topic's configs, as returned by the broker (C9)."""
 
 
 ACTION_KEY = ("cluster", "resource_type", "resource", "action")
-"""An action of a run, in `plans` and `audit`."""
+"""The columns that identify an action of a run in `plans` and `audit`."""
 _RESOURCE = (
-    _column(
-        "resource_type", _STRING, "what it is about: topic, acl or quota; null in rows before schema version 3: topic"
-    ),
+    _column("resource_type", _STRING, "topic, acl or quota; null, which means topic, in rows before schema version 3"),
     _column(
         "resource",
         _STRING,
-        "the topic, or the text of an ACL or a quota's entity; null in rows before schema version 3: as topic",
+        "the topic, or the text of an ACL or a quota's entity; null, which means `topic`, in rows before schema "
+        "version 3",
     ),
 )
 _RESOURCE_DEFAULTS = {"resource_type": "'topic'", "resource": "topic"}
@@ -73,10 +72,10 @@ MANIFESTS = Table(
             _column("num_partitions", _INT, "null: the broker's default"),
             _column("replication_factor", _INT, "null: the broker's default"),
             _column("assignments", ASSIGNMENTS, "partition -> broker ids, the first is the preferred leader"),
-            _column("configs", MapType(_STRING, _STRING), "only what is set; the rest stays the broker's"),
+            _column("configs", MapType(_STRING, _STRING), "the configs to set; all others keep the broker's defaults"),
             _column("owner", _STRING, "team or service"),
-            _column("labels", MapType(_STRING, _STRING), "free, for policies and reports"),
-            _column("placement", _STRING, "where replicas are to be: any, racks, spread, rack:NAME or brokers:1,2,3"),
+            _column("labels", MapType(_STRING, _STRING), "free labels, for policies and reports"),
+            _column("placement", _STRING, "rule for replicas: any, racks, spread, rack:NAME or brokers:1,2,3"),
         ]
     ),
     properties={"delta.enableChangeDataFeed": "true"},
@@ -85,13 +84,13 @@ MANIFESTS = Table(
 
 USAGES = Table(
     name="usages",
-    comment="Who uses a topic: the registry that a delete policy asks",
+    comment="Users of topics: the registry that a delete policy reads",
     schema=StructType(
         [
             _column("cluster", _STRING, "a name from the run settings"),
             _column("topic", _STRING, "the topic's name"),
-            _column("consumer", _STRING, "who uses it: a service, a team"),
-            _column("valid_until", _TIMESTAMP, "null: for good"),
+            _column("consumer", _STRING, "the user of the topic: a service or a team"),
+            _column("valid_until", _TIMESTAMP, "end of the usage; null: unlimited"),
             _column("note", _STRING, "free text"),
         ]
     ),
@@ -100,42 +99,42 @@ USAGES = Table(
 
 ACTIONS = StructType(
     [
-        _column("run_id", _STRING, "the run that planned it"),
+        _column("run_id", _STRING, "the run that planned the action"),
         _column("cluster", _STRING, "a name from the run settings"),
         _column("cluster_id", _STRING, "the Kafka cluster's own id"),
         _column("topic", _STRING, "the topic's name"),
         _column("topic_id", _STRING, "the live topic's id; null for a create"),
-        _column("action", _STRING, "its kind, such as create; null where a row was refused before it had one"),
+        _column("action", _STRING, "kind of the action, such as create; null if a row was refused before it had one"),
         _column("num_partitions", _INT, "as declared; null: the broker's default"),
         _column("replication_factor", _INT, "as declared; null: the broker's default"),
         _column("assignments", ASSIGNMENTS, "as declared: partition -> broker ids"),
         _column("configs", MapType(_STRING, _STRING), "as declared"),
-        _column("phase", _STRING, "of the decision that ended it, else null"),
-        _column("outcome", _STRING, "of the decision that ended it, else null"),
+        _column("phase", _STRING, "phase that ended the action while planning, else null"),
+        _column("outcome", _STRING, "outcome of that phase, else null"),
         _column("error", _STRING, "the refusal's name, else null"),
         _column("error_message", _STRING, "the refusal's reason, else null"),
-        _column("violations", VIOLATIONS, "every policy violated, also where the policy only warns"),
+        _column("violations", VIOLATIONS, "all policies violated, including policies that only warn"),
         _column(
             "batch",
             _INT,
-            "the request it is sent with: 0, 1, 2... of each cluster and action; null where nothing is sent",
+            "number of its request: 0, 1, 2... for each cluster and action; null if nothing is sent",
         ),
         _column("manifest_version", _BIGINT, "the version of manifests that was read"),
-        _column("planned_at", _TIMESTAMP, "when it was decided"),
+        _column("planned_at", _TIMESTAMP, "when the action was decided"),
         _column(
             "before",
             MapType(_STRING, _STRING),
-            "what is: of a delete num_partitions, replication_factor and assignments of the live topic, "
-            "where it has no id also the configs that are set on it; of a change what it touches: num_partitions, or "
-            "configs by name, as set on the topic (a name that is missing is the broker's default)",
+            "current state; for a delete: num_partitions, replication_factor and assignments of the live topic, "
+            "and if it has no id, also the configs that are set on it; for a change, the values it touches: "
+            "num_partitions, or configs by name as set on the topic (a missing name has the broker's default)",
         ),
         *_RESOURCE,
-        _column("after", MapType(_STRING, _STRING), "of a change: what is to be in place of before"),
-        _column("placement", _STRING, "as declared; the assignments of a create are then those that the planner chose"),
+        _column("after", MapType(_STRING, _STRING), "for a change: the values that replace before"),
+        _column("placement", _STRING, "as declared; the planner then chose the assignments of a create"),
         _column("owner", _STRING, "as declared; null in rows before schema version 8"),
     ]
 )
-"""Columns of `plans`: what decide, policy and guard produce."""
+"""Columns of `plans`: the results of decide, policy and guard."""
 
 PLANS = Table(
     name="plans",
@@ -147,14 +146,14 @@ PLANS = Table(
 
 SENT_BATCHES = Table(
     name="sent_batches",
-    comment="Which batches of a run may have been sent, append-only: a row is committed before its batch is sent",
+    comment="Batches of a run that may have been sent, append-only; a row is committed before its batch is sent",
     schema=StructType(
         [
             _column("run_id", _STRING, "the run that wrote the row"),
             _column("cluster", _STRING, "a name from the run settings"),
-            _column("action", _STRING, "its kind, such as create"),
-            _column("batch", _INT, "as in plans; the one after it may have a row before it is sent"),
-            _column("epoch", _INT, "of the run's start that sent it"),
+            _column("action", _STRING, "kind of the batch's actions, such as create"),
+            _column("batch", _INT, "as in plans; later batches may have a row before this one is sent"),
+            _column("epoch", _INT, "epoch of the run's start that sent the batch"),
             _column("marked_at", _TIMESTAMP, "when the row was written"),
         ]
     ),
@@ -169,19 +168,32 @@ OBSERVED = Table(
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("topic", _STRING, "the topic's name"),
-            _column("topic_id", _STRING, "null where brokers give none (before 2.8)"),
-            _column("internal", _BOOLEAN, "internal to Kafka, as __consumer_offsets is"),
-            _column("permitted", _BOOLEAN, "false: it exists or not, this principal may not know (29)"),
-            _column("num_partitions", _INT, "live partitions"),
-            _column("replication_factor", _INT, "the most replicas that a partition has"),
+            _column("topic_id", _STRING, "the topic's id; null if brokers have none (before 2.8)"),
+            _column("internal", _BOOLEAN, "whether the topic is internal to Kafka, like __consumer_offsets"),
+            _column(
+                "permitted",
+                _BOOLEAN,
+                "false: this principal may not describe the topic, which may or may not exist (29)",
+            ),
+            _column("num_partitions", _INT, "number of live partitions"),
+            _column("replication_factor", _INT, "largest number of replicas of a partition"),
             _column("assignments", ASSIGNMENTS, "partition -> broker ids, the first is the preferred leader"),
             _column(
                 "authorized_operations",
                 ArrayType(_STRING),
-                "what this principal may do with it, by Kafka's names; null where the broker doesn't say",
+                "operations that this principal may do on the topic, with Kafka's names; null if the broker doesn't "
+                "report them",
             ),
-            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
+            _column(
+                "run_id",
+                _STRING,
+                "the run that first observed this state; a cluster's rows are replaced when they change",
+            ),
+            _column(
+                "observed_at",
+                _TIMESTAMP,
+                "when the cluster first reported this state; the last time is in `runs.observed_at`",
+            ),
         ]
     ),
     partitioned_by=("cluster",),
@@ -196,12 +208,20 @@ BROKERS = Table(
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("broker_id", _INT, "the broker's id"),
-            _column("rack", _STRING, "its rack; null where it has none"),
-            _column("host", _STRING, "of its advertised listener"),
-            _column("port", _INT, "of its advertised listener"),
+            _column("rack", _STRING, "the broker's rack; null if it has none"),
+            _column("host", _STRING, "host of its advertised listener"),
+            _column("port", _INT, "port of its advertised listener"),
             _column("controller", _BOOLEAN, "whether metadata named it as the controller"),
-            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
+            _column(
+                "run_id",
+                _STRING,
+                "the run that first observed this state; a cluster's rows are replaced when they change",
+            ),
+            _column(
+                "observed_at",
+                _TIMESTAMP,
+                "when the cluster first reported this state; the last time is in `runs.observed_at`",
+            ),
         ]
     ),
     partitioned_by=("cluster",),
@@ -215,12 +235,20 @@ OBSERVED_CONFIGS = Table(
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("topic", _STRING, "the topic's name"),
-            _column("topic_id", _STRING, "null where brokers give none (before 2.8)"),
+            _column("topic_id", _STRING, "the topic's id; null if brokers have none (before 2.8)"),
             _column("configs", CONFIGS, "as described by the broker; a sensitive value is null"),
-            _column("config_error_code", _INT, "Kafka's number: why configs are missing; 0 where they aren't"),
-            _column("config_error", _STRING, "Kafka's name for it"),
-            _column("run_id", _STRING, "the run that saw it so first: a cluster's rows are replaced where they differ"),
-            _column("observed_at", _TIMESTAMP, "when the cluster answered so first; last: `observed_at` of `runs`"),
+            _column("config_error_code", _INT, "Kafka's error code if configs are missing, else 0"),
+            _column("config_error", _STRING, "Kafka's name for the code"),
+            _column(
+                "run_id",
+                _STRING,
+                "the run that first observed this state; a cluster's rows are replaced when they change",
+            ),
+            _column(
+                "observed_at",
+                _TIMESTAMP,
+                "when the cluster first reported this state; the last time is in `runs.observed_at`",
+            ),
         ]
     ),
     partitioned_by=("cluster",),
@@ -229,33 +257,39 @@ OBSERVED_CONFIGS = Table(
 
 AUDIT = Table(
     name="audit",
-    comment="The result, append-only: one row per run, topic, action and phase that ended for it",
+    comment="Results, append-only: one row per run, topic, action and phase that ended for it",
     schema=StructType(
         [
             _column("run_id", _STRING, "the run that wrote the row"),
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("topic", _STRING, "the topic's name"),
-            _column("action", _STRING, "its kind, such as create; null where a row was refused before it had one"),
+            _column(
+                "action", _STRING, "kind of the action, such as create; null if a row was refused before it had one"
+            ),
             _column("phase", _STRING, "manifest, observe, policy, guard, validate, apply or verify"),
             _column("outcome", _STRING, "ok, failed, refused or skipped; in verify also pending"),
-            _column("error_code", _INT, "Kafka's number, 0 for none; -1 where the refusal is ours"),
-            _column("error", _STRING, "Kafka's name for it, or ours"),
-            _column("error_message", _STRING, "the broker's words, or ours"),
-            _column("topic_id", _STRING, "never an id from validateOnly: that one is not real"),
+            _column("error_code", _INT, "Kafka's error code, 0 for none; -1 if the refusal is ours"),
+            _column("error", _STRING, "Kafka's name for the code, or ours"),
+            _column("error_message", _STRING, "the broker's message, or ours"),
+            _column("topic_id", _STRING, "the topic's id; never one from validateOnly, which is not real"),
             _column("num_partitions", _INT, "as returned by the broker"),
             _column("replication_factor", _INT, "as returned by the broker"),
             _column("configs", CONFIGS, "as returned by the broker; a sensitive value is null"),
-            _column("topic_config_error_code", _INT, "KIP-525: why configs are missing"),
-            _column("violations", VIOLATIONS, "every policy violated; policy `broker` is the broker's own"),
+            _column("topic_config_error_code", _INT, "Kafka's error code if configs are missing (KIP-525)"),
+            _column("violations", VIOLATIONS, "all policies violated; `broker` is the broker's own policy"),
             _column("batch", _INT, "as in plans"),
-            _column("attempt", _INT, "how many requests the topic was part of"),
-            _column("requested_at", _TIMESTAMP, "when the last of them was sent"),
-            _column("completed_at", _TIMESTAMP, "when its answer came"),
+            _column("attempt", _INT, "number of requests that contained the topic"),
+            _column("requested_at", _TIMESTAMP, "when the last of these requests was sent"),
+            _column("completed_at", _TIMESTAMP, "when its answer arrived"),
             _column("manifest_version", _BIGINT, "the version of manifests that the run planned from"),
             *_RESOURCE,
-            _column("before", MapType(_STRING, _STRING), "of a change: as in plans, as read right before it was sent"),
-            _column("after", MapType(_STRING, _STRING), "of a change: what was sent; in verify, as read then"),
+            _column(
+                "before",
+                MapType(_STRING, _STRING),
+                "for a change: as in plans, but read immediately before it was sent",
+            ),
+            _column("after", MapType(_STRING, _STRING), "for a change: the values sent; in verify, the values read"),
         ]
     ),
     properties={
@@ -267,23 +301,23 @@ AUDIT = Table(
 
 DRIFT = Table(
     name="drift",
-    comment="How live clusters differ from the manifests, append-only: one row per audit, topic, kind and what",
+    comment="Differences between live clusters and manifests, append-only: one row per audit, topic, kind and what",
     schema=StructType(
         [
-            _column("run_id", _STRING, "the audit that found it"),
+            _column("run_id", _STRING, "the audit that found the drift"),
             _column("cluster", _STRING, "a name from the run settings"),
             _column("cluster_id", _STRING, "the Kafka cluster's own id"),
             _column("topic", _STRING, "the topic's name"),
             _column("topic_id", _STRING, "the live topic's id"),
             _column("kind", _STRING, "missing, unmanaged, config_differs, ...: see docs/audit-and-drift.md"),
-            _column("what", _STRING, "the config's name or the partition, where the kind is about one"),
-            _column("declared", _STRING, "what was expected: mostly as the manifest says; message says what it is"),
-            _column("live", _STRING, "as the cluster says"),
+            _column("what", _STRING, "the config's name or the partition, if the kind is about one"),
+            _column("declared", _STRING, "the expected value, usually the manifest's; message explains it"),
+            _column("live", _STRING, "the value on the cluster"),
             _column("severity", _STRING, "error, warning or info"),
-            _column("message", _STRING, "what differs, in words"),
-            _column("since", _TIMESTAMP, "when an unbroken series of audits first found it"),
+            _column("message", _STRING, "description of the difference"),
+            _column("since", _TIMESTAMP, "when the first in an unbroken series of audits found the drift"),
             _column("manifest_version", _BIGINT, "the version of manifests that was compared"),
-            _column("observed_at", _TIMESTAMP, "when it was found"),
+            _column("observed_at", _TIMESTAMP, "when the drift was found"),
         ]
     ),
     properties={"delta.appendOnly": "true", **_skipping_by("run_id", "cluster", "topic", "kind", "observed_at")},

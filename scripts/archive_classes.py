@@ -1,4 +1,4 @@
-"""Does what jobs do, so that Java loads the classes that they need: see archive_classes.sh, which submits it."""
+"""Run typical commands so that Java loads the classes that jobs need: see archive_classes.sh, which submits this."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANIFESTS = "cluster: nowhere\ntopics: [{topic: a, num_partitions: 1}, {topic: b
 
 
 def main(folder: Path) -> None:
-    """Load manifests and run `provision`, in one Spark session; raises where that ends otherwise than it must."""
+    """Load manifests and run `provision` in one Spark session; raises if an exit code isn't the expected one."""
     config, manifests = folder / "settings.toml", folder / "topics.yaml"
     config.write_text(SETTINGS.format(folder=folder), encoding="utf-8")
     manifests.write_text(MANIFESTS, encoding="utf-8")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes build/classes/spark.jsa: the classes that a job loads, parsed and checked, so that Java starts from there
-# (JEP 350). A job runs once for it, on tables of its own and a cluster that nobody can reach. Java leaves an archive
-# unread that isn't of its own version and class path: that costs time only.
+# Writes build/classes/spark.jsa: the classes that a job loads, already parsed and verified, so that Java starts faster
+# (JEP 350). To make it, one job runs on temporary tables and an unreachable cluster. Java ignores an archive of another
+# version or class path, which only costs time.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -11,12 +11,12 @@ trap 'rm -rf -- "$folder"' EXIT
 rm -f "$made"
 mkdir -p "${made%/*}"
 
-# It is over before compiling well would pay.
+# The job ends before better compilation would pay off.
 quick='-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m'
 TOPICLEDGER_SUBMIT_ARGS="--conf 'spark.driver.defaultJavaOptions=$quick -XX:ArchiveClassesAtExit=$PWD/$made.new'" \
     TOPICLEDGER_LOG_DIR=$folder ./spark-submit.sh scripts/archive_classes.py "$folder" >"$folder/said" 2>&1 || {
     cat "$folder/said" >&2
-    echo "setup: no archive of classes could be made; jobs start without it, only slower" >&2
+    echo "setup: the archive of classes could not be made; jobs start without it, but more slowly" >&2
 }
 if [[ -f $made.new ]]; then
     mv "$made.new" "$made"

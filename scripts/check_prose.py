@@ -1,7 +1,7 @@
-"""Find sentences that readers have to read twice: in docstrings, comments, messages, help texts, pages and test names.
+"""Find sentences that are hard to read in docstrings, comments, messages, help texts, pages and test names.
 
-`check_prose.py [PATH...]` prints a line per finding and ends with 1 if there are any; by default it reads the project.
-A line that ends with `prose: as is` is left alone: it quotes somebody, or the words are right there.
+`check_prose.py [PATH...]` prints one line per finding and exits with 1 if there are any; by default it checks the whole
+project. Lines that contain `prose: as is` are skipped, for quotations and for words that are right in their place.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FOLDERS = ("lib", "jobs", "schemas", "scripts", "benchmarks", "tests", "examples
 PAGES = ("README.md", "CHANGELOG.md", "docs")
 AS_IS = "prose: as is"
 MOST_OF_A_NAME = 70
-"""Characters of a test's name; a longer one needs a docstring."""
+"""Longest name of a test without a docstring, in characters."""
 _WORDS_OF_A_MESSAGE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """Words that make a reader stop, and what to write instead."""
+    """Words that slow readers down, and what to write instead."""
 
     words: str
-    """A regular expression; case counts."""
+    """A case-sensitive regular expression."""
     instead: str
 
 
@@ -61,14 +61,14 @@ PATTERNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """A text with the line on which it begins."""
+    """A text, and the line on which it begins."""
 
     line: int
     words: str
 
 
 def of_python(source: str, *, is_test: bool) -> Iterator[Text]:
-    """Comments, and strings that are sentences; names of tests if it is one."""
+    """Yield comments, docstrings and messages; in a test module, names of tests instead of messages."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield Text(line=token.start[0], words=token.string.lstrip("#").strip())
@@ -93,33 +93,33 @@ def of_python(source: str, *, is_test: bool) -> Iterator[Text]:
 
 
 AS_TOO_LONG = "\0"
-"""Begins a test's name that is too long."""
+"""Prefix of a test name that is too long."""
 
 
 def of_page(source: str) -> Iterator[Text]:
-    """Lines of a page without its code."""
+    """Yield the lines of a page without its code blocks."""
     fenced = False
     for number, line in enumerate(source.splitlines(), 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         elif not fenced:
-            # Cells of tables and items of lists begin sentences, too.
+            # Table cells and list items also begin a sentence.
             for part in re.split(r"\s*\|\s*|^\s*[-*\d.]+\s+|^#+\s+", re.sub(r"`[^`]*`", "`x`", line)):
                 if part.strip():
                     yield Text(line=number, words=part.strip())
 
 
 def findings(path: Path) -> Iterator[str]:
-    """A line per finding: file, line, the words, and what to write instead."""
+    """Yield one line per finding: file, line, the words, and what to write instead."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
     is_test = path.name.startswith("test_")
     texts = of_python(source, is_test=is_test) if path.suffix == ".py" else of_page(source)
     for text in texts:
         if text.words.startswith(AS_TOO_LONG):
-            yield f"{path}:{text.line}: a name of over {MOST_OF_A_NAME} characters and no docstring"
+            yield f"{path}:{text.line}: a test name of over {MOST_OF_A_NAME} characters without a docstring"
             continue
-        # Names of code are no words.
+        # Code in backticks isn't prose.
         for offset, written in enumerate(text.words.split("\n")):
             line, sentence = text.line + offset, re.sub(r"`[^`]*`", "`x`", written.strip())
             if line <= len(lines) and AS_IS in lines[line - 1]:
@@ -131,7 +131,7 @@ def findings(path: Path) -> Iterator[str]:
 
 
 def files(named: Sequence[Path]) -> Iterator[Path]:
-    """Python files and pages at the given paths."""
+    """Yield the Python files and pages at the given paths."""
     for path in named:
         if path.is_dir():
             yield from (each for each in sorted(path.rglob("*")) if each.suffix in (".py", ".md") and each.is_file())
@@ -140,7 +140,7 @@ def files(named: Sequence[Path]) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Print the findings; returns the exit code."""
+    """Print the findings, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="*", type=Path)
     named = parser.parse_args().paths or [ROOT / name for name in (*FOLDERS, *PAGES)]
@@ -150,7 +150,7 @@ def main() -> int:
             count += 1
             print(line)
     if count:
-        print(f"{count} findings; write them plainly, or end the line with `# {AS_IS}`", file=sys.stderr)
+        print(f"{count} findings: reword them, or end the line with `# {AS_IS}`", file=sys.stderr)
     return int(count > 0)
 
 

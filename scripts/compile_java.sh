@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compile_java.sh SOURCE JAR WITHOUT: compiles a Java class that jobs are given into JAR, alone in its folder. It needs a
-# JDK; where there is only a Java runtime, jobs go on without the class, and WITHOUT says what that means.
+# compile_java.sh SOURCE JAR WITHOUT: compiles a Java class for jobs into JAR, the only file in its folder. This needs a
+# JDK. With only a Java runtime, jobs run without the class, and WITHOUT describes the consequences.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -12,7 +12,7 @@ if command -v "${bin}javac" >/dev/null && command -v "${bin}jar" >/dev/null; the
     trap 'rm -rf -- "$classes"' EXIT
     spark=$(.venv/bin/python -I -c 'import importlib.util; print(*importlib.util.find_spec("pyspark").submodule_search_locations)')
     "${bin}javac" --release 17 -cp "$spark/jars/*:build/jars/delta/*" -d "$classes" "$1"
-    # In one step: a job may start meanwhile.
+    # Renamed in one step, since a job may start at any time.
     "${bin}jar" --create --file "$2.new" -C "$classes" .
     mv "$2.new" "$2"
 else

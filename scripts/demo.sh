@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The demo: a broker of its own, example manifests, one provisioning run and a second that finds nothing left to do.
+# The demo: its own broker, example manifests, one provisioning run, and a second one that finds nothing left to do.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +27,7 @@ run() {
     ./spark-submit.sh "$@"
 }
 
-# Exit code 4: some topics failed. Here one must, and nothing else.
+# Exit code 4 means that some topics failed. Here, exactly one must fail.
 run_with_one_bad_topic() {
     local code=0
     run "$@" || code=$?
@@ -35,7 +35,7 @@ run_with_one_bad_topic() {
         printf 'demo: expected exit code 4 for the one topic that Kafka refuses, got %s\n' "$code" >&2
         exit 1
     fi
-    printf '\nExit code 4 is meant: payments.ledger asks for three copies on a cluster of one broker, and only that failed.\n'
+    printf '\nExit code 4 is intended: payments.ledger asks for three replicas on a cluster with one broker, and only this topic failed.\n'
 }
 
 rm -rf -- "$folder" "$tables"
@@ -49,7 +49,7 @@ read -r address <"$folder/address" || {
     cat "$folder/broker.log" >&2
     exit 1
 }
-printf 'It listens on %s and goes when the demo ends.\n' "$address"
+printf 'It listens on %s and stops when the demo ends.\n' "$address"
 sed "s/localhost:9092/$address/" examples/demo.toml >"$settings"
 
 # Something for `state: absent` to remove.
@@ -66,10 +66,10 @@ PYTHON
 say "Loading the manifests of examples/manifests into Delta"
 run jobs/load_manifests.py --config "$settings" examples/manifests
 
-say "Provisioning: one topic is there already and is to go, the others are to come"
+say "Provisioning: one existing topic will be deleted, the others will be created"
 run_with_one_bad_topic jobs/provision.py --config "$settings" --run-id demo-1
 
-say "Provisioning again: nothing is left to do but the one that can't be done"
+say "Provisioning again: only the topic that can't be created is left"
 run_with_one_bad_topic jobs/provision.py --config "$settings" --run-id demo-2
 
 say "Both runs, from the ledger"
@@ -79,7 +79,7 @@ say "Every action of the first run"
 run jobs/runs.py show --config "$settings" --run-id demo-1
 
 say "Done"
-printf 'The Delta tables stay in %s, to look around in:\n' "$tables"
+printf 'The Delta tables stay in %s, so that you can look at them:\n' "$tables"
 printf '    %s\n' "$tables"/*/
 printf 'For example, with .venv/bin/python:\n'
 printf '    import deltalake\n    deltalake.DeltaTable("%s/audit").to_pyarrow_table()\n' "$tables"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The Python that spark-submit starts for the job; only spark-submit.sh uses it.
+# The Python that spark-submit starts for a job; used only by spark-submit.sh.
 #
-# spark-submit gives a job no stdin, merges its stderr into its stdout, and copies that. Here the job gets
-# spark-submit.sh's own streams back, terminal or not, and leaves its process id for signals.
+# spark-submit gives a job no stdin, merges its stderr into its stdout, and copies that. This script gives the job
+# spark-submit.sh's own streams back, terminal or not, and writes down its process id for signals.
 set -euo pipefail
 
 python=$(dirname -- "${BASH_SOURCE[0]}")/python.sh
@@ -14,7 +14,7 @@ fi
 
 printf '%s\n' "$$" >"$TOPICLEDGER_SCRATCH/driver"
 streams=/proc/$TOPICLEDGER_SUBMIT_PID/fd
-# Where there is no /proc, or a stream is a socket, it stays as spark-submit has it.
+# Without /proc, or if a stream is a socket, the streams stay as spark-submit has set them.
 if { : <"$streams/0" && : >>"$streams/1" && : >>"$streams/2"; } 2>/dev/null; then
     exec "$python" "$@" <"$streams/0" >>"$streams/1" 2>>"$streams/2"
 fi

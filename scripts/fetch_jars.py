@@ -1,11 +1,10 @@
-"""Fetch Kafka's and Delta's jars into build/jars, by the Ivy inside pyspark.
+"""Fetch Kafka's and Delta's jars into build/jars with the Ivy inside pyspark.
 
-`fetch_jars.py s3` fetches those for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, `fetch_jars.py
+`fetch_jars.py s3` fetches the jars for S3 instead, `fetch_jars.py yarn` those of a YARN cluster, and `fetch_jars.py
 kafka-VERSION...` brokers of other versions.
 
-Run with the Python that has pyspark. What is there already, complete and of these versions, is left alone; files that
-differ from jars.sha256 are refused.
-TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
+Run it with the Python that has pyspark. Complete folders of the right versions are left alone; files that differ from
+jars.sha256 are refused. TOPICLEDGER_IVY_SETTINGS may name an Ivy settings file, for a mirror of Maven Central.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 PINS = Path(__file__).resolve().parent / "jars.sha256"
-"""As sha256sum writes it, of folders in build/jars: `cd build/jars && sha256sum --check ../../scripts/jars.sha256`."""
+"""Digests in the format of sha256sum: `cd build/jars && sha256sum --check ../../scripts/jars.sha256` checks them."""
 IVY_CACHE = BUILD / "ivy"
 DELTA = "4.4.0"
 KAFKA = "4.3.1"
@@ -39,33 +38,33 @@ class Jars:
 
     name: str
     coordinates: tuple[tuple[str, str, str], ...]
-    """Organisation, module, revision."""
+    """(organisation, module, revision) of each jar."""
     transitive: bool
-    """Whether what they depend on comes too."""
+    """Whether to fetch their dependencies, too."""
     pinned: bool = True
-    """Whether each file must be one of `PINS`; else Ivy's own check against the repository's SHA-1 is all."""
+    """Whether `PINS` must list each file; otherwise Ivy only checks the repository's SHA-1."""
 
     @property
     def folder(self) -> Path:
-        """Where they go."""
+        """The folder of the jars."""
         return BUILD / "jars" / self.name
 
     @property
     def sha256(self) -> Mapping[str, str]:
-        """File name -> the digest it must have."""
+        """File name -> expected digest."""
         pins = (line.split(maxsplit=1) for line in PINS.read_text(encoding="ascii").splitlines())
         of_all = ((digest, *path.split("/")) for digest, path in pins)
         return {name: digest for digest, folder, name in of_all if folder == self.name} if self.pinned else {}
 
     @property
     def content(self) -> str:
-        """What a complete folder says of itself."""
+        """The text that marks a complete folder."""
         lines = [f"{organisation}:{name}:{revision}" for organisation, name, revision in self.coordinates]
         return "\n".join([*lines, *(f"{digest}  {name}" for name, digest in self.sha256.items()), ""])
 
 
 def brokers(name: str, version: str) -> Jars:
-    """A broker of that version."""
+    """Return the jars of a broker of that version."""
     return Jars(
         name=name,
         pinned=version == KAFKA,
@@ -78,14 +77,14 @@ def brokers(name: str, version: str) -> Jars:
 WANTED = (
     brokers("kafka", KAFKA),
     Jars(
-        # Kafka's own command line, for tests; apart, since no broker needs it.
+        # Kafka's own command line, for tests; separate, since no broker needs it.
         name="kafka-tools",
         coordinates=(("org.apache.kafka", "kafka-tools", KAFKA),),
         transitive=False,
     ),
     Jars(
         name="delta",
-        # The rest of what delta-spark names is part of Spark.
+        # The other dependencies of delta-spark are part of Spark.
         coordinates=tuple(
             ("io.delta", name, DELTA)
             for name in (
@@ -102,7 +101,7 @@ WANTED = (
 
 FOR_S3 = (
     Jars(
-        # Hadoop's S3A, of the Hadoop inside pyspark, with the two that it names.
+        # Hadoop's S3A, of the version of the Hadoop inside pyspark, with its two dependencies.
         name="s3",
         coordinates=(
             ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
@@ -115,8 +114,8 @@ FOR_S3 = (
 
 FOR_YARN = (
     Jars(
-        # A ResourceManager and NodeManagers, beside the Hadoop inside pyspark and of its version. They need Bouncy
-        # Castle, which the first names nowhere: the version is that of Hadoop's own build.
+        # A ResourceManager and NodeManagers, of the version of the Hadoop inside pyspark. They need Bouncy Castle,
+        # which isn't a declared dependency; the version is that of Hadoop's own build.
         name="yarn",
         coordinates=(
             ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
@@ -129,25 +128,25 @@ FOR_YARN = (
 )
 
 NAMED: Mapping[str, Sequence[Jars]] = {"s3": FOR_S3, "yarn": FOR_YARN}
-"""What an argument fetches instead of `WANTED`."""
+"""Jars to fetch instead of `WANTED`, by argument."""
 
 
 class FetchError(Exception):
-    """Jars can't be fetched; its text is for the user."""
+    """Jars can't be fetched; the text is for the user."""
 
 
 def wanted(names: Sequence[str]) -> Sequence[Jars]:
-    """What the arguments ask for; raises FetchError where they are none."""
+    """Return the jars that the arguments name; raises FetchError for an unknown name."""
     if not names:
         return WANTED
     for name in names:
         if name not in NAMED and not OTHER_KAFKA.fullmatch(name):
-            raise FetchError(f"there are no jars {name}: give {', '.join(NAMED)} or kafka-VERSION, e.g. kafka-3.9.1")
+            raise FetchError(f"unknown jars {name}: use {', '.join(NAMED)} or kafka-VERSION, e.g. kafka-3.9.1")
     return [jars for name in names for jars in NAMED.get(name) or [brokers(name, name.removeprefix("kafka-"))]]
 
 
 def main(names: Sequence[str]) -> int:
-    """Fetch what is missing."""
+    """Fetch missing jars, and return the exit code."""
     try:
         for jars in wanted(names):
             if not is_complete(jars):
@@ -161,13 +160,13 @@ def main(names: Sequence[str]) -> int:
 
 
 def is_complete(jars: Jars) -> bool:
-    """Whether the folder holds these versions: it gets its name only when it does."""
+    """Whether the folder has all jars of these versions."""
     marker = jars.folder / ".complete"
     return marker.is_file() and marker.read_text(encoding="utf-8") == jars.content
 
 
 def fetch(jars: Jars) -> None:
-    """Fetch into a folder beside the final one, then rename."""
+    """Fetch into a folder beside the final one, then rename it."""
     jars.folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix=f"fetching-{jars.name}-") as temporary:
         fresh = Path(temporary) / "new"
@@ -181,7 +180,7 @@ def fetch(jars: Jars) -> None:
 
 
 def check_digests(jars: Jars, folder: Path) -> None:
-    """Raises FetchError unless the files are those that are pinned, all of them and no others."""
+    """Raise FetchError unless the files are exactly the pinned ones."""
     if not jars.pinned:
         return
     found = {}
@@ -198,7 +197,7 @@ def check_digests(jars: Jars, folder: Path) -> None:
 
 
 def run_ivy(jars: Jars, ivy_file: Path, target: Path) -> None:
-    """Resolve and retrieve; its many lines go to a log, one per jar to the terminal."""
+    """Resolve and retrieve jars; log Ivy's output to a file, and print one line per jar."""
     dependencies = "".join(
         f'<dependency org="{organisation}" name="{name}" rev="{revision}" conf="default->default" '
         f'transitive="{str(jars.transitive).lower()}"/>'
@@ -235,11 +234,11 @@ def run_ivy(jars: Jars, ivy_file: Path, target: Path) -> None:
                 "Maven Central can't be reached: check the network, a proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...) "
                 "or a mirror (TOPICLEDGER_IVY_SETTINGS), then start again"
             )
-        raise FetchError(f"{jars.name}'s jars can't be fetched; Ivy's words are in {log}")
+        raise FetchError(f"{jars.name}'s jars can't be fetched; see Ivy's output in {log}")
 
 
 def java() -> str:
-    """The java to run."""
+    """Return the path of java."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
@@ -248,7 +247,7 @@ def java() -> str:
 
 
 def ivy_jar() -> Path:
-    """Ivy, among pyspark's jars."""
+    """Return the path of Ivy among pyspark's jars."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise FetchError("pyspark is missing: run `make setup`")

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Writes the lock files anew, from pyproject.toml and the requirements-*.in, with a pip-tools of its own in a throw-away
-# environment.
+# Regenerates the lock files from pyproject.toml and the requirements-*.in, with pip-tools in a temporary environment.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -14,8 +13,8 @@ lock() {
     "$folder/bin/pip-compile" --quiet --strip-extras --allow-unsafe --generate-hashes --no-annotate --no-header \
         --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --upgrade --output-file "$folder/lock" "${@:4}" "$1"
     {
-        # shellcheck disable=SC2016  # the backticks are meant
-        printf '# Every package of %s, pinned. Made by `make lock`; what is wanted is in %s.\n' "$3" "$1"
+        # shellcheck disable=SC2016  # the backticks are intended
+        printf '# Every package of %s, pinned. Made by `make lock`; the direct requirements are in %s.\n' "$3" "$1"
         cat "$folder/lock"
     } >"$2"
     rm "$folder/lock"

@@ -1,6 +1,6 @@
-"""Make dist/topicledger.zip, what spark-submit's --py-files takes: the package, its schemas as real files.
+"""Make dist/topicledger.zip for spark-submit's --py-files: the package, with its schemas as real files.
 
-The same sources give the same bytes, and a file that is already right is not touched.
+The same sources give the same bytes, and an up-to-date file isn't touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """Every file of the package, links followed, without what Python and editors leave."""
+    """Yield every file of the package, following links, without caches and hidden files."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name == "__pycache__":
             continue
@@ -29,7 +29,7 @@ def sources(folder: Path) -> Iterator[Path]:
 
 
 def archive() -> bytes:
-    """The zip's bytes: order, times and modes depend on nothing but the sources."""
+    """Return the zip's bytes; order, times and modes depend only on the sources."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
         for path in sources(PACKAGE):
@@ -40,12 +40,12 @@ def archive() -> bytes:
 
 
 def main() -> None:
-    """Write the zip if it is not there or not right."""
+    """Write the zip if it is missing or out of date."""
     content = archive()
     if TARGET.is_file() and TARGET.read_bytes() == content:
         return
     TARGET.parent.mkdir(parents=True, exist_ok=True)
-    # A job that starts at this moment sees the old file or the new one, never half of one.
+    # A job that starts now sees either the old file or the new one, never a partial one.
     unfinished = TARGET.with_suffix(f".{os.getpid()}.tmp")
     unfinished.write_bytes(content)
     unfinished.replace(TARGET)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# TOPICLEDGER_PYTHON as Spark's driver and workers on this machine start it; spark-submit.sh and session.py use it.
+# Runs TOPICLEDGER_PYTHON for Spark's driver and workers on this machine; spark-submit.sh and session.py use it.
 #
-# Spark puts its own pyspark.zip before what is installed. It holds sources only, which every process would compile
-# anew: a second each, and a run has five or six. Where the same package is installed for this Python, that is taken.
+# Spark puts its own pyspark.zip before installed packages. It has only sources, which each process would compile again:
+# one second for each of five or six processes in a run. If the same package is installed, that one is used instead.
 set -euo pipefail
 
 prefix=${TOPICLEDGER_PYTHON%/bin/*}

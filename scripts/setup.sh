@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with every package of requirements.lock and topicledger itself. Says in one line what is missing.
+# Makes .venv with every package of requirements.lock and topicledger itself. If something is missing, one line names it.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -8,7 +8,7 @@ fail() {
     exit 1
 }
 
-# A pyenv shim exists for versions that aren't there: only a Python that runs counts.
+# pyenv has shims for versions that aren't installed, so only a Python that runs counts.
 is_python311() {
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
 }
@@ -31,7 +31,7 @@ check_java() {
     fi
     version=$("$java" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.specification\.version = //p') || true
     [[ -n $version ]] || fail "Java is missing ($java does not run): install Java 17, e.g. openjdk-17-jdk-headless"
-    # Java 8 calls itself 1.8.
+    # Java 8 reports its version as 1.8.
     ((${version%%.*} >= 17)) || fail "Java $version is too old ($java): install Java 17, e.g. openjdk-17-jdk-headless"
 }
 
@@ -42,7 +42,7 @@ install() {
         fail "the Python package index can't be reached: check the network and pip's settings (index, proxy), then start again"
     fi
     tail -n 20 "$errors" >&2
-    fail "pip could not install the packages; its words are above and in $errors"
+    fail "pip could not install the packages; its output is above and in $errors"
 }
 
 check_java
@@ -51,10 +51,10 @@ if ! is_python311 .venv/bin/python; then
     python=$(find_python)
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
         fail "Python's venv module is missing: install it (Debian, Ubuntu: python3.11-venv)"
-    "$python" -m venv --clear .venv || fail "no virtual environment can be made in .venv"
+    "$python" -m venv --clear .venv || fail "can't make a virtual environment in .venv"
 fi
 install --requirement requirements.lock
-# By the setuptools of requirements.lock: pip would fetch one whose digest nobody knows.
+# Uses the setuptools of requirements.lock; pip would fetch one whose digest isn't pinned.
 install --no-deps --no-build-isolation --quiet --editable .
 .venv/bin/python -c 'import topicledger.schemas' || fail "the package can't be imported from .venv"
 touch .venv/.complete

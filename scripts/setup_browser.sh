@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Debian's Chromium with its driver where there is none, and puts axe-core into build/browser for the tests.
+# Installs Debian's Chromium and its driver if they are missing, and puts axe-core into build/browser for the tests.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup_environment.sh NAME FOLDER: makes an environment of its own in FOLDER, with what requirements-NAME.lock says.
+# setup_environment.sh NAME FOLDER: makes a separate environment in FOLDER, with the packages of requirements-NAME.lock.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 

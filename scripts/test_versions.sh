@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# test_versions.sh VERSION...: runs the tests of what is done to a broker against each version of Kafka, fetched into
-# build/jars/kafka-VERSION. All versions are run, also where one fails; the exit code is then 1.
+# test_versions.sh VERSION...: runs the tests of requests to brokers against each version of Kafka, which is fetched into
+# build/jars/kafka-VERSION. If one version fails, the others still run, and the exit code is 1.
 #
-#   TOPICLEDGER_TESTS  what pytest gets instead
+#   TOPICLEDGER_TESTS  arguments for pytest instead of these tests
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-# Requests and their answers, the rules of creating and deleting, changes, rights, what a principal doesn't see.
+# Requests and their answers, rules of creates and deletes, changes, ACLs, and topics that a principal can't see.
 tests=(tests/broker/test_requests.py tests/broker/test_provisioning.py tests/broker/test_changes.py
     tests/broker/test_acls.py tests/broker/test_hidden_topics.py -m 'not thorough')
 if [[ -n ${TOPICLEDGER_TESTS:-} ]]; then

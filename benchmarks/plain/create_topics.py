@@ -1,7 +1,8 @@
-"""create_topics.py MANIFESTS SERVERS OUT: the plainest job that creates what is missing.
+"""create_topics.py MANIFESTS SERVERS OUT: the simplest job that creates missing topics.
 
 Reads the manifests, anti-joins a topic list, calls create_topics in mapInPandas, once to validate and once to create,
-and writes a Delta table of each. It checks and recovers nothing, and a task that Spark repeats creates twice.
+and writes the results of each to a Delta table. It checks and recovers nothing, and a task that Spark repeats creates
+twice.
 """
 
 import sys

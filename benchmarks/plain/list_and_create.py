@@ -1,6 +1,6 @@
-"""list_and_create.py SERVERS COUNT: what a tool that keeps nothing does in one process, with librdkafka.
+"""list_and_create.py SERVERS COUNT: the work of a tool without records, in one process, with librdkafka.
 
-Lists the cluster's topics, describes the configs of those wanted that are there, creates those that aren't.
+Lists the cluster's topics, describes the configs of the wanted topics that exist, and creates the missing ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""read_manifests.py PATH: the least that a Spark job on Delta does. Starts a session and reads one table."""
+"""read_manifests.py PATH: the smallest Spark job on Delta. Starts a session and reads one table."""
 
 import sys
 
