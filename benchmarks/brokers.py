@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from topicledger.actions import KINDS
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin, RequestLost
@@ -78,11 +79,12 @@ def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
     batch: list[Target] = []
     records = 0
     for target in targets:
-        if batch and records + target.records > most:
+        cost = KINDS[target.action].cost.records(target)
+        if batch and records + cost > most:
             yield batch
             batch, records = [], 0
         batch.append(target)
-        records += target.records
+        records += cost
     yield batch
 
 

@@ -15,12 +15,14 @@ from tests.broker.direct import live, make, remove
 from tests.harness import Estate
 from topicledger import actions
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import ONE_RECORD
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
-from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
+from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ResourceType, Target, TopicInfo, TopicResult
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -64,6 +66,7 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
 
     return ActionKind(
         name=f"set_{config}",
+        resource_type=ResourceType.TOPIC,
         option=config,
         order=order,
         wanted=lambda: (F.col("decision") == "unchanged") & F.col("configs")[config].isNotNull(),
@@ -71,11 +74,17 @@ def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:
             ~F.col("configs")[config].eqNullSafe(F.col("now_configs")[config]), F.lit(f"declare another {config}")
         ),
         shown=changes(f"given {config}"),
-        validate=validate,
-        changed_since_plan=changed_since_plan,
-        recover=lambda context, targets: iter(()),
-        apply=apply,
-        verify=lambda context, applied: verify_topics(context, applied, verdict),
+        cost=ONE_RECORD,
+        safeguards=Safeguards(switch=None, guard=None, approved_as=()),
+        steps=Steps(
+            validate=validate,
+            changed_since_plan=changed_since_plan,
+            recover=lambda context, targets: iter(()),
+            partly_done=None,
+            apply=apply,
+            cancel=None,
+            verify=lambda context, applied: verify_topics(context, applied, verdict),
+        ),
     )
 
 

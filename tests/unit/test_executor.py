@@ -14,6 +14,7 @@ from topicledger import kafka
 from topicledger.actions import create as creates
 from topicledger.actions import delete as deletes
 from topicledger.actions.context import WrongCluster
+from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.create import difference_from_plan
 from topicledger.actions.delete import delete_refusal
 from topicledger.apply.executor import Executor
@@ -330,7 +331,7 @@ def test_deletes_cost_as_many_as_the_live_topic_has_partitions(admin: MagicMock,
     limits = ClusterLimits(max_batch_records=8_000)
     targets = [delete(f"topic.{number:02}") for number in range(100)]
     list(paced(admin, clock, limits=limits).validate(targets))
-    assert {limits.cost(target) for target in targets} == {6}
+    assert limits.partitions == dict.fromkeys((target.topic for target in targets), 6)
     ended = list(paced(admin, clock, limits=limits).apply(targets))
     assert (len(ended), {each.outcome for each in ended}, broker.spent) == (100, {Outcome.OK}, 600)
     assert admin.delete_topics.call_count <= 16
@@ -433,7 +434,7 @@ def refuse_above(records: int, message: str = TOO_LARGE) -> Callable[..., Respon
     """A broker that refuses larger requests whole."""
 
     def create_topics(targets: Sequence[Target], *, validate_only: bool) -> Response:
-        code = 44 if sum(target.records for target in targets) > records else 0
+        code = 44 if sum(WHOLE_TOPIC.records(target) for target in targets) > records else 0
         result = TopicResult(error_code=code, error_message=message if code else None)
         return answers({target.topic: result for target in targets})
 

@@ -41,14 +41,17 @@ COUNTED: dict[str, tuple[dict[str, Any], int]] = {
 
 def test_records_are_the_topic_its_partitions_and_its_configs(spark: SparkSession) -> None:
     """C15. The driver counts a target the same way."""
-    rows = frame(spark, ACTIONS, ({"topic": topic, **fields} for topic, (fields, _) in COUNTED.items()))
+    rows = frame(
+        spark, ACTIONS, ({"topic": topic, "action": "create", **fields} for topic, (fields, _) in COUNTED.items())
+    )
     found = {
         row["topic"]: row["records"]
         for row in dicts(rows.transform(of_topics).select("topic", records().alias("records")))
     }
     assert found == {topic: count for topic, (_, count) in COUNTED.items()}
     for topic, (fields, count) in COUNTED.items():
-        assert Target(**{"resource": topic, "action": Action.CREATE, **fields}).records == count
+        target = Target(**{"resource": topic, "action": Action.CREATE, **fields})
+        assert actions.KINDS[target.action].cost.records(target) == count
 
 
 SIZED = StructType(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import get_args
 
 from pyspark.sql import DataFrame
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.config.guards import ApprovedClass
-from topicledger.model import ResourceType, Target, resource_type_of
+from topicledger.model import ResourceType, Target
 
 KINDS: dict[str, ActionKind] = {
     kind.name: kind
@@ -29,21 +29,14 @@ KINDS: dict[str, ActionKind] = {
 }
 """Every kind, by name."""
 
-_APPROVED_AS: Mapping[str, tuple[ApprovedClass, ...]] = {
-    delete.KIND.name: ("deletes",),
-    reassign.KIND.name: ("moves",),
-    acls.ADD.name: ("rights",),
-    acls.DELETE.name: ("rights",),
-    quotas.KIND.name: ("rights",),
-    # What these may lose makes a plan one of `losses`.
-    **dict.fromkeys((each.KIND.name for each in (create, add_partitions, alter_configs, elect_leaders)), ()),
-}
-
 
 def approved_as(action: str) -> Collection[ApprovedClass]:
-    """The classes of `guards.approvals_for` of a plan with such an action: every one for a kind that isn't listed."""
+    """Return the classes of `guards.approvals_for` that a plan with such an action is of.
+
+    An action that this version doesn't know is of every class: a newer one may have planned it.
+    """
     every: tuple[ApprovedClass, ...] = get_args(ApprovedClass)
-    return _APPROVED_AS.get(action, every)
+    return KINDS[action].safeguards.approved_as if action in KINDS else every
 
 
 def in_order() -> Sequence[ActionKind]:
@@ -61,7 +54,7 @@ def by_kind(targets: Sequence[Target]) -> Iterator[tuple[ActionKind, Sequence[Ta
 
 def about(resource_type: ResourceType) -> Sequence[ActionKind]:
     """The kinds of actions on such resources, in order."""
-    return [kind for kind in in_order() if resource_type_of(kind.name) is resource_type]
+    return [kind for kind in in_order() if kind.resource_type is resource_type]
 
 
 def found(

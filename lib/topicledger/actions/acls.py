@@ -18,13 +18,25 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import ONE_RECORD
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import ADDS, REMOVES, Shown, counted
 from topicledger.kafka.access import NO_ALTER
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
 from topicledger.manifests.rows import ABSENT, PRESENT
-from topicledger.model import AccessAction, Note, Outcome, Phase, PhaseResult, Refusal, Target, TopicResult
+from topicledger.model import (
+    AccessAction,
+    Note,
+    Outcome,
+    Phase,
+    PhaseResult,
+    Refusal,
+    ResourceType,
+    Target,
+    TopicResult,
+)
 from topicledger.model.access import ALLOW, Acl
 
 REPLACED_BY = "replaced_by"
@@ -242,20 +254,34 @@ def _declared(state: str) -> Column:
     return F.when(F.col("now_state") == state, F.lit(f"declare it {state}"))
 
 
+MAX_ACL_DELETES = Guard(
+    setting="max_acl_deletes",
+    error=Refusal.MAX_ACL_DELETES_EXCEEDED,
+    counted="planned removals of ACLs on this cluster",
+)
+
+
 def _kind(action: AccessAction, order: int) -> ActionKind:
     adds = action is AccessAction.ACL_ADD
     return ActionKind(
         name=action.value,
+        resource_type=ResourceType.ACL,
         option="acls",
         order=order,
         wanted=lambda: F.col("decision") == action.value,
         not_declared=partial(_declared, ABSENT if adds else PRESENT),
         shown=Shown(ADDS, lambda _: None, "added") if adds else Shown(REMOVES, _removed, "removed"),
-        validate=validate,
-        changed_since_plan=changed_since_plan,
-        recover=recover,
-        apply=add if adds else delete,
-        verify=verify,
+        cost=ONE_RECORD,
+        safeguards=Safeguards(switch=None, guard=None if adds else MAX_ACL_DELETES, approved_as=("rights",)),
+        steps=Steps(
+            validate=validate,
+            changed_since_plan=changed_since_plan,
+            recover=recover,
+            partly_done=None,
+            apply=add if adds else delete,
+            cancel=None,
+            verify=verify,
+        ),
     )
 
 

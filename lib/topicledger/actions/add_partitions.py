@@ -12,7 +12,9 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import ADDED_PARTITIONS
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import MAX_CHANGES, Safeguards
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.config.settings import MAX_BATCH_RECORDS
@@ -26,6 +28,7 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -57,12 +60,13 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
     """CreatePartitions with validateOnly, of what is as planned and isn't reassigned now."""
     sendable: list[Target] = []
     for target in targets:
-        if target.records > MAX_BATCH_RECORDS:
+        added = target.grows_to - target.grows_from
+        if added > MAX_BATCH_RECORDS:
             yield context.refused(
                 target,
                 Phase.VALIDATE,
                 Refusal.POLICY_VIOLATION,
-                f"it would get {target.records} partitions more at once, and brokers carry out such a request in part "
+                f"it would get {added} partitions more at once, and brokers carry out such a request in part "
                 f"(N1): declare at most {MAX_BATCH_RECORDS} more at a time",
             )
         else:
@@ -227,14 +231,21 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ADD_PARTITIONS.value,
+    resource_type=ResourceType.TOPIC,
     option="partitions",
     order=3,
     wanted=lambda: F.col("decision") == Action.ADD_PARTITIONS.value,
     not_declared=not_declared,
     shown=changes("given partitions"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    verify=verify,
+    cost=ADDED_PARTITIONS,
+    safeguards=Safeguards(switch="partitions", guard=MAX_CHANGES, approved_as=()),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

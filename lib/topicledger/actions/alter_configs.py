@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest, describe_planned, not_planned
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import TOUCHED_NAMES
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import MAX_CHANGES, Safeguards
 from topicledger.actions.showing import changes
 from topicledger.actions.verifying import Verdict, not_permitted, recreated
 from topicledger.config.settings import ChangeSettings
@@ -31,6 +33,7 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -247,14 +250,21 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.ALTER_CONFIGS.value,
+    resource_type=ResourceType.TOPIC,
     option="configs",
     order=4,
     wanted=lambda: F.col("decision") == Action.ALTER_CONFIGS.value,
     not_declared=not_declared,
     shown=changes("given other configs"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    verify=verify,
+    cost=TOUCHED_NAMES,
+    safeguards=Safeguards(switch="configs", guard=MAX_CHANGES, approved_as=()),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from topicledger import kafka
+from topicledger.actions.costs import Cost
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, Response, error_name
 from topicledger.kafka.connection import UNSUPPORTED_VERSION
@@ -70,7 +72,7 @@ def outcome_of(error_code: int) -> Outcome:
 
 
 @dataclass
-class ClusterContext:
+class ClusterContext(ABC):
     """One cluster of a run, as its actions see it."""
 
     cluster: str
@@ -110,7 +112,13 @@ class ClusterContext:
             may_send=self.may_send,
             prepare=self.require_planned_cluster,
             waiting=self.waiting,
+            records=lambda target: self.cost(target).records(target),
+            tokens=lambda target: self.cost(target).tokens(target, self.limits.partitions.get(target.resource)),
         )
+
+    @abstractmethod
+    def cost(self, target: Target) -> Cost:
+        """The cost of an action, by its kind."""
 
     def require_planned_cluster(self) -> None:
         """Connect to the controller; raises WrongCluster where another cluster than planned answers.

@@ -12,8 +12,10 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
+from topicledger.actions.costs import WHOLE_TOPIC
 from topicledger.actions.declared import declared_otherwise
-from topicledger.actions.kind import DECLARED, ActionKind
+from topicledger.actions.kind import DECLARED, ActionKind, Steps
+from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import ADDS, Shown, created
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka.config_values import same_value
@@ -28,6 +30,7 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -260,14 +263,21 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=Action.CREATE.value,
+    resource_type=ResourceType.TOPIC,
     option="creates",
     order=2,
     wanted=lambda: F.col("decision") == Action.CREATE.value,
     not_declared=not_declared,
     shown=Shown(ADDS, created, "created"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    verify=verify,
+    cost=WHOLE_TOPIC,
+    safeguards=Safeguards(switch=None, guard=None, approved_as=()),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import NOT_LISTED, ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import WHOLE_TOPIC
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import REMOVES, Shown, deleted
 from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
@@ -26,6 +28,7 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -293,16 +296,29 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
     return Outcome.OK, kafka.NONE, Refusal.RECREATED, f"deleted; another client recreated it, with id {info.topic_id}"
 
 
+MAX_DELETES = Guard(
+    setting="max_deletes",
+    error=Refusal.MAX_DELETES_EXCEEDED,
+    counted="planned deletes of this cluster",
+)
+
 KIND = ActionKind(
     name=Action.DELETE.value,
+    resource_type=ResourceType.TOPIC,
     option="deletes",
     order=1,
     wanted=lambda: F.col("decision") == Action.DELETE.value,
     not_declared=lambda: F.when(F.col("now_state") == PRESENT, F.lit("declare it present")),
     shown=Shown(REMOVES, deleted, "deleted"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    verify=verify,
+    cost=WHOLE_TOPIC,
+    safeguards=Safeguards(switch=None, guard=MAX_DELETES, approved_as=("deletes",)),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

@@ -10,7 +10,9 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import listed_in_after
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import CHANGES, Shown, elected
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.kafka import Response
@@ -24,6 +26,7 @@ from topicledger.model import (
     PhaseResult,
     Refusal,
     ReplicaAction,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -149,15 +152,21 @@ def not_declared() -> Column:
 
 KIND = ActionKind(
     name=ReplicaAction.ELECT_LEADERS.value,
+    resource_type=ResourceType.TOPIC,
     option="leaders",
     order=6,
     wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, elected, "led by their preferred replicas"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    partly_done=partly_done,
-    apply=apply,
-    verify=verify,
+    cost=listed_in_after("partitions", ","),
+    safeguards=Safeguards(switch="replicas", guard=None, approved_as=()),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=partly_done,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

@@ -1,4 +1,4 @@
-"""What makes a kind of action: all that the phases ask of it."""
+"""A kind of action: all that plans and phases need of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TypeAlias
 from pyspark.sql import Column
 
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.costs import Cost
+from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import Shown
-from topicledger.model import PhaseResult, Target, TopicResult
+from topicledger.model import PhaseResult, ResourceType, Target, TopicResult
 
 DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "placement")
 """Columns of `plans`: what the manifest declares of the topic."""
@@ -19,23 +21,9 @@ Step: TypeAlias = Callable[[ClusterContext, Sequence[Target]], Iterator[PhaseRes
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionKind:
-    """A kind of action. Each function gets targets of this kind only, of one cluster and one batch."""
+class Steps:
+    """What the phases do with actions of a kind. Each function gets targets of it only, of one cluster and batch."""
 
-    name: str
-    """As in `plans.action`."""
-    option: str | None
-    """As `--only` names it; None where no plan finds it by itself."""
-    order: int
-    """Its place in a run, of its own: all of a cluster's actions of one kind are sent before those of the next."""
-    wanted: Callable[[], Column]
-    """boolean, of `policies.contract.COLUMNS`: whether a judged topic, declared or observed, needs this action. A topic
-    can need several. Once the action was carried out it must not be needed any more: else each run sends it again."""
-    not_declared: Callable[[], Column]
-    """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, `now_owner`,
-    `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
-    shown: Shown
-    """How it reads in a plan, and once it is done."""
     validate: Step
     """Yields a row of phase validate for each target; changes nothing."""
     changed_since_plan: Step
@@ -49,12 +37,37 @@ class ActionKind:
     """Sends targets; yields a row of phase apply for each, as soon as its outcome is known. Requests go by
     `ClusterContext.send_each`, which compares the cluster's id and checks the lease right before each; what is read
     instead counts only after `require_planned_cluster`."""
-    partly_done: Callable[[ClusterContext, Sequence[Target]], Mapping[str, str]] | None = None
+    partly_done: Callable[[ClusterContext, Sequence[Target]], Mapping[str, str]] | None
     """For targets without an outcome that `recover` left out: by resource, what the cluster shows of each, in words.
     None if a request is carried out for a target as a whole or not at all."""
-    cancel: Step | None = None
+    cancel: Step | None
     """Of targets that this run may have sent and that are under way for long, ends what can be ended; yields a row of
     phase apply for each that doesn't go on. None where a request is all there is."""
     verify: Callable[[ClusterContext, Sequence[tuple[Target, TopicResult]]], Iterator[PhaseResult]]
     """Describes once targets that were acknowledged, each with what the answer said; yields a row of phase verify for
     each: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionKind:
+    """A kind of action."""
+
+    name: str
+    """As in `plans.action`."""
+    resource_type: ResourceType
+    """The type of its resources."""
+    option: str | None
+    """As `--only` names it; None where no plan finds it by itself."""
+    order: int
+    """Its place in a run, of its own: all of a cluster's actions of one kind are sent before those of the next."""
+    wanted: Callable[[], Column]
+    """boolean, of `policies.contract.COLUMNS`: whether a judged topic, declared or observed, needs this action. A topic
+    can need several. Once the action was carried out it must not be needed any more: else each run sends it again."""
+    not_declared: Callable[[], Column]
+    """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, `now_owner`,
+    `now_labels`, and each of `DECLARED` as `now_...`): why they don't ask for it any more, null where they do."""
+    shown: Shown
+    """How it reads in a plan, and once it is done."""
+    cost: Cost
+    safeguards: Safeguards
+    steps: Steps

@@ -16,7 +16,9 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.costs import TOUCHED_NAMES
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, changed
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NotListed
 from topicledger.kafka.quotas import NO_ALTER
@@ -30,6 +32,7 @@ from topicledger.model import (
     Phase,
     PhaseResult,
     Refusal,
+    ResourceType,
     Target,
     TopicResult,
 )
@@ -150,16 +153,29 @@ def not_declared() -> Column:
     )
 
 
+MAX_QUOTA_CHANGES = Guard(
+    setting="max_quota_changes",
+    error=Refusal.MAX_QUOTA_CHANGES_EXCEEDED,
+    counted="entities of this cluster whose quotas are to be changed",
+)
+
 KIND = ActionKind(
     name=AccessAction.ALTER_QUOTA.value,
+    resource_type=ResourceType.QUOTA,
     option="quotas",
     order=9,
     wanted=lambda: F.col("decision") == AccessAction.ALTER_QUOTA.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, changed("none"), "given other quotas"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    verify=verify,
+    cost=TOUCHED_NAMES,
+    safeguards=Safeguards(switch=None, guard=MAX_QUOTA_CHANGES, approved_as=("rights",)),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=None,
+        verify=verify,
+    ),
 )

@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions import cancelling
 from topicledger.actions.context import ClusterContext
+from topicledger.actions.costs import listed_in_after
 from topicledger.actions.declared import declared_otherwise
-from topicledger.actions.kind import ActionKind
+from topicledger.actions.kind import ActionKind, Steps
+from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, moved
 from topicledger.actions.verifying import Verdict, recreated, verify_topics
 from topicledger.actions.waves import NO_DESCRIBE, Waves
@@ -33,6 +35,7 @@ from topicledger.model import (
     PhaseResult,
     Refusal,
     ReplicaAction,
+    ResourceType,
     Target,
     TopicInfo,
     TopicResult,
@@ -200,17 +203,29 @@ def not_declared() -> Column:
     return declared_otherwise(("replication_factor", "assignments", "placement"))
 
 
+MAX_MOVES = Guard(
+    setting="max_moves",
+    error=Refusal.MAX_MOVES_EXCEEDED,
+    counted="partitions of this cluster whose replicas are to be moved",
+)
+
 KIND = ActionKind(
     name=ReplicaAction.REASSIGN.value,
+    resource_type=ResourceType.TOPIC,
     option="replicas",
     order=5,
     wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, moved, "moved"),
-    validate=validate,
-    changed_since_plan=changed_since_plan,
-    recover=recover,
-    apply=apply,
-    cancel=cancelling.cancel,
-    verify=verify,
+    cost=listed_in_after("assignments", ";"),
+    safeguards=Safeguards(switch="replicas", guard=MAX_MOVES, approved_as=("moves",)),
+    steps=Steps(
+        validate=validate,
+        changed_since_plan=changed_since_plan,
+        recover=recover,
+        partly_done=None,
+        apply=apply,
+        cancel=cancelling.cancel,
+        verify=verify,
+    ),
 )

@@ -55,7 +55,7 @@ def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
 
 def _under_way(run: Run) -> Work:
     """Actions of kinds that can be cancelled, without a row that ends them, in batches that were marked as sent."""
-    kinds = [kind.name for kind in actions.in_order() if kind.cancel is not None]
+    kinds = [kind.name for kind in actions.in_order() if kind.steps.cancel is not None]
     marked = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id)
     rows = sendable(run).where(F.col("action").isin(kinds)).withColumn("maybe_sent", F.lit(True))
     return in_batches(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from topicledger.actions import by_kind
+from topicledger.actions import KINDS, by_kind
 from topicledger.actions.context import ClusterContext, WrongCluster
+from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import NoOutcome, OutcomeUnknown, StaysOpen
@@ -23,12 +24,16 @@ class Executor(ClusterContext):
     the next batch can go on.
     """
 
+    def cost(self, target: Target) -> Cost:
+        """The cost of an action, by its kind."""
+        return KINDS[target.action].cost
+
     def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """One batch before anything is sent. A target that the cluster never says an outcome of is failed: nothing can
         have been done."""
         for kind, of_kind in by_kind(targets):
             try:
-                yield from kind.validate(self, of_kind)
+                yield from kind.steps.validate(self, of_kind)
             except ClusterError:
                 yield from self._failed_validate(of_kind)
                 raise
@@ -45,14 +50,14 @@ class Executor(ClusterContext):
     def changed_since_plan(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Targets of a saved plan on fresh metadata: yields those that must not be sent any more."""
         for kind, of_kind in by_kind(targets):
-            yield from kind.changed_since_plan(self, of_kind)
+            yield from kind.steps.changed_since_plan(self, of_kind)
             self._leave_silent_open(of_kind)
         self._require_none_open()
 
     def recover(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """What became of targets that an earlier start may have sent (C18, D3); changes nothing."""
         for kind, of_kind in by_kind(targets):
-            yield from kind.recover(self, of_kind)
+            yield from kind.steps.recover(self, of_kind)
             self._leave_silent_open(of_kind)
         self._require_none_open()
 
@@ -60,7 +65,7 @@ class Executor(ClusterContext):
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
         for kind, of_kind in by_kind(targets):
             try:
-                yield from kind.apply(self, of_kind)
+                yield from kind.steps.apply(self, of_kind)
             except OutcomeUnknown:
                 # Without rows for what was sent in vain, the next start would come no further.
                 if not self.stop.is_set():
@@ -79,17 +84,17 @@ class Executor(ClusterContext):
         self.wait(self.retry_policy.visibility)
         unknown = set(left)
         try:
-            for ended in kind.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
+            for ended in kind.steps.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
                 del left[ended.resource]
                 yield ended
             self._leave_silent_open([target for target, _ in silent])
             asked = [replace(target, maybe_sent=False) for target, _ in left.values() if not self.is_open(target)]
             # Those that are as the plan saw them: nothing of these was done.
             unknown = set(left) - {target.resource for target in asked}
-            unknown |= {ended.resource for ended in kind.changed_since_plan(self, asked)}
+            unknown |= {ended.resource for ended in kind.steps.changed_since_plan(self, asked)}
             self._leave_silent_open(asked)
-            if kind.partly_done is not None:
-                partly = kind.partly_done(self, [target for target in asked if target.resource not in unknown])
+            if kind.steps.partly_done is not None:
+                partly = kind.steps.partly_done(self, [target for target in asked if target.resource not in unknown])
         except WrongCluster:
             raise
         except OutcomeUnknown:
@@ -108,14 +113,16 @@ class Executor(ClusterContext):
     def cancel(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """End what is under way for targets that this run may have sent; yields those that don't go on."""
         for kind, of_kind in by_kind(targets):
-            if kind.cancel is not None:
-                yield from kind.cancel(self, of_kind)
+            if kind.steps.cancel is not None:
+                yield from kind.steps.cancel(self, of_kind)
 
     def verify(self, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
         """Describe once what was applied: ok, failed, pending (acknowledged, not visible yet), or skipped (29)."""
         results = {(target.action, target.resource): result for target, result in applied}
         for kind, of_kind in by_kind([target for target, _ in applied]):
-            yield from kind.verify(self, [(target, results[target.action, target.resource]) for target in of_kind])
+            yield from kind.steps.verify(
+                self, [(target, results[target.action, target.resource]) for target in of_kind]
+            )
 
     def _take_silent(self, targets: Sequence[Target]) -> Sequence[tuple[Target, NoOutcome]]:
         """Those of a kind's targets that were sent and have no outcome, and that the kind didn't leave open."""

@@ -18,7 +18,6 @@ import click
 from rich.console import Console
 
 from topicledger import actions, pipeline, policies
-from topicledger.actions import add_partitions, alter_configs, elect_leaders, reassign
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
@@ -260,16 +259,11 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    switches = {
-        add_partitions.KIND: "partitions",
-        alter_configs.KIND: "configs",
-        reassign.KIND: "replicas",
-        elect_leaders.KIND: "replicas",
-    }
-    for kind, mends in switches.items():
-        if kind.option in request.only and all(getattr(each, mends) == "off" for each in asked):
-            page = "replicas" if mends == "replicas" else "change"
-            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{mends} is off; see docs/{page}.md")
+    for kind in actions.in_order():
+        switch = kind.safeguards.switch
+        if switch and kind.option in request.only and all(getattr(each, switch) == "off" for each in asked):
+            page = "replicas" if switch == "replicas" else "change"
+            raise UsageError(f"{settings.path}: --only {kind.option}: changes.{switch} is off; see docs/{page}.md")
 
 
 def _provisioned(

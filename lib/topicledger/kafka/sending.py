@@ -19,7 +19,7 @@ from topicledger.kafka.connection import UNSUPPORTED_VERSION, ApiMissing
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.outcomes import THROTTLING_QUOTA_EXCEEDED, Answer, NoOutcome, Outcomes, Part, Sent
 from topicledger.kafka.pace import Pace
-from topicledger.model import Action, ReplicaAction, ResourceType, Target, TopicResult
+from topicledger.model import Target, TopicResult
 from topicledger.model.access import Acl
 
 __all__ = [
@@ -54,8 +54,6 @@ _ATTEMPTS_AFTER_SILENCE = 2
 """Attempts for the next target before it counts as silent, too."""
 _TOO_LARGE = ("Excessively large", "Unable to perform excessively large")
 """Beginnings of the message with which a broker refuses a whole request for its size (C15)."""
-_FREE = frozenset({Action.ALTER_CONFIGS, ReplicaAction.REASSIGN, ReplicaAction.ELECT_LEADERS})
-"""Actions on topics that no quota counts."""
 _ALL_FENCED = "All brokers are currently fenced"
 """A controller's answer to every create during the seconds in which no broker is up (*measured*, 4.3.1)."""
 
@@ -120,18 +118,6 @@ class ClusterLimits:
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
-    def cost(self, target: Target) -> int:
-        """Return the tokens of the quota that an action costs: one per partition, or 1 if their number is unknown.
-
-        Added partitions cost one each (N5); moves and changes of configs, ACLs and quotas cost nothing (K6, A6).
-        """
-        if target.action in _FREE or target.resource_type is not ResourceType.TOPIC:
-            return 0
-        if target.action == Action.ADD_PARTITIONS:
-            return target.records
-        planned = len(target.assignments) if target.assignments else target.num_partitions
-        return max(1, self.partitions.get(target.topic) or planned or 1)
-
 
 @dataclass(kw_only=True)
 class Sender:
@@ -145,6 +131,10 @@ class Sender:
     retry_policy: RetryPolicy
     stop: threading.Event
     sleep: Callable[[float], object]
+    records: Callable[[Target], int]
+    """Metadata records that the controller writes for a target."""
+    tokens: Callable[[Target], int]
+    """Tokens of the quota that a target takes, as far as its partitions are known; 0 if no quota counts it."""
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
     may_send: Callable[[], None] = lambda: None
@@ -280,7 +270,7 @@ class Sender:
         """Return the targets of the next request: as many as the cluster accepts in one and its quota allows now."""
         batch = self._within_limit(left)
         now = self.clock()
-        costs = [self.limits.cost(target) for target in batch]
+        costs = [self.tokens(target) for target in batch]
         seconds, count = self.limits.pace.plan(now, costs) if any(costs) else (0.0, len(batch))
         if seconds > 0:
             self._report_wait(seconds, left)
@@ -292,14 +282,14 @@ class Sender:
     def _within_limit(self, left: Sequence[Target]) -> Sequence[Target]:
         count, records = 0, 0
         for target in left:
-            records += target.records
+            records += self.records(target)
             if count and records > self.limits.max_batch_records:
                 break
             count += 1
         return left[:count]
 
     def _report_wait(self, seconds: float, left: Sequence[Target]) -> None:
-        tokens = sum(self.limits.cost(target) for target in left)
+        tokens = sum(map(self.tokens, left))
         topics = len(left) + self.later
         # Later targets are assumed to cost as much as these.
         eta = self.limits.pace.seconds_for(tokens * topics / len(left))
@@ -321,11 +311,11 @@ class Sender:
         if throttled > 0:
             self._quiet_until = max(self._quiet_until, now + throttled + THROTTLE_MARGIN_SECONDS)
         if len(batch) > 1 and all(is_too_large(result) for result in response.results.values()):
-            self._halve(sum(target.records for target in batch))
+            self._halve(sum(map(self.records, batch)))
             return Outcomes(too_large=True)
         codes = {result.error_code for result in response.results.values()}
         over_quota = THROTTLING_QUOTA_EXCEEDED in codes
-        if any(self.limits.cost(target) for target in batch):
+        if any(map(self.tokens, batch)):
             if codes & _MAYBE_DONE:
                 pace.lost()
             spent = sum(self._spent(target, response.results.get(target.resource)) for target in batch)
@@ -347,7 +337,7 @@ class Sender:
             return 0
         if result.num_partitions is not None and not target.assignments and target.num_partitions is None:
             self.limits.partitions[target.topic] = result.num_partitions
-        return self.limits.cost(target)
+        return self.tokens(target)
 
     def _halve(self, records: int) -> None:
         self.limits.max_batch_records = max(1, records // 2)

@@ -217,22 +217,6 @@ class Target:
         """Names of the configs or limits that a change sets or resets."""
         return frozenset(self.before) | frozenset(self.after)
 
-    @property
-    def records(self) -> int:
-        """Metadata records that the controller writes, as `batches.records` counts them (C15, K5, N1, A5, Q1)."""
-        if self.resource_type is ResourceType.ACL:
-            return 1
-        if self.action in (Action.ALTER_CONFIGS, AccessAction.ALTER_QUOTA):
-            return len(self.touched)
-        if self.action == Action.ADD_PARTITIONS:
-            return self.grows_to - self.grows_from
-        if self.action == ReplicaAction.REASSIGN:
-            return len(self.after["assignments"].split(";"))
-        if self.action == ReplicaAction.ELECT_LEADERS:
-            return len(self.after["partitions"].split(","))
-        partitions = len(self.assignments) if self.assignments else self.num_partitions or 1
-        return 1 + partitions + len(self.configs)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:

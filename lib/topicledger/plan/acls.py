@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.actions.acls import OWN_RIGHTS, REPLACED_BY, principal_unknown
+from topicledger.actions.acls import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY, principal_unknown
 from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests import acls as manifests
@@ -34,7 +34,6 @@ from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
 ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
-_GUARD = "planned removals of ACLs on this cluster: {}, guards.max_acl_deletes"
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
@@ -96,7 +95,6 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
 
     def transform(judged: DataFrame) -> DataFrame:
         own = {name: status.own_principal for name, status in seen.statuses.items()}
-        most = settings.guards.max_acl_deletes
         rows = (
             judged.withColumn("acl", F.struct(*ACL_KEY))
             .drop(*ACL_KEY)
@@ -114,7 +112,7 @@ def guarded(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Setti
         claims = judged.transform(of_refused(list(settings.clusters))).unionByName(rows.transform(_refused_adds))
         if not claims.isEmpty():
             rows = rows.transform(_kept(claims))
-        return rows.transform(at_most(DELETE, most, Refusal.MAX_ACL_DELETES_EXCEEDED, _GUARD))
+        return rows.transform(at_most(DELETE, MAX_ACL_DELETES, settings.guards))
 
     return transform
 

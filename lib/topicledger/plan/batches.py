@@ -7,9 +7,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.ledger.rows import parts_of, touched
+from topicledger import actions
 from topicledger.manifests.rows import Transform
-from topicledger.model import AccessAction, Action, ReplicaAction, ResourceType
+from topicledger.model import Action, ResourceType
 from topicledger.schemas import ACTIONS
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
@@ -17,33 +17,9 @@ NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 
 
 def records() -> Column:
-    """Metadata records that the controller writes for a row (bigint): topic + partitions + configs of a create (C15),
-    each config that an alter touches (K5), each partition that is added (N1), one of a right (A5), each limit that is
-    touched of a quota (Q1), each partition that is moved or whose leader is elected.
-
-    A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
-    """
-
-    def listed(name: str, separator: str) -> Column:
-        return F.size(parts_of(F.col("after")[name], separator)).cast("bigint")
-
-    added = F.col("after")["num_partitions"].cast("bigint") - F.col("before")["num_partitions"].cast("bigint")
-    partitions = F.coalesce(F.size("assignments"), F.lit(0))
-    assigned = F.when(partitions > 0, partitions)
-    configs = F.greatest(F.coalesce(F.size("configs"), F.lit(0)), F.lit(0))
-    # bigint: a row may declare as many partitions as an int holds.
-    created = F.lit(1) + F.coalesce(assigned, F.col("num_partitions"), F.lit(1)).cast("bigint") + configs
-    return (
-        F.when(F.col("resource_type") == ResourceType.ACL.value, F.lit(1).cast("bigint"))
-        .when(
-            F.col("action").isin(Action.ALTER_CONFIGS.value, AccessAction.ALTER_QUOTA.value),
-            F.size(touched()).cast("bigint"),
-        )
-        .when(F.col("action") == Action.ADD_PARTITIONS.value, added)
-        .when(F.col("action") == ReplicaAction.REASSIGN.value, listed("assignments", ";"))
-        .when(F.col("action") == ReplicaAction.ELECT_LEADERS.value, listed("partitions", ","))
-        .otherwise(created)
-    )
+    """Metadata records that the controller writes for a row with an action (bigint): see `Cost.planned`."""
+    kinds = actions.in_order()
+    return F.coalesce(*(F.when(F.col("action") == kind.name, kind.cost.planned()) for kind in kinds), F.lit(0))
 
 
 def batched(most: int) -> Transform:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.actions.delete import MAX_DELETES
+from topicledger.actions.reassign import MAX_MOVES
+from topicledger.actions.safeguards import MAX_CHANGES, MAX_LOSSES
 from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal, ReplicaAction
@@ -21,13 +24,8 @@ def max_deletes(most: int) -> Transform:
     def transform(decisions: DataFrame) -> DataFrame:
         delete = F.coalesce((F.col("decision") == Action.DELETE.value) & F.col("phase").isNull(), F.lit(False))
         counted = decisions.withColumn("_deletes", F.sum(delete.cast("int")).over(Window.partitionBy("cluster")))
-        message = F.concat(
-            F.lit("planned deletes of this cluster: "),
-            F.col("_deletes"),
-            F.lit(f", guards.max_deletes is {most}; raise it if they are meant"),
-        )
-        stop = delete & (F.col("_deletes") > most)
-        return counted.transform(stopped(stop, Refusal.MAX_DELETES_EXCEEDED, message)).drop("_deletes")
+        stop, guard = delete & (F.col("_deletes") > most), MAX_DELETES
+        return counted.transform(stopped(stop, guard.error, guard.message("_deletes", most))).drop("_deletes")
 
     return transform
 
@@ -43,13 +41,8 @@ def max_changes(most: int | None) -> Transform:
             return decisions
         change = F.coalesce(is_one_of_actions(CHANGES) & F.col("phase").isNull(), F.lit(False))
         counted = decisions.withColumn("_first", _first(change)).withColumn("_changes", _in_cluster("_first"))
-        message = F.concat(
-            F.lit("topics of this cluster that are to be changed: "),
-            F.col("_changes"),
-            F.lit(f", guards.max_changes is {most}; raise it if they are meant"),
-        )
-        stop = change & (F.col("_changes") > most)
-        return counted.transform(stopped(stop, Refusal.MAX_CHANGES_EXCEEDED, message)).select(*decisions.columns)
+        message, stop = MAX_CHANGES.message("_changes", most), change & (F.col("_changes") > most)
+        return counted.transform(stopped(stop, MAX_CHANGES.error, message)).select(*decisions.columns)
 
     return transform
 
@@ -70,14 +63,13 @@ def max_losses(most: int) -> Transform:
         )
         message = F.concat(
             F.coalesce("_loss", F.lit("its replicas would be fewer")),
-            F.lit("; topics of this cluster with such changes: "),
-            F.col("_losses"),
-            F.lit(f", guards.max_losses is {most}; raise it if they are meant"),
+            F.lit("; "),
+            MAX_LOSSES.message("_losses", most),
         )
         lost = F.col("_loss").isNotNull()
         fewer = lost & (F.col("decision") == ReplicaAction.REASSIGN.value)
         stop = (lost | _elects_after(fewer)) & (F.col("_losses") > most)
-        return counted.transform(stopped(stop, Refusal.MAX_LOSSES_EXCEEDED, message)).select(*decisions.columns)
+        return counted.transform(stopped(stop, MAX_LOSSES.error, message)).select(*decisions.columns)
 
     return transform
 
@@ -109,13 +101,9 @@ def max_moves(most: int) -> Transform:
         moved = F.when(F.col("phase").isNull(), moved_partitions())
         of_cluster = F.sum(moved).over(Window.partitionBy("cluster"))
         counted = decisions.withColumns({"_moves": of_cluster, "_elects": _elects_after(moved.isNotNull())})
-        message = F.concat(
-            F.lit("partitions of this cluster whose replicas are to be moved: "),
-            F.col("_moves"),
-            F.lit(f", guards.max_moves is {most}; raise it if they are meant"),
-        )
+        message = MAX_MOVES.message("_moves", most)
         stop = (moved.isNotNull() | F.col("_elects")) & (F.col("_moves") > most)
-        return counted.transform(stopped(stop, Refusal.MAX_MOVES_EXCEEDED, message)).drop("_moves", "_elects")
+        return counted.transform(stopped(stop, MAX_MOVES.error, message)).drop("_moves", "_elects")
 
     return transform
 

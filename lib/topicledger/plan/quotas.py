@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.actions.quotas import MAX_QUOTA_CHANGES
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
 from topicledger.manifests import quotas as manifests
 from topicledger.manifests.quotas import declared_limits, entity_of, limits_of, text_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
-from topicledger.model import AccessAction, Decision, Refusal, ResourceType
+from topicledger.model import AccessAction, Decision, ResourceType
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
@@ -29,7 +30,6 @@ from topicledger.schemas import QUOTAS as TABLE
 ALTER = AccessAction.ALTER_QUOTA.value
 UNUSUAL = "unusual_quota"
 """The name that warnings of quotas go by which almost never apply."""
-_GUARD = "entities of this cluster whose quotas are to be changed: {}, guards.max_quota_changes"
 
 
 def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settings, judged_by: Transform) -> Transform:
@@ -40,11 +40,11 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
     """
 
     def transform(judged: DataFrame) -> DataFrame:
-        most, sets = settings.guards.max_quota_changes, F.col("state").eqNullSafe(F.lit(PRESENT))
+        sets = F.col("state").eqNullSafe(F.lit(PRESENT))
         return (
             judged.transform(compared(seen, clusters))
             .transform(judged_by)
-            .transform(at_most(ALTER, most, Refusal.MAX_QUOTA_CHANGES_EXCEEDED, _GUARD))
+            .transform(at_most(ALTER, MAX_QUOTA_CHANGES, settings.guards))
             .transform(warned(UNUSUAL, F.when(decided(ALTER) & sets, manifests.unusual())))
             .select(*COLUMNS)
         )

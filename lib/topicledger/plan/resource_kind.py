@@ -9,6 +9,8 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from topicledger.actions.safeguards import Guard
+from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal, ResourceType
@@ -139,15 +141,13 @@ def decided(action: str) -> Column:
     return F.coalesce((F.col("decision") == action) & F.col("phase").isNull(), F.lit(False))
 
 
-def at_most(action: str, most: int, error: Refusal, message: str) -> Transform:
-    """All such actions of a cluster are stopped where there are more than `most`; `message` says what and which guard,
-    with `{}` for how many there are."""
+def at_most(action: str, guard: Guard, guards: GuardSettings) -> Transform:
+    """Stop all such actions of a cluster that has more of them than its guard allows."""
+    most: int = getattr(guards, guard.setting)
 
     def transform(rows: DataFrame) -> DataFrame:
         count = F.sum(decided(action).cast("int")).over(Window.partitionBy("cluster"))
-        before, after = message.split("{}")
-        words = F.concat(F.lit(before), F.col("_count"), F.lit(f"{after} is {most}; raise it if they are meant"))
-        stop = decided(action) & (F.col("_count") > most)
-        return rows.withColumn("_count", count).transform(stopped(stop, error, words)).drop("_count")
+        stop, message = decided(action) & (F.col("_count") > most), guard.message("_count", most)
+        return rows.withColumn("_count", count).transform(stopped(stop, guard.error, message)).drop("_count")
 
     return transform

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger import actions
+from topicledger.actions.safeguards import Switch
 from topicledger.config.settings import ChangeSettings
 from topicledger.errors import ClusterError, GuardStopped, UsageError
 from topicledger.ledger.run import Run
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, ReplicaAction
+from topicledger.model import ReplicaAction
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
@@ -126,14 +128,7 @@ def kinds_of(run: Run) -> Collection[str]:
 
 def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Mapping[str, ChangeSettings]:
     """Settings of changes by cluster, as far as they are of these kinds; clusters that have none left are left out."""
-    kinds_of_moves = {each.value for each in ReplicaAction}
-    of_kinds = {
-        name: replace(
-            each,
-            configs=each.configs if Action.ALTER_CONFIGS.value in kinds else "off",
-            partitions=each.partitions if Action.ADD_PARTITIONS.value in kinds else "off",
-            replicas="off" if kinds_of_moves.isdisjoint(kinds) else each.replicas,
-        )
-        for name, each in changes.items()
-    }
+    wanted = {kind.safeguards.switch for kind in actions.in_order() if kind.name in kinds}
+    off: dict[str, Any] = {switch: "off" for switch in get_args(Switch) if switch not in wanted}
+    of_kinds = {name: replace(each, **off) for name, each in changes.items()}
     return {name: each for name, each in of_kinds.items() if each.any}

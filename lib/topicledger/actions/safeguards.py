@@ -1,0 +1,57 @@
+"""Safeguards of actions: the switch that allows them, the guard that counts them, and the approvals that they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from topicledger.config.guards import ApprovedClass
+from topicledger.model import Refusal
+
+Switch: TypeAlias = Literal["configs", "partitions", "replicas"]
+"""A setting of [changes]; runs plan none of its actions while it is off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """A limit on how many such actions one run may plan on a cluster; a run that plans more sends none of them."""
+
+    setting: str
+    """A field of `GuardSettings`."""
+    error: Refusal
+    counted: str
+    """What it counts, in words."""
+
+    def message(self, count: Column | str, most: int) -> Column:
+        """Return the reason of a refusal: how many there are, and the setting that allows them."""
+        column = F.col(count) if isinstance(count, str) else count
+        return F.concat(
+            F.lit(f"{self.counted}: "), column, F.lit(f", guards.{self.setting} is {most}; raise it if they are meant")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safeguards:
+    """Conditions under which a run may plan and send actions of a kind."""
+
+    switch: Switch | None
+    """None: a declaration is enough."""
+    guard: Guard | None
+    """None: no guard counts them. What actions may lose is another guard, `MAX_LOSSES`."""
+    approved_as: tuple[ApprovedClass, ...]
+    """The classes of `guards.approvals_for` that a plan with such an action is of, beside `losses`."""
+
+
+MAX_CHANGES = Guard(
+    setting="max_changes",
+    error=Refusal.MAX_CHANGES_EXCEEDED,
+    counted="topics of this cluster that are to be changed",
+)
+MAX_LOSSES = Guard(
+    setting="max_losses",
+    error=Refusal.MAX_LOSSES_EXCEEDED,
+    counted="topics of this cluster with such changes",
+)
