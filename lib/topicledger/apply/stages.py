@@ -276,7 +276,7 @@ def _owners_version(run: Run, latest: int) -> int:
 
 
 def _refuse(run: Run, rows: DataFrame, held: Leases) -> None:
-    """End actions (columns `intent.REFUSED`) that are not sent: each gets its apply row."""
+    """End actions (columns `ending.REFUSED`) that are not sent: each gets its apply row."""
     refused = rows.localCheckpoint()
     if refused.isEmpty():
         return

@@ -21,7 +21,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan import acls, quotas
 from topicledger.plan.reevaluate import facts
-from topicledger.plan.resource_kind import ResourceKind
+from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import MANIFESTS, USAGES
 
 

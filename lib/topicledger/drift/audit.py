@@ -33,7 +33,7 @@ from topicledger.observe.moves import observe_moves
 from topicledger.observe.record import keep
 from topicledger.observe.topics import Observation, as_expected
 from topicledger.plan.moving import uneven
-from topicledger.plan.resource_kind import ResourceKind
+from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import (
     AUDIT,
     BROKERS,

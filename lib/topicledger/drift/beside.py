@@ -15,7 +15,7 @@ from topicledger.config.severities import DriftKind
 from topicledger.drift.find import COLUMNS, Estate, lookup
 from topicledger.manifests.rows import Transform
 from topicledger.observe.listed import Listed
-from topicledger.plan.resource_kind import ResourceKind
+from topicledger.resources.kind import ResourceKind
 
 WHAT = ("cluster", "topic", "kind", "what", "declared", "live", "message")
 """Of a finding, strings all of them."""

@@ -23,14 +23,12 @@ from topicledger.model.access import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.changes import with_ended
-from topicledger.plan.decide import VALUES, ended, lookup
 from topicledger.plan.first_acls import first_acls
-from topicledger.plan.guards import stopped
-from topicledger.plan.intent import refused
 from topicledger.plan.replaced import alike, name_covers, of_refused, overlapping, stays
-from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided, warned
 from topicledger.policies.contract import OF_RIGHTS
+from topicledger.resources.deciding import COLUMNS, at_most, beside_live, decided, warned
+from topicledger.resources.ending import VALUES, ended, lookup, refused, stopped, with_ended
+from topicledger.resources.kind import AsRows, ResourceKind
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
 ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value

@@ -14,7 +14,8 @@ from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
-from topicledger.plan.decide import CHANGE, ENDED, ended
+from topicledger.plan.decide import CHANGE
+from topicledger.resources.ending import ENDED, ended, with_ended
 
 DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
 """Columns of `observed_configs` that changes are decided on."""
@@ -109,13 +110,6 @@ def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame
         decisions.join(configs.withColumnRenamed("configs", "_configs"), on=["cluster", "topic"], how="left")
         .withColumns({"live_configs": F.col("_configs"), "_unread": F.when(hidden, unread)})
         .select(*decisions.columns, "_unread")
-    )
-
-
-def with_ended(rows: DataFrame, end: str) -> DataFrame:
-    """Rows that the struct `end` ends (`decide.ended`), null where it doesn't."""
-    return rows.withColumns(
-        {name: F.coalesce(f"{end}.{name}", name) for name in ("phase", "outcome", "error", "error_message")}
     )
 
 

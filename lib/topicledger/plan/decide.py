@@ -10,11 +10,10 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
+from topicledger.resources.ending import VALUES, ended, lookup
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
-VALUES = "map<string,string>"
 CHANGE = f"struct<before:{VALUES},after:{VALUES}>"
-ENDED = "struct<phase:string,outcome:string,error:string,error_message:string>"
 
 RESOLVED = {
     "resolved_num_partitions": "int",
@@ -181,25 +180,3 @@ def _ended(statuses: Mapping[str, ClusterStatus]) -> Column:
             ),
         )
     )
-
-
-def ended(phase: Column | str, outcome: Column | str, error: Column | str, message: Column | str) -> Column:
-    """The struct of what ended a row."""
-    return F.struct(
-        _column(phase).alias("phase"),
-        _column(outcome).alias("outcome"),
-        _column(error).alias("error"),
-        _column(message).alias("error_message"),
-    )
-
-
-def _column(value: Column | str) -> Column:
-    return F.col(value) if isinstance(value, str) else value
-
-
-def lookup(values: Mapping[str, str | None], key: Column) -> Column:
-    """The value of `key`, null where there is none (string)."""
-    if not values:
-        return F.lit(None).cast("string")
-    entries = [F.lit(part).cast("string") for item in values.items() for part in item]
-    return F.create_map(*entries)[key]

@@ -18,11 +18,10 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import AccessAction, Refusal
 from topicledger.model.access import ALLOW, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
-from topicledger.plan.decide import lookup
-from topicledger.plan.guards import stopped
 from topicledger.plan.replaced import name_covers
-from topicledger.plan.resource_kind import decided, warned
 from topicledger.policies.contract import text
+from topicledger.resources.deciding import decided, warned
+from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY
 
 FIRST_ACL = "first_acl"

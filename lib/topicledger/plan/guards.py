@@ -10,9 +10,10 @@ from topicledger.actions.reassign import MAX_MOVES
 from topicledger.actions.safeguards import MAX_CHANGES, MAX_LOSSES
 from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import Transform
-from topicledger.model import Action, Outcome, Phase, Refusal, ReplicaAction
+from topicledger.model import Action, ReplicaAction
 from topicledger.plan import losses
 from topicledger.policies.contract import CHANGES, is_one_of_actions
+from topicledger.resources.ending import stopped
 
 
 def max_deletes(most: int) -> Transform:
@@ -112,20 +113,3 @@ def moved_partitions() -> Column:
     """Partitions that a reassignment moves (int); null of other actions."""
     moved = F.size(parts_of(F.col("after")["assignments"], ";"))
     return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, moved)
-
-
-def stopped(stop: Column, error: Refusal, message: Column) -> Transform:
-    """Ends open rows that are to `stop`: refused, in phase guard."""
-    stop = F.coalesce(stop & F.col("phase").isNull(), F.lit(False))
-    return lambda rows: (
-        rows.withColumn("_stop", stop)
-        .withColumns(
-            {
-                "error": F.when(F.col("_stop"), F.lit(error.value)).otherwise(F.col("error")),
-                "error_message": F.when(F.col("_stop"), message).otherwise(F.col("error_message")),
-                "outcome": F.when(F.col("_stop"), F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),
-                "phase": F.when(F.col("_stop"), F.lit(Phase.GUARD.value)).otherwise(F.col("phase")),
-            }
-        )
-        .drop("_stop")
-    )

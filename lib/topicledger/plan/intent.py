@@ -14,13 +14,9 @@ from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import Outcome, Refusal, ResourceType
-from topicledger.plan.resource_kind import ResourceKind
+from topicledger.resources.ending import refused
+from topicledger.resources.kind import ResourceKind
 from topicledger.text import ISO_TIME
-
-REFUSED = (
-    "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
-    "error_message",
-)  # fmt: skip
 
 
 def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool = False) -> Transform:
@@ -139,15 +135,6 @@ def _now() -> tuple[Column, ...]:
         F.col("state").alias("now_state"),
         F.col("phase").isNotNull().alias("now_refused"),
         F.col("error_message").alias("now_message"),
-    )
-
-
-def refused(error: Refusal, message: Column) -> Transform:
-    """Planned actions that have a `message`, as `REFUSED`."""
-    return lambda planned: (
-        planned.withColumns({"error": F.lit(error.value), "error_message": message})
-        .where(F.col("error_message").isNotNull())
-        .select(*REFUSED)
     )
 
 

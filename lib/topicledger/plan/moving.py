@@ -23,10 +23,10 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal, Replica
 from topicledger.model.moves import Rebalance, assignments_text
 from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_placement, without
 from topicledger.observe.topics import Observation
-from topicledger.plan.decide import lookup
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
 from topicledger.policies.contract import COLUMNS
 from topicledger.policies.judging import WARNING
+from topicledger.resources.ending import lookup
 from topicledger.schemas.tables import ASSIGNMENTS, VIOLATIONS
 
 _CHANGE = (

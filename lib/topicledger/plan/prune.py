@@ -20,12 +20,10 @@ from topicledger.manifests.rows import ABSENT, Transform, legal_topic
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.model.prune import Prune
 from topicledger.observe.topic_use import read_last_records
-from topicledger.plan.changes import with_ended
-from topicledger.plan.decide import ended
-from topicledger.plan.intent import refused
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import Policy, text
 from topicledger.policies.delete import END_OFFSET, in_use, no_consumer_groups, not_written_for
+from topicledger.resources.ending import ended, refused, with_ended
 from topicledger.schemas import MANIFESTS, PLANS, RUNS
 
 TOOLS_OWN = "_"

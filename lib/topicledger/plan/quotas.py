@@ -21,9 +21,10 @@ from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.decide import VALUES
-from topicledger.plan.resource_kind import COLUMNS, AsRows, ResourceKind, at_most, beside_live, decided, warned
 from topicledger.policies.contract import OF_QUOTAS
+from topicledger.resources.deciding import COLUMNS, at_most, beside_live, decided, warned
+from topicledger.resources.ending import VALUES
+from topicledger.resources.kind import AsRows, ResourceKind
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 

@@ -22,12 +22,13 @@ from topicledger.observe.record import keep
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import acls, quotas, revert_resources
 from topicledger.plan.decisions import Decided, decided_on
-from topicledger.plan.intent import REFUSED, resources_declared_otherwise, resources_no_longer_declared
+from topicledger.plan.intent import resources_declared_otherwise, resources_no_longer_declared
 from topicledger.plan.reevaluate import facts
-from topicledger.plan.resource_kind import ResourceKind
 from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
+from topicledger.resources.ending import REFUSED
+from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import ACTION_KEY, BROKERS
 
 KINDS: Sequence[ResourceKind] = (acls.RIGHTS, quotas.QUOTAS)

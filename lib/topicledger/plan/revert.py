@@ -22,11 +22,11 @@ from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import ABSENT, PRESENT
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction, ResourceType
 from topicledger.observe.topics import Observation
-from topicledger.plan.changes import with_described, with_ended
-from topicledger.plan.decide import ended
+from topicledger.plan.changes import with_described
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import text
 from topicledger.policies.judging import WARNING
+from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 from topicledger.schemas.tables import VIOLATIONS
 

@@ -15,13 +15,12 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.changes import with_ended
-from topicledger.plan.decide import ended, lookup
 from topicledger.plan.intent import declared_now, reason
-from topicledger.plan.resource_kind import ResourceKind
-from topicledger.plan.resource_kind import warned as with_warning
 from topicledger.plan.revert import STILL_DECLARED, changed_later
 from topicledger.policies.contract import text
+from topicledger.resources.deciding import warned as with_warning
+from topicledger.resources.ending import ended, lookup, with_ended
+from topicledger.resources.kind import ResourceKind
 
 _KEY = ("cluster", "resource")
 

@@ -1,27 +1,20 @@
-"""What tells one kind of resource beside topics from another, and what deciding on them has in common."""
+"""Steps that deciding on resources beside topics has in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.actions.safeguards import Guard
 from topicledger.config.guards import GuardSettings
-from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.manifests.rows import Transform
-from topicledger.model import Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model import Outcome, Phase, Refusal, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.changes import with_ended
-from topicledger.plan.decide import ENDED, ended, lookup
-from topicledger.plan.guards import stopped
-from topicledger.policies.contract import Subject
 from topicledger.policies.judging import WARNING
-from topicledger.schemas import Table
+from topicledger.resources.ending import ENDED, ended, lookup, stopped, with_ended
 from topicledger.schemas.tables import VIOLATIONS
 
 COLUMNS = (
@@ -29,61 +22,6 @@ COLUMNS = (
     "phase", "outcome", "error", "error_message", "violations", "before", "after", "waits",
 )  # fmt: skip
 """Of a decision about a resource beside topics; `resource` is its text."""
-
-Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
-Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform], Transform]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AsRows:
-    """How actions become rows of their kind's table again."""
-
-    live: Transform
-    """Rows of `observed` as cluster, resource, and `now`: map<string,string>, as `before` and `after` have values."""
-    undo: Transform
-    """What undoes actions. In: cluster, resource, `action`, `before`, `after`, `now` (null where the cluster has none
-    of it), and more. Out: also the table's columns, and `stale`: how it isn't as the action left it, null where it
-    is."""
-    asked_by: Transform
-    """What planned actions ask for, for policies that judge it again. In: cluster, resource, `action`, `before`,
-    `after`, `now`, and more. Out: also the table's columns, less owner and labels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResourceKind:
-    """A kind of resources that are declared in a table of their own."""
-
-    resource_type: ResourceType
-    table: Table
-    """One of `schemas.RESOURCES`."""
-    judge: Callable[[Collection[str], Collection[str] | None], Transform]
-    """Of the settings' clusters and those that are selected: phase manifest. In: rows of `table`. Out: its columns,
-    `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
-    observed: Table
-    """What clusters have."""
-    observe: Observe
-    """Lists it of clusters, with Kafka's id of each."""
-    decide: Decide
-    """Phases decide, guard and policy; the last argument is what policies do. In: what `judge` returns, materialised.
-    Out: `COLUMNS`, and more."""
-    subject: Subject | None = None
-    """What policies judge of it; None where there are none of it."""
-    now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
-    """Of judged rows, what `ActionKind.not_declared` asks about beside their state."""
-    undeclared: Callable[[], Column]
-    """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
-    protected: Callable[[DataFrame, Collection[str]], Transform] | None = None
-    """Of what `judge` returns for the latest table, and the settings' clusters: planned actions that a refused row may
-    mean to keep from happening, as `intent.REFUSED`; None where no action follows from a row that is missing."""
-    manages: Callable[[Settings], bool] = lambda _: False
-    """Whether there is something to decide on where nothing is declared."""
-    as_rows: AsRows | None = None
-    """None where actions can't be reverted, and no policies judge them again."""
-
-    @property
-    def counted(self) -> Mapping[str, Decision]:
-        """Names of counts of a run, by decision, of what needs nothing."""
-        return {f"{self.table.name}_{each.value}": each for each in (Decision.UNCHANGED, Decision.UNMANAGED)}
 
 
 def beside_live(

@@ -1,0 +1,1 @@
+"""The kinds of resources: one package per kind, and what kinds have in common."""
