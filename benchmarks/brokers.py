@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from topicledger.actions import KINDS
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Outcome, Target
+from topicledger.resources.registry import ACTIONS
 from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
@@ -79,7 +79,7 @@ def batches(targets: Sequence[Target], most: int) -> Iterator[Sequence[Target]]:
     batch: list[Target] = []
     records = 0
     for target in targets:
-        cost = KINDS[target.action].cost.records(target)
+        cost = ACTIONS[target.action].cost.records(target)
         if batch and records + cost > most:
             yield batch
             batch, records = [], 0

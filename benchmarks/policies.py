@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from benchmarks import data
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Size
-from topicledger import actions
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
 from topicledger.ledger.session import FEW_ROWS, get_session
@@ -28,6 +27,7 @@ from topicledger.plan.decisions import decided
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy, from_settings
 from topicledger.policies.contract import text
+from topicledger.resources import registry
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 DRIVER_MEMORY = "4g"
@@ -164,7 +164,7 @@ def plan(ledger: Ledger, settings: Settings, rules: Sequence[Policy], seen: Obse
     judged = ledger.read(MANIFESTS, version).transform(
         manifests.judge(list(settings.clusters), list(settings.clusters))
     )
-    wanted = Wanted(judged=judged, kinds=list(actions.KINDS), to_describe=lambda _: None)
+    wanted = Wanted(judged=judged, kinds=list(registry.ACTIONS), to_describe=lambda _: None)
     metrics = Metrics("decisions")
     ended = F.col("phase").isNotNull()
     counted = [

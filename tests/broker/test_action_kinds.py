@@ -1,4 +1,4 @@
-"""A kind of action is one module and a row in `actions.KINDS`: two that only exist here go the whole way."""
+"""A kind of action is one module and a row in `registry.ACTIONS`: two that only exist here go the whole way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from tests.broker.direct import live, make, remove
 from tests.harness import Estate
-from topicledger import actions
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
@@ -23,6 +22,7 @@ from topicledger.actions.verifying import Verdict, verify_topics
 from topicledger.kafka import Response
 from topicledger.kafka.sending import Answer
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ResourceType, Target, TopicInfo, TopicResult
+from topicledger.resources import registry
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -94,7 +94,7 @@ RETENTION, CLEANUP = "set_retention.ms", "set_cleanup.policy"
 @pytest.fixture
 def kinds(kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (sets_config(kafka, "retention.ms", 40), sets_config(kafka, "cleanup.policy", 30)):
-        monkeypatch.setitem(actions.KINDS, kind.name, kind)
+        monkeypatch.setitem(registry.ACTIONS, kind.name, kind)
 
 
 def configs(estate: Estate, kafka: EmbeddedKafka, topic: str) -> dict[str, str | None]:

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
-from topicledger import actions, policies
+from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
 from topicledger.drift.acls import find_acl_drift
@@ -34,6 +34,7 @@ from topicledger.plan.changes import DESCRIBED
 from topicledger.plan.decisions import decided
 from topicledger.plan.moving import Sizes
 from topicledger.plan.wanted import brought_about
+from topicledger.resources import registry
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
@@ -166,7 +167,7 @@ def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
     """By topic, what a plan finds: actions, planned or refused, `unmanaged`, and refusals that no action is about."""
     seen = _seen(spark, these)
     judged = manifest_rows(spark, *these.declared).transform(manifests.judged_by(SETTINGS, None)).localCheckpoint()
-    wanted = brought_about(judged, SETTINGS.changes, [kind.name for kind in actions.in_order()])
+    wanted = brought_about(judged, SETTINGS.changes, [kind.name for kind in registry.in_order()])
     asked = wanted.to_describe(seen)
     assert asked is not None
     configs = frame(spark, OBSERVED_CONFIGS.schema, these.configs).select(*DESCRIBED)

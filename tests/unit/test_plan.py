@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
-from topicledger import actions
 from topicledger.model import AccessAction, Action, ReplicaAction, Target
 from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
+from topicledger.resources import registry
 from topicledger.schemas import ACTIONS
 
 MOST_PARTITIONS = 2**31 - 1
@@ -51,7 +51,7 @@ def test_records_are_the_topic_its_partitions_and_its_configs(spark: SparkSessio
     assert found == {topic: count for topic, (_, count) in COUNTED.items()}
     for topic, (fields, count) in COUNTED.items():
         target = Target(**{"resource": topic, "action": Action.CREATE, **fields})
-        assert actions.KINDS[target.action].cost.records(target) == count
+        assert registry.ACTIONS[target.action].cost.records(target) == count
 
 
 SIZED = StructType(
@@ -168,7 +168,7 @@ def test_a_plan_has_every_action_and_refusal_and_nothing_that_needs_nothing(spar
         {"topic": "__internal", "decision": None, "internal": True, "topic_id": "id"},
     )
     plan = (
-        decisions.transform(actions.found)
+        decisions.transform(registry.found)
         .where(NEEDS_SOMETHING)
         .transform(of_topics)
         .transform(planned("run-1", 7, now, 100))
@@ -201,7 +201,7 @@ def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -
     fields = {"assignments": {0: [2, 1], 1: [1, 2]}, "configs": {"cleanup.policy": "compact,delete", "b": ""}}
     decisions = decision_rows(spark, {"topic": "new", "decision": "create", **fields})
     plan = (
-        decisions.transform(actions.found)
+        decisions.transform(registry.found)
         .where(NEEDS_SOMETHING)
         .transform(of_topics)
         .transform(planned("run-1", None, datetime.now(UTC), 100))
@@ -213,8 +213,8 @@ def test_a_plan_keeps_assignments_and_configs_as_declared(spark: SparkSession) -
 
 def test_kinds_of_actions_have_places_of_their_own() -> None:
     """Deletes first: they make room for creates."""
-    orders = [kind.order for kind in actions.in_order()]
+    orders = [kind.order for kind in registry.in_order()]
     assert orders == sorted(set(orders))
-    names = [kind.name for kind in actions.in_order()]
+    names = [kind.name for kind in registry.in_order()]
     assert names == [*Action, *ReplicaAction, *AccessAction]
-    assert all(actions.KINDS[kind.name] is kind for kind in actions.in_order())
+    assert all(registry.ACTIONS[kind.name] is kind for kind in registry.in_order())

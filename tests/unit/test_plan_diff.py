@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from topicledger.actions import KINDS
 from topicledger.apply.moves import PlannedMoves
 from topicledger.cli.show import in_colours
 from topicledger.plan.lines import planned_action
+from topicledger.resources.registry import ACTIONS
 from topicledger.review.diff import Ended, Line, PlanDiff, Reason
 from topicledger.review.rendering import COMMENT_CHARACTERS, SHORTEST_LINE, markdown, text
 
@@ -296,7 +296,7 @@ def test_only_what_fits_is_read() -> None:
 
 
 def test_each_kind_of_action_says_how_it_reads() -> None:
-    assert {name: kind.shown.sign for name, kind in KINDS.items()} == {
+    assert {name: kind.shown.sign for name, kind in ACTIONS.items()} == {
         "delete": "-", "create": "+", "add_partitions": "~", "alter_configs": "~", "reassign": "~",
         "elect_leaders": "~", "acl_add": "+", "acl_delete": "-", "alter_quota": "~",
     }  # fmt: skip

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.apply.dispatch import Context, Stop, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away
@@ -19,6 +18,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
 from topicledger.model import Phase, RunState, Work
 from topicledger.plan.standing import in_batches, sendable
+from topicledger.resources import registry
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
 
 
@@ -55,7 +55,7 @@ def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
 
 def _under_way(run: Run) -> Work:
     """Actions of kinds that can be cancelled, without a row that ends them, in batches that were marked as sent."""
-    kinds = [kind.name for kind in actions.in_order() if kind.steps.cancel is not None]
+    kinds = [kind.name for kind in registry.in_order() if kind.steps.cancel is not None]
     marked = run.ledger.read(SENT_BATCHES).where(F.col("run_id") == run.run_id)
     rows = sendable(run).where(F.col("action").isin(kinds)).withColumn("maybe_sent", F.lit(True))
     return in_batches(

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from topicledger.actions import KINDS, by_kind
 from topicledger.actions.context import ClusterContext, WrongCluster
 from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
 from topicledger.kafka.sending import NoOutcome, OutcomeUnknown, StaysOpen
 from topicledger.model import Phase, PhaseResult, Target, TopicResult
+from topicledger.resources.registry import ACTIONS, by_kind
 
 
 class Executor(ClusterContext):
@@ -26,7 +26,7 @@ class Executor(ClusterContext):
 
     def cost(self, target: Target) -> Cost:
         """The cost of an action, by its kind."""
-        return KINDS[target.action].cost
+        return ACTIONS[target.action].cost
 
     def validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """One batch before anything is sent. A target that the cluster never says an outcome of is failed: nothing can

@@ -17,7 +17,7 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from topicledger import actions, pipeline, policies
+from topicledger import pipeline, policies
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
@@ -42,6 +42,7 @@ from topicledger.model import RunState
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
+from topicledger.resources import registry
 from topicledger.text import nearest, show
 
 _wait_visible = click.option(
@@ -70,7 +71,7 @@ def _kinds(_: click.Context, __: click.Parameter, given: str | None) -> tuple[st
     """The kinds that `--only` names."""
     if given is None:
         return ()
-    known = [kind.option for kind in actions.in_order() if kind.option is not None]
+    known = [kind.option for kind in registry.in_order() if kind.option is not None]
     words = [word.strip() for word in given.split(",")]
     for word in words:
         if word not in known:
@@ -259,7 +260,7 @@ def run_request(
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
     """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
-    for kind in actions.in_order():
+    for kind in registry.in_order():
         switch = kind.safeguards.switch
         if switch and kind.option in request.only and all(getattr(each, switch) == "off" for each in asked):
             page = "replicas" if switch == "replicas" else "change"

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Action(StrEnum):
-    """The kinds of actions that policies evaluate, in that order; `actions.KINDS` has every kind."""
+    """The kinds of actions that policies evaluate, in that order; `registry.ACTIONS` has every kind."""
 
     DELETE = "delete"
     CREATE = "create"

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.config.guards import ApprovedClass, GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
@@ -20,6 +19,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.ledger.who import os_user
 from topicledger.model import RunState
 from topicledger.plan import losses
+from topicledger.resources import registry
 from topicledger.schemas import APPROVALS, PLANS, RUNS
 from topicledger.text import show
 
@@ -100,7 +100,7 @@ def classes_of(found: Mapping[str, bool]) -> Collection[ApprovedClass]:
     """
     classes: set[ApprovedClass] = set()
     for name, loses in found.items():
-        classes.update(actions.approved_as(name))
+        classes.update(registry.approved_as(name))
         if loses:
             classes.add("losses")
     return classes

@@ -7,9 +7,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ResourceType
+from topicledger.resources import registry
 from topicledger.schemas import ACTIONS
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
@@ -18,7 +18,7 @@ NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 
 def records() -> Column:
     """Metadata records that the controller writes for a row with an action (bigint): see `Cost.planned`."""
-    kinds = actions.in_order()
+    kinds = registry.in_order()
     return F.coalesce(*(F.when(F.col("action") == kind.name, kind.cost.planned()) for kind in kinds), F.lit(0))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
-from topicledger import actions, policies
+from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
@@ -31,6 +31,7 @@ from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import MAKE_PARTITIONS, RowRule
+from topicledger.resources import registry
 from topicledger.schemas import PLANS
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Decided:
     """What phases decide, policy and guard came to."""
 
     rows: DataFrame | None = None
-    """Actions and refusals, as `actions.found` returns them, materialised; None where no cluster was decided on."""
+    """Actions and refusals, as `registry.found` returns them, materialised; None where no cluster was decided on."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Topics by decision, of those that need nothing."""
     ended: bool = False
@@ -131,7 +132,7 @@ def _of_topics(
 
 
 def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, again: bool) -> Decided:
-    """Materialise decisions with their actions (`actions.found`), with `resource_type` and `resource`.
+    """Materialise decisions with their actions (`registry.found`), with `resource_type` and `resource`.
 
     `counted`: names of the counts, by decision, of what needs nothing. `again`: see `decisions`.
     """
@@ -205,7 +206,7 @@ def decided(
     settings: Settings,
     answers: DataFrame | None = None,
 ) -> Transform:
-    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `actions.found` returns.
+    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `registry.found` returns.
 
     `answers`: what the planner of replicas says (`moving.planned`), where it was asked.
     """
@@ -232,7 +233,7 @@ def decided(
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
         if answers is not None:
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
-        return rows.transform(actions.found, wanted.kinds)
+        return rows.transform(registry.found, wanted.kinds)
 
     return transform
 

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.manifests.rows import Transform, content
 from topicledger.model import Outcome, Refusal, ResourceType
+from topicledger.resources import registry
 from topicledger.resources.ending import refused
 from topicledger.resources.kind import ResourceKind
 from topicledger.text import ISO_TIME
@@ -140,7 +140,7 @@ def _now() -> tuple[Column, ...]:
 
 def reason(resource_type: ResourceType, undeclared: Column) -> Column:
     """Why an action isn't asked for any more, null where it is."""
-    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in actions.about(resource_type))
+    by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in registry.about(resource_type))
     return (
         F.when(F.col("is_declared").isNull(), undeclared)
         .when(F.col("now_refused"), F.concat(F.lit("refuse its row: "), F.col("now_message")))

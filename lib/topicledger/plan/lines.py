@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
-from topicledger.actions import KINDS
 from topicledger.actions.kind import DECLARED
 from topicledger.actions.showing import Shown, changes
 from topicledger.model import Action, Target
+from topicledger.resources.registry import ACTIONS
 from topicledger.text import show
 
 ROW = ("owner", "cluster", "topic", "resource", "action", *DECLARED, "before", "after")
@@ -87,7 +87,7 @@ def change_in_words(
 
 def _shown(action: str) -> Shown:
     # A newer topicledger, or a kind of a user's own, may have written others.
-    return KINDS[action].shown if action in KINDS else changes(action)
+    return ACTIONS[action].shown if action in ACTIONS else changes(action)
 
 
 def in_order() -> Sequence[Column]:

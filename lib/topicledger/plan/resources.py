@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import actions, policies
+from topicledger import policies
 from topicledger.config.settings import ClusterSettings
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
@@ -27,6 +27,7 @@ from topicledger.plan.reevaluate import facts
 from topicledger.plan.revert import changed_by
 from topicledger.plan.wanted import kinds_of
 from topicledger.policies import Policy
+from topicledger.resources import registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import ACTION_KEY, BROKERS
@@ -65,7 +66,7 @@ def _declared(
     run: Run, clusters: Sequence[ClusterSettings], selected: Sequence[str] | None
 ) -> Iterator[WantedResources]:
     for kind in KINDS if run.by_manifests else ():
-        about = {each.name for each in actions.about(kind.resource_type)}
+        about = {each.name for each in registry.about(kind.resource_type)}
         managed = kind.manages(run.settings)
         version, unloaded = run.version_of(kind.table), run.unloaded.get(kind.table.name)
         declared = version is not None or unloaded is not None
@@ -149,7 +150,7 @@ def decisions(
     if run.selected is not None or again:
         # A refused row of an unknown cluster protects what it may mean, and is reported by runs about all clusters.
         rows = rows.where(F.col("cluster").isin(*seen.statuses))
-    rows = actions.found(rows, kinds_of(run), kind.resource_type)
+    rows = registry.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
         rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.manages(run.settings)))
     return decided_on(run, rows, kind.counted, again=again)
@@ -219,7 +220,7 @@ def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
     planned = {target.action for _, batches in work.values() for batch in batches for target in batch}
     found = []
     for kind in KINDS:
-        if planned.isdisjoint(each.name for each in actions.about(kind.resource_type)):
+        if planned.isdisjoint(each.name for each in registry.about(kind.resource_type)):
             continue
         then = run.latest_version_of(kind.table)
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None

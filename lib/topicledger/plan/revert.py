@@ -12,7 +12,6 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
 from topicledger.ledger.rows import touched
 from topicledger.ledger.run import Run
@@ -26,6 +25,7 @@ from topicledger.plan.changes import with_described
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import text
 from topicledger.policies.judging import WARNING
+from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 from topicledger.schemas.tables import VIOLATIONS
@@ -45,7 +45,7 @@ def undone(run: Run, reverted: str, selected: Sequence[str] | None) -> Wanted:
     done = changed_by(run.ledger, reverted, ResourceType.TOPIC).localCheckpoint()
     return Wanted(
         judged=_as_manifests(done, declared, deletes=run.deletes_created).transform(judge),
-        kinds=[kind.name for kind in actions.in_order()],
+        kinds=[kind.name for kind in registry.in_order()],
         to_describe=partial(_altered, done),
         changes=lambda configs: partial(
             _undo, run=run, reverted=reverted, done=done, declared=declared, configs=configs

@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.actions.kind import DECLARED
 from topicledger.ledger.run import Run
 from topicledger.model import Key, Outcome, Phase, Results, Target, TopicResult, Violation, Work
+from topicledger.resources import registry
 from topicledger.schemas import ACTION_KEY
 
 
@@ -88,7 +88,7 @@ def in_batches(rows: DataFrame, *more: str, each: Callable[[Mapping[str, Any]], 
     """
     named = ("cluster", "cluster_id", "topic", "resource_type", "resource", "action", "topic_id", "batch", "maybe_sent")
     columns = (*named, *DECLARED, "violations", "before", "after", *more)
-    kinds = F.array(*(F.lit(kind.name) for kind in actions.in_order()))
+    kinds = F.array(*(F.lit(kind.name) for kind in registry.in_order()))
     place = F.array_position(kinds, F.col("action")).alias("place")
     order = [(name, "ascending") for name in ("cluster", "place", "batch", "resource")]
     table = rows.select(*columns, place).toArrow().sort_by(order)

@@ -9,7 +9,6 @@ from typing import Any, get_args
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger import actions
 from topicledger.actions.safeguards import Switch
 from topicledger.config.settings import ChangeSettings
 from topicledger.errors import ClusterError, GuardStopped, UsageError
@@ -22,6 +21,7 @@ from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.observe.topics import Observation
 from topicledger.plan.changes import to_describe, with_changes
 from topicledger.plan.moving import NOTHING_ASKED, Asked
+from topicledger.resources import registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +123,12 @@ def _asked_of_replicas(changes: Mapping[str, ChangeSettings], kinds: Collection[
 
 def kinds_of(run: Run) -> Collection[str]:
     """The kinds of actions that `--only` lets a run plan."""
-    return [kind.name for kind in actions.in_order() if run.only is None or kind.option in run.only]
+    return [kind.name for kind in registry.in_order() if run.only is None or kind.option in run.only]
 
 
 def narrowed(changes: Mapping[str, ChangeSettings], kinds: Collection[str]) -> Mapping[str, ChangeSettings]:
     """Settings of changes by cluster, as far as they are of these kinds; clusters that have none left are left out."""
-    wanted = {kind.safeguards.switch for kind in actions.in_order() if kind.name in kinds}
+    wanted = {kind.safeguards.switch for kind in registry.in_order() if kind.name in kinds}
     off: dict[str, Any] = {switch: "off" for switch in get_args(Switch) if switch not in wanted}
     of_kinds = {name: replace(each, **off) for name, each in changes.items()}
     return {name: each for name, each in of_kinds.items() if each.any}

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from topicledger import actions
 from topicledger.apply.rendering import nothing_to_send
 from topicledger.errors import ExitCode
 from topicledger.model import Decision, Outcome, Phase, RunState
 from topicledger.report import advice
 from topicledger.report.facts import PROBLEMS, Report, ReportKind, RunFacts, Shown, Tally
+from topicledger.resources import registry
 from topicledger.text import iso_time, show
 
 _NAME_CHARACTERS = 300
@@ -212,7 +212,7 @@ def done(report: Report) -> str:
     """What was done to topics, in words."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
     counts = []
-    for kind in actions.in_order():
+    for kind in registry.in_order():
         topics = sum(
             each.topics
             for each in report.tallies

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
 
-from topicledger.actions import KINDS
 from topicledger.ledger.run import shard_of
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, ResourceType
 from topicledger.plan.lines import PlannedAction, planned_action
+from topicledger.resources.registry import ACTIONS
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 from topicledger.text import iso_time
 
@@ -217,7 +217,7 @@ def _of_audit(audited: Iterable[Row], planned: Iterable[Row], asked: Mapping[str
         if row["outcome"] != Outcome.OK:
             yield _event(row, "completed_at", row["outcome"], _why(row), asked)
         elif row["phase"] == Phase.APPLY:
-            kind, action = KINDS.get(row["action"]), actions.get((row["run_id"], row["action"]))
+            kind, action = ACTIONS.get(row["action"]), actions.get((row["run_id"], row["action"]))
             yield _event(row, "completed_at", kind.shown.done if kind else row["action"], _done(row, action), asked)
 
 
