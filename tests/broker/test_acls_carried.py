@@ -18,12 +18,12 @@ from tests.harness import Estate
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings
 from topicledger.errors import ExitCode
-from topicledger.manifests.load import load
-from topicledger.manifests.read import read
+from topicledger.files.export import Request, export
+from topicledger.files.export_resources import EXPORTABLE
+from topicledger.files.exported import Exported
+from topicledger.files.load import load
+from topicledger.files.read import read
 from topicledger.model.access import Acl
-from topicledger.observe.export import Request, export
-from topicledger.observe.export_resources import EXPORTABLE
-from topicledger.observe.exported import Exported
 from topicledger.schemas import ACLS, PLANS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

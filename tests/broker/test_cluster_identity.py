@@ -15,9 +15,9 @@ from tests.broker.direct import live, make
 from tests.broker.invoking import invoke, load
 from tests.harness import UNREACHABLE, Estate, cluster_settings
 from topicledger.config.settings import ClusterSettings
+from topicledger.files import export as exporting
 from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
-from topicledger.observe import export as exporting
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, RUNS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

@@ -14,8 +14,8 @@ from tests import clusters
 from tests.broker.acls import acl, change, estate_of, live, right
 from tests.broker.direct import TOOLS, admin_of
 from tests.waiting import until
-from topicledger.manifests.load import load
-from topicledger.manifests.read import Foreign, read
+from topicledger.files.load import load
+from topicledger.files.read import Foreign, read
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS
 from topicledger.testing.embedded_kafka import EmbeddedKafka

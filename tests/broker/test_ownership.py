@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from tests.broker.direct import live, make
 from tests.harness import Estate
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
-from topicledger.manifests.read import read
-from topicledger.observe import export as exporting
+from topicledger.files import export as exporting
+from topicledger.files.read import read
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
 

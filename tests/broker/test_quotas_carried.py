@@ -17,11 +17,11 @@ from tests.harness import policy
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import ExitCode
-from topicledger.manifests.load import load
-from topicledger.manifests.read import read
+from topicledger.files import export as exporting
+from topicledger.files.export_resources import EXPORTABLE
+from topicledger.files.load import load
+from topicledger.files.read import read
 from topicledger.model.quotas import Entity
-from topicledger.observe import export as exporting
-from topicledger.observe.export_resources import EXPORTABLE
 from topicledger.schemas import AUDIT, PLANS, QUOTAS
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

@@ -10,9 +10,9 @@ from typing import Any
 from tests.unit.frames import dicts
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.files.load import Loaded, load
+from topicledger.files.read import read
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.load import Loaded, load
-from topicledger.manifests.read import read
 from topicledger.schemas import RUNS
 
 

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from tests.ledger.loading import load_files, put, run_rows, settings_for
 from tests.unit.frames import MANIFEST_ROWS, dicts, frame
 from topicledger.errors import ExitCode, GuardStopped, ManifestFileError, TableError, UsageError
+from topicledger.files.load import Loaded, Removed, Replace, leftovers, load, removals
+from topicledger.files.read import LISTED_FILES, Foreign, read
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.files import NotCarriedOver
-from topicledger.manifests.load import Loaded, Removed, Replace, leftovers, load, removals
-from topicledger.manifests.read import LISTED_FILES, Foreign, read
 from topicledger.schemas import MANIFESTS
 
 FIRST = """\

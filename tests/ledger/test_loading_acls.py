@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from tests.ledger.loading import load_files, put, run_rows
 from topicledger.cli.access import access_group
 from topicledger.errors import GuardStopped, ManifestFileError
+from topicledger.files.load import Replace
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.load import Replace
 from topicledger.schemas import ACLS
 
 TEAM = """\

@@ -14,7 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
-from topicledger.manifests import acls, quotas, resource_reasons
+from topicledger.files import resource_reasons
+from topicledger.manifests import acls, quotas
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ManifestRow, ResourceRow
 from topicledger.manifests.hosts import host_reason

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from topicledger.manifests.files import ParsedManifests, read_manifest_files
-from topicledger.manifests.load_resources import expansions
+from topicledger.files.load_resources import expansions
+from topicledger.files.reading import read_manifest_files
+from topicledger.manifests.files import ParsedManifests
 
 RIGHTS = """\
 cluster: orders

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.unit.frames import MANIFEST_ROWS, by_topic, frame
-from topicledger.manifests.files import FIELDS, ManifestRow, read_manifest_files
-from topicledger.manifests.files.writing import write_manifests
-from topicledger.observe.export import _folder, as_manifests
-from topicledger.observe.exported import TopicMessage, folded
+from topicledger.files.export import _folder, as_manifests
+from topicledger.files.exported import TopicMessage, folded
+from topicledger.files.reading import read_manifest_files
+from topicledger.files.writing import write_manifests
+from topicledger.manifests.files import FIELDS, ManifestRow
 from topicledger.schemas import CONFIGS, OBSERVED
 
 LIVE = StructType([*OBSERVED.schema, StructField("configs", CONFIGS), StructField("config_error", StringType())])

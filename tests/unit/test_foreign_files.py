@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from tests.unit.foreign import NOTHING, PLANS, Read, errors, leftovers
 from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
 from topicledger.errors import ManifestFileError
-from topicledger.manifests.files import ManifestRow, ParsedManifests, read_foreign_files
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
-from topicledger.manifests.read import Foreign
-from topicledger.manifests.read import read as read_checked
+from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.read import Foreign
+from topicledger.files.read import read as read_checked
+from topicledger.files.reading import read_foreign_files
+from topicledger.manifests.files import ManifestRow, ParsedManifests
 
 
 def only(parsed: ParsedManifests) -> ManifestRow:
@@ -230,14 +231,14 @@ BOMBS_WITHOUT_TOPICS = {
 def test_rows_and_texts_that_a_file_multiplies_are_measured(
     read: Read, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
+    monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     form, text = BOMBS_WITHOUT_TOPICS[name]
     assert any("stand for more than" in error for error in errors(read(form, text)))
 
 
 @pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
 def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
+    monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     text, more = BOMBS_OF_TWO_FILES[form]
     assert any("stand for more than" in error for error in errors(read(form, text, g_yaml=more)))
 
@@ -245,7 +246,7 @@ def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pyte
 @pytest.mark.parametrize("form", BOMBS)
 @pytest.mark.timeout(60)
 def test_aliases_cannot_blow_a_file_up(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    monkeypatch.setattr("topicledger.manifests.files.yaml_files._MAX_ALIASED", 1000)
+    monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     assert any("stand for more than" in error for error in errors(read(form, BOMBS[form])))
 
 

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from topicledger.manifests.files import ParsedManifests, read_foreign_files, read_manifest_files, reading, yaml_files
+from topicledger.files import reading, yaml_files
+from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.reading import read_foreign_files, read_manifest_files
+from topicledger.manifests.files import ParsedManifests
 from topicledger.manifests.files.entries import MAX_ERRORS
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 
 NOTHING = io.StringIO("")
 ROW = '{"cluster": "c", "topic": "t"}'

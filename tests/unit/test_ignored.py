@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import by_topic, manifest_rows
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
+from topicledger.files.read import Foreign, read
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.read import Foreign, read
 
 LEADER, FOLLOWER = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 CLUSTERS = (

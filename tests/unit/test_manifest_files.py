@@ -14,15 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topicledger.files import yaml_files
+from topicledger.files.reading import read_manifest_files
 from topicledger.manifests import files as manifest_files
-from topicledger.manifests.files import (
-    FileError,
-    ManifestRow,
-    ParsedManifests,
-    read_manifest_files,
-    yaml_files,
-    yaml_values,
-)
+from topicledger.manifests.files import FileError, ManifestRow, ParsedManifests, yaml_values
 
 NOTHING = io.StringIO("")
 Parse = Callable[[str, str], ParsedManifests]

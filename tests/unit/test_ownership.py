@@ -13,8 +13,8 @@ from topicledger.config.ownership import Topic, not_yours
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.config.settings import Settings
 from topicledger.errors import ManifestFileError
+from topicledger.files.read import read
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.read import read
 
 BASE = '[tables]\nroot = "x"\n' + "".join(
     f'[clusters.{name}]\nbootstrap_servers = ["h:1"]\n' for name in ("main", "eu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
-from topicledger.observe.proposals import Proposal, proposals
+from topicledger.files.proposals import Proposal, proposals
 
 DECLARED = [
     ("main", "payments.in.a", "payments"),

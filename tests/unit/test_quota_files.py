@@ -13,9 +13,10 @@ import pytest
 from topicledger.config.clusters import ClusterSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.errors import ManifestFileError
-from topicledger.manifests.files import ParsedManifests, read_foreign_files, read_manifest_files
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
-from topicledger.manifests.read import read
+from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.read import read
+from topicledger.files.reading import read_foreign_files, read_manifest_files
+from topicledger.manifests.files import ParsedManifests
 
 NOTHING = io.StringIO("")
 

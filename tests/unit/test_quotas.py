@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import dicts, frame
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
+from topicledger.files.reading import read_manifest_files
+from topicledger.files.writing import write_manifests
 from topicledger.manifests import quotas
-from topicledger.manifests.files import read_manifest_files
-from topicledger.manifests.files.writing import write_manifests
 from topicledger.manifests.quotas import entity_of, limits_of, text_of
 from topicledger.model import Refusal
 from topicledger.model.quotas import Entity, kafka_name, text_of_limit, written

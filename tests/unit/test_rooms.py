@@ -12,7 +12,8 @@ PACKAGE = Path(topicledger.__file__).parent
 TESTS = Path(__file__).parents[1]
 ROOMS = (
     "errors", "text", "arrow", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies",
-    "actions", "resources", "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli", "serving",
+    "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli",
+    "serving",
 )  # fmt: skip
 ASIDE = "testing"
 """An embedded broker for tests, a user's too: no room needs it."""

@@ -16,8 +16,8 @@ from topicledger.apply.summary import ClusterCounts, Summary, Warned
 from topicledger.cli.show import runs_grid
 from topicledger.drift import summary as drift_summary
 from topicledger.drift.summary import ClusterDrift
-from topicledger.observe.exported import ClusterExport, Exported, TopicMessage
-from topicledger.observe.exported import render as render_export
+from topicledger.files.exported import ClusterExport, Exported, TopicMessage
+from topicledger.files.exported import render as render_export
 from topicledger.text import cell, console
 
 LONG = "payments." * 27 + "events"

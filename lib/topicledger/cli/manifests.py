@@ -21,14 +21,14 @@ from topicledger.cli.options import (
     requested_by_option,
 )
 from topicledger.errors import ExitCode, UsageError
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
-from topicledger.manifests.load import Replace, compare, leftovers, load, removals
-from topicledger.manifests.load_resources import expansions
-from topicledger.manifests.read import Foreign, read
+from topicledger.files import export as exporting
+from topicledger.files.export_resources import EXPORTABLE
+from topicledger.files.exported import render as render_exported
+from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.load import Replace, compare, leftovers, load, removals
+from topicledger.files.load_resources import expansions
+from topicledger.files.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
-from topicledger.observe import export as exporting
-from topicledger.observe.export_resources import EXPORTABLE
-from topicledger.observe.exported import render as render_exported
 
 
 @click.command("load_manifests")

@@ -35,9 +35,9 @@ from topicledger.cli.options import (
 )
 from topicledger.config.settings import ChangeSettings, Settings
 from topicledger.errors import UsageError
+from topicledger.files.read import files_arguments, frames, read
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run
-from topicledger.manifests.read import files_arguments, frames, read
 from topicledger.model import RunState
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run

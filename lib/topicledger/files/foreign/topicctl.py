@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
 from topicledger.manifests.files.values import Key, Object, Value
 from topicledger.text import nearest, show
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
+from topicledger.files.foreign.limits import add_quota, limits_of
+from topicledger.files.foreign.resources import Api, Resource, Resources, annotations_of
+from topicledger.files.foreign.rights import acls_of, add_right
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
-from topicledger.manifests.files.foreign.limits import add_quota, limits_of
-from topicledger.manifests.files.foreign.resources import Api, Resource, Resources, annotations_of
-from topicledger.manifests.files.foreign.rights import acls_of, add_right
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.model.access import Acl

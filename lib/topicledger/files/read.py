@@ -19,20 +19,12 @@ from topicledger.arrow import arrow_schema
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import ChangeSettings, Owners, Settings
 from topicledger.errors import ManifestFileError, UsageError
-from topicledger.manifests import load_resources, resource_reasons
+from topicledger.files import load_resources, resource_reasons
+from topicledger.files.foreign import FOREIGN_FORMATS
+from topicledger.files.reading import read_foreign_files, read_manifest_files
 from topicledger.manifests import rows as manifests
-from topicledger.manifests.files import (
-    FileError,
-    Format,
-    ManifestRow,
-    NotCarriedOver,
-    ParsedManifests,
-    ResourceRow,
-    read_foreign_files,
-    read_manifest_files,
-)
+from topicledger.manifests.files import FileError, Format, ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
 from topicledger.manifests.files.entries import MAX_ERRORS
-from topicledger.manifests.files.foreign import FOREIGN_FORMATS
 from topicledger.manifests.reasons import broken
 from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from topicledger.files.foreign.fields import Fields, document_fields
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.fields import Fields, document_fields
 from topicledger.manifests.files.values import Object, Value, describe
 from topicledger.text import show
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.acl_entries import pattern_of, rights_of
 from topicledger.manifests.files.entries import Report
-from topicledger.manifests.files.foreign.fields import Fields
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl

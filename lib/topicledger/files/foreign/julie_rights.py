@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.rights import Client
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.fields import Fields
-from topicledger.manifests.files.foreign.rights import Client
 from topicledger.manifests.files.values import Object, describe
 from topicledger.model.access import WILDCARD
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from topicledger.manifests.files.foreign.limits import add_quota, limits_of
-from topicledger.manifests.files.foreign.resources import Resource, annotations_of
-from topicledger.manifests.files.yaml_files import measured
+from topicledger.files.foreign.limits import add_quota, limits_of
+from topicledger.files.foreign.resources import Resource, annotations_of
+from topicledger.files.yaml_files import measured
 from topicledger.model.quotas import DEFAULT, Entity, written
 from topicledger.text import nearest, show
 

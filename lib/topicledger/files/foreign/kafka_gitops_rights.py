@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.rights import Client, add_right, kafka_name, pattern_type_of
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.fields import Fields
-from topicledger.manifests.files.foreign.rights import Client, add_right, kafka_name, pattern_type_of
 from topicledger.manifests.files.values import Object, describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
 from topicledger.text import nearest, show

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
+from topicledger.files.foreign.kafka_gitops_rights import read_rights
+from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields, yaml_reader
-from topicledger.manifests.files.foreign.kafka_gitops_rights import read_rights
 from topicledger.manifests.files.values import Object, Value, describe
-from topicledger.manifests.files.yaml_files import measured
 from topicledger.text import show
 
 _ELSEWHERE = ("services", "users")

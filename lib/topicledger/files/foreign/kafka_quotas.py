@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.files.foreign.limits import add_quota
 from topicledger.manifests.files.entries import Report
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
-from topicledger.manifests.files.foreign.limits import add_quota
 from topicledger.model.quotas import DEFAULT, ENTITY, LIMITS, Entity, written
 
 _KINDS = {"user": "user-principal", "client_id": "client-id", "ip": "ip"}

@@ -16,19 +16,19 @@ from pyspark.sql import functions as F
 from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.errors import TopicLedgerError, UsageError
+from topicledger.files import export_resources
+from topicledger.files.export_resources import Exportable, ResourceExport
+from topicledger.files.exported import ClusterExport, Exported, TopicMessage, folded
+from topicledger.files.load import Loaded, merge
+from topicledger.files.proposals import proposals
+from topicledger.files.writing import SUFFIXES, write_manifests
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests.files.writing import SUFFIXES, write_manifests
 from topicledger.manifests.ignored import Ignored, is_ignored
-from topicledger.manifests.load import Loaded, merge
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import INTERNAL_TOPICS, SET_ON_TOPIC
-from topicledger.observe import export_resources
 from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
-from topicledger.observe.export_resources import Exportable, ResourceExport
-from topicledger.observe.exported import ClusterExport, Exported, TopicMessage, folded
-from topicledger.observe.proposals import proposals
 from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
 from topicledger.schemas import MANIFESTS

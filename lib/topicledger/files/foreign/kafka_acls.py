@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
-from topicledger.manifests.files.foreign.rights import add_right, kafka_name, unknown_principal
+from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
+from topicledger.files.foreign.rights import add_right, kafka_name, unknown_principal
 from topicledger.model.access import LITERAL, Acl
 from topicledger.text import show
 

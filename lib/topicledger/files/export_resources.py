@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
+from topicledger.files import load_resources
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import acls, load_resources, quotas
+from topicledger.manifests import acls, quotas
 from topicledger.manifests.rows import PRESENT, Rule, Transform, with_reasons
 from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed

@@ -14,12 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
-from topicledger.manifests.files.csv_files import read_csv
+from topicledger.files.csv_files import read_csv
+from topicledger.files.foreign.contract import ForeignFormat, Source
+from topicledger.files.json_files import read_json
+from topicledger.files.yaml_files import read_yaml
 from topicledger.manifests.files.entries import Report, TooManyErrorsError
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source
-from topicledger.manifests.files.json_files import read_json
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
-from topicledger.manifests.files.yaml_files import read_yaml
 
 MAX_BYTES = 256 * 1024 * 1024
 """All files of a load together: more than a million topics."""

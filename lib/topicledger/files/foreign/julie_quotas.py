@@ -7,10 +7,10 @@ here. An empty principal is whoever has no quotas of their own.
 
 from __future__ import annotations
 
+from topicledger.files.foreign.fields import Fields
+from topicledger.files.foreign.limits import KAFKAS_NAMES, add_quota, limits_of
+from topicledger.files.foreign.rights import unknown_principal
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.foreign.fields import Fields
-from topicledger.manifests.files.foreign.limits import KAFKAS_NAMES, add_quota, limits_of
-from topicledger.manifests.files.foreign.rights import unknown_principal
 from topicledger.manifests.files.values import Object, describe
 from topicledger.model.quotas import DEFAULT, Entity, written
 from topicledger.text import show

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Sequence
 
+from topicledger.files.foreign.contract import Source
+from topicledger.files.yaml_files import measured, open_yaml
 from topicledger.manifests.files.entries import Entry, Reader
-from topicledger.manifests.files.foreign.contract import Source
 from topicledger.manifests.files.values import (
     TEMPLATE,
     Number,
@@ -21,7 +22,6 @@ from topicledger.manifests.files.values import (
     plain_number,
     type_of,
 )
-from topicledger.manifests.files.yaml_files import measured, open_yaml
 from topicledger.manifests.files.yaml_values import Lines
 from topicledger.text import show
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
+from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
+from topicledger.files.foreign.jikkou_quotas import QUOTA, QUOTA_LIST, read_quotas
+from topicledger.files.foreign.jikkou_rights import AUTHORIZATION, ROLE, read_rights
+from topicledger.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
+from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader, weight
-from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat
-from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, yaml_reader
-from topicledger.manifests.files.foreign.jikkou_quotas import QUOTA, QUOTA_LIST, read_quotas
-from topicledger.manifests.files.foreign.jikkou_rights import AUTHORIZATION, ROLE, read_rights
-from topicledger.manifests.files.foreign.resources import TOPIC, Api, Resource, Resources, annotations_of
-from topicledger.manifests.files.yaml_files import measured
 from topicledger.text import nearest, show
 
 _API = Api(group="kafka.jikkou.io", versions=("v1beta1", "v1beta2", "v1"))

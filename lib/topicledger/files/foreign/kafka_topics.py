@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from topicledger.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.manifests.files.entries import Entry, Report
-from topicledger.manifests.files.foreign.contract import ForeignFormat, Source, no_line_of
 from topicledger.model import INTERNAL_TOPICS
 from topicledger.text import show
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from topicledger.manifests.files.foreign.contract import Source
+from topicledger.files.foreign.contract import Source
 from topicledger.text import show
 
 _PREFIX = "topology."

@@ -13,15 +13,15 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, GuardStopped, TopicLedgerError, UsageError
+from topicledger.files import load_resources
+from topicledger.files.load_resources import ResourceChanges
+from topicledger.files.read import Foreign, files_arguments, frames
 from topicledger.kafka.config_values import BLANKS
 from topicledger.ledger import runs
 from topicledger.ledger.run import Run, find_run
 from topicledger.ledger.tables import Ledger, differ
-from topicledger.manifests import load_resources
 from topicledger.manifests.files import NotCarriedOver, ParsedManifests
-from topicledger.manifests.load_resources import ResourceChanges
 from topicledger.manifests.owners import is_one_of
-from topicledger.manifests.read import Foreign, files_arguments, frames
 from topicledger.model import RunState
 from topicledger.schemas import MANIFESTS, RESOURCES, RUNS
 from topicledger.text import show

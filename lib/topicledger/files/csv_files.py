@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from topicledger.files.json_files import JSON, json_reason
 from topicledger.manifests.files.acl_entries import COLUMNS as ACL_COLUMNS
 from topicledger.manifests.files.acl_entries import read_acl
 from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
-from topicledger.manifests.files.json_files import JSON, json_reason
 from topicledger.manifests.files.quota_entries import COLUMNS as QUOTA_COLUMNS
 from topicledger.manifests.files.quota_entries import read_quota
 from topicledger.manifests.files.results import FIELDS, meant

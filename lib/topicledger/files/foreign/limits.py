@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topicledger.files.foreign.fields import Fields
 from topicledger.manifests.files.entries import Report
-from topicledger.manifests.files.foreign.fields import Fields
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.model.quotas import LIMITS, Entity
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from topicledger.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
+from topicledger.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
+from topicledger.files.foreign.julie_names import Naming, NamingError, read_naming
+from topicledger.files.foreign.julie_quotas import read_quotas
+from topicledger.files.foreign.julie_rights import OF_TOPICS, read_rights
+from topicledger.files.yaml_files import measured
 from topicledger.manifests.files.entries import Reader, weight
-from topicledger.manifests.files.foreign.contract import YAML_SUFFIXES, ForeignFormat, Source
-from topicledger.manifests.files.foreign.fields import Fields, TopicRow, YamlFile, document_fields
-from topicledger.manifests.files.foreign.julie_names import Naming, NamingError, read_naming
-from topicledger.manifests.files.foreign.julie_quotas import read_quotas
-from topicledger.manifests.files.foreign.julie_rights import OF_TOPICS, read_rights
 from topicledger.manifests.files.values import Object, Value, describe, plain_number
-from topicledger.manifests.files.yaml_files import measured
 from topicledger.text import nearest, show
 
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"

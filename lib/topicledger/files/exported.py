@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode, exit_code
-from topicledger.manifests.load import Loaded
+from topicledger.files.load import Loaded
 from topicledger.model import FORMAT_VERSION
 from topicledger.text import SHOWN_FAILURES, cell, listed, printable, show
 
