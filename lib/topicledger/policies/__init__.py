@@ -4,6 +4,8 @@
 makes them from the run settings, `judging` asks them.
 """
 
+# Each registers its policies.
+from topicledger.policies import acl, change, create, create_together, delete, moves, quota  # noqa: F401
 from topicledger.policies.building import always, check, from_settings
 from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.judging import judge, verdicts

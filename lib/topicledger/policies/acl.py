@@ -15,12 +15,15 @@ from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
 from topicledger.model.access import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
+from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, owned, text
+from topicledger.policies.create import labels_required, owner_required
 
 _MAX_COUNT = 2**31 - 1
 _KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for each in named)})
 
 
+@built_in(AccessAction.ACL_ADD)
 def acl_forbidden(
     *,
     principals: Sequence[str] = (),
@@ -57,6 +60,7 @@ def acl_forbidden(
     return RowRule(reason=F.when(found, text("such rights are forbidden: ", words)), inputs=F.col("resource"))
 
 
+@built_in(AccessAction.ACL_ADD)
 def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     """Only the owner of a topic grants on it: the ACL's owner owns, in `manifests`, every topic that the ACL covers.
 
@@ -97,6 +101,7 @@ def acl_owner(*, undeclared: Literal["refuse", "allow"] = "refuse") -> SetRule:
     return rule
 
 
+@built_in(AccessAction.ACL_ADD)
 def max_acls_per_principal(*, max: int) -> SetRule:
     """A principal has at most `max` ACLs on a cluster, declared or not; removals that will be sent make room.
 
@@ -126,6 +131,7 @@ def max_acls_per_principal(*, max: int) -> SetRule:
     return rule
 
 
+@built_in(AccessAction.ACL_ADD)
 def deny_needs_label(*, label: str = "reason") -> RowRule:
     """An ACL that denies has the label that `label` names, which says why: Kafka lets a DENY win over every ALLOW."""
     if not label.strip():
@@ -145,3 +151,7 @@ def _known(what: str, given: Sequence[str], known: Sequence[str]) -> None:
     wrong = [each for each in given if each not in known]
     if wrong:
         raise ValueError(f"{what} has {', '.join(wrong)}; known: {', '.join(known)}")
+
+
+built_in(AccessAction.ACL_ADD)(owner_required)
+built_in(AccessAction.ACL_ADD)(labels_required)

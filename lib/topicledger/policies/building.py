@@ -17,7 +17,7 @@ from pyspark.sql import Column
 from topicledger.config.reading import problems_of
 from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
 from topicledger.model import AccessAction, Action, ReplicaAction, resource_type_of
-from topicledger.policies.built_in import ALTERS_TOO, ALWAYS, BUILT_IN, GROWTH_TOO, MOVES_TOO, Factory
+from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, Judged, Policy, RowRule, changes_replication_factor
 from topicledger.text import nearest, show
 
@@ -153,14 +153,15 @@ def _of_change(spec: PolicySpec) -> Sequence[Judged]:
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
     """The same policy for changes, where it judges these too."""
-    if policy.action is not Action.CREATE or policy.users_own:
+    if policy.action is not Action.CREATE or policy.users_own or policy.name not in ALSO:
         return
-    if policy.name in GROWTH_TOO:
+    also = ALSO[policy.name]
+    if also.growth:
         yield replace(policy, action=Action.ADD_PARTITIONS)
-    if policy.name in ALTERS_TOO:
-        concerns = ALTERS_TOO[policy.name](spec.options) if spec.scope == "changes" else None
+    if also.alters is not None:
+        concerns = also.alters(spec.options) if spec.scope == "changes" else None
         yield replace(policy, action=Action.ALTER_CONFIGS, concerns=concerns)
-    if policy.name in MOVES_TOO:
+    if also.moves:
         concerns = changes_replication_factor() if spec.scope == "changes" else None
         yield replace(policy, action=ReplicaAction.REASSIGN, concerns=concerns)
 

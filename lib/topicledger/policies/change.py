@@ -8,11 +8,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.ledger.rows import touched
+from topicledger.model import Action, Refusal
+from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import RowRule, listed, text
 
 _MAX_FACTOR = 10_000
 
 
+@always_on(Action.ADD_PARTITIONS, Refusal.FEWER_PARTITIONS)
 def fewer_partitions() -> RowRule:
     """A topic is not declared with fewer partitions than it has: Kafka can't remove partitions (KIP-195)."""
     live, declared = _counts()
@@ -33,6 +36,7 @@ def fewer_partitions() -> RowRule:
     )
 
 
+@built_in(Action.ALTER_CONFIGS)
 def config_change_forbidden(*, names: Sequence[str]) -> RowRule:
     """None of these configs is set or reset on a topic that exists."""
     if not names or not all(name.strip() for name in names):
@@ -46,6 +50,7 @@ def config_change_forbidden(*, names: Sequence[str]) -> RowRule:
     )
 
 
+@built_in(Action.ADD_PARTITIONS)
 def partitions_growth(*, max_factor: float) -> RowRule:
     """A topic gets at most `max_factor` times the partitions that it has."""
     if not 1 < max_factor <= _MAX_FACTOR:
@@ -68,6 +73,7 @@ def partitions_growth(*, max_factor: float) -> RowRule:
     )
 
 
+@built_in(Action.ADD_PARTITIONS)
 def keyed_topics_keep_partitions(*, label: str = "keyed", values: Sequence[str] = ("true",)) -> RowRule:
     """A topic whose `label` has one of `values` keeps its partitions: a key's records would go to another one."""
     if not label.strip() or not values:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns as re2
 from topicledger.kafka.config_values import BLANKS, same_value_column
+from topicledger.ledger.rows import touched
 from topicledger.manifests.owners import is_one_of
-from topicledger.model import ReplicaAction
+from topicledger.model import Action, ReplicaAction
+from topicledger.policies.built_in import built_in
+from topicledger.policies.change import reset
 from topicledger.policies.contract import (
     RowRule,
     config,
@@ -32,6 +36,12 @@ _MAX_COUNT = 2**31 - 1
 _MAX_CONFIG = 2**63 - 1
 
 
+def _names(given: Mapping[str, Any]) -> Column:
+    """Return the names of configs that the settings of a policy list (array<string>)."""
+    return F.array(*map(F.lit, given["names"]))
+
+
+@built_in(Action.CREATE)
 def topic_name_pattern(*, pattern: str) -> RowRule:
     """The topic's name has a match of `pattern` (RE2; anywhere unless anchored)."""
     fits = re2.matches("topic", pattern)
@@ -40,6 +50,7 @@ def topic_name_pattern(*, pattern: str) -> RowRule:
     )
 
 
+@built_in(Action.CREATE)
 def topic_name_prefix(*, of: str = "owner", separator: str = ".") -> RowRule:
     """The topic's name begins with its owner, or with the label that `of` names, and the separator.
 
@@ -58,11 +69,13 @@ def topic_name_prefix(*, of: str = "owner", separator: str = ".") -> RowRule:
     return RowRule(reason=reason, inputs=text("topic ", F.col("topic"), f"; {what} ", value))
 
 
+@built_in(Action.CREATE, growth=True)
 def num_partitions(*, min: int = 1, max: int | None = None) -> RowRule:
     """The number of partitions is from `min` to `max`, also where it is left to the broker."""
     return _count("num_partitions", partitions(), min, max)
 
 
+@built_in(Action.CREATE, moves=True)
 def replication_factor(*, min: int = 1, max: int | None = None) -> RowRule:
     """The replication factor is from `min` to `max`, also where it is left to the broker."""
     return _count("replication_factor", replicas(), min, max)
@@ -89,6 +102,7 @@ def _origin(name: str) -> Column:
     return F.when(left, F.lit(", the broker's default")).otherwise("")
 
 
+@built_in(Action.CREATE, alters=lambda given: F.size(F.array_except(F.map_keys("after"), _names(given))) > 0)
 def configs_allowed(*, names: Sequence[str]) -> RowRule:
     """The manifest sets no other configs than these."""
     _some(names)
@@ -101,6 +115,7 @@ def configs_allowed(*, names: Sequence[str]) -> RowRule:
     )
 
 
+@built_in(Action.CREATE, alters=lambda given: F.arrays_overlap(reset(), _names(given)))
 def configs_required(*, names: Sequence[str]) -> RowRule:
     """The manifest sets each of these configs, rather than to leave it to the broker."""
     _some(names)
@@ -112,6 +127,7 @@ def configs_required(*, names: Sequence[str]) -> RowRule:
     )
 
 
+@built_in(Action.CREATE, alters=lambda given: F.arrays_overlap(F.map_keys("after"), _names(given)))
 def configs_forbidden(*, names: Sequence[str]) -> RowRule:
     """The manifest sets none of these configs."""
     _some(names)
@@ -127,6 +143,7 @@ def _set_configs() -> Column:
     return text("configs set: ", F.when(F.size(names) > 0, listed(names)).otherwise("none"))
 
 
+@built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
 def config_values(*, config: str, values: Sequence[str]) -> RowRule:
     """The config has one of these values, as Kafka reads them, also where it is left to the broker."""
     _some(values)
@@ -143,6 +160,7 @@ def config_values(*, config: str, values: Sequence[str]) -> RowRule:
     )
 
 
+@built_in(Action.CREATE, alters=lambda given: F.array_contains(touched(), given["config"]))
 def config_range(*, config: str, min: int | float | None = None, max: int | float | None = None) -> RowRule:
     """The numeric config is from `min` to `max`, also where it is left to the broker.
 
@@ -170,6 +188,7 @@ def config_range(*, config: str, min: int | float | None = None, max: int | floa
     )
 
 
+@built_in(Action.CREATE, moves=True, alters=lambda _: F.array_contains(touched(), "min.insync.replicas"))
 def min_insync_replicas(*, spare: int = 1) -> RowRule:
     """min.insync.replicas leaves `spare` replicas to lose: it is at most the replication factor less `spare`."""
     if not 0 <= spare <= _MAX_COUNT:
@@ -209,6 +228,7 @@ def _config_origin(name: str) -> Column:
     return F.when(left, F.lit(", the broker's default")).otherwise("")
 
 
+@built_in(Action.CREATE)
 def owner_required(*, values: Sequence[str] = ()) -> RowRule:
     """The topic has an owner, one of `values` where given; blanks around an owner and its case don't count."""
     known = f"; one of {', '.join(sorted(values))}" if values else "; declare the team or service it belongs to"
@@ -218,6 +238,7 @@ def owner_required(*, values: Sequence[str] = ()) -> RowRule:
     return RowRule(reason=reason, inputs=text("owner ", F.col("owner")))
 
 
+@built_in(Action.CREATE)
 def labels_required(*, names: Sequence[str], values: Sequence[str] = ()) -> RowRule:
     """The topic has each of these labels, with one of `values` where given."""
     _some(names)

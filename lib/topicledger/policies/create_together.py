@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from topicledger.manifests.owners import owner_key
-from topicledger.model import Action
+from topicledger.model import Action, Refusal
+from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import (
     MAKE_PARTITIONS,
     Facts,
@@ -29,6 +30,7 @@ _MAX_COUNT = 2**31 - 1
 """Kafka's own limit, an int32: no sum of such products overflows a bigint."""
 
 
+@built_in(Action.CREATE)
 def distinct_racks() -> SetRule:
     """Where assignments are given, the replicas of one partition are in distinct racks."""
 
@@ -65,6 +67,7 @@ def distinct_racks() -> SetRule:
     return rule
 
 
+@always_on(Action.CREATE, Refusal.NAME_COLLISION)
 def name_collision() -> SetRule:
     """The topic's metric names collide with no other create and no live topic (C16)."""
 
@@ -88,6 +91,7 @@ def name_collision() -> SetRule:
     return rule
 
 
+@built_in(Action.CREATE, growth=True)
 def partition_budget(*, max: int) -> SetRule:
     """A cluster has at most `max` partitions: those that exist, less what this run deletes, and what it creates."""
     _limited(max)
@@ -103,6 +107,7 @@ def partition_budget(*, max: int) -> SetRule:
     return FullSight(budget)
 
 
+@built_in(Action.CREATE, growth=True)
 def replicas_per_broker(*, max: int) -> SetRule:
     """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20)."""
     _limited(max)
@@ -127,6 +132,7 @@ def replicas_per_broker(*, max: int) -> SetRule:
     return FullSight(rule)
 
 
+@built_in(Action.CREATE)
 def topics_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
     """An owner has at most `max` topics on a cluster, with those that exist.
 
@@ -144,6 +150,7 @@ def topics_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
     )
 
 
+@built_in(Action.CREATE, growth=True)
 def partitions_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
     """An owner has at most `max` partitions on a cluster, with those that exist.
 

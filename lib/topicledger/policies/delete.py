@@ -12,13 +12,16 @@ from topicledger.config import patterns as re2
 from topicledger.manifests.owners import owner_key
 from topicledger.model import Action
 from topicledger.model.prune import MAX_DAYS
+from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, listed, owned, text, without_owner
+from topicledger.policies.create import owner_required
 from topicledger.text import ISO_TIME
 
 END_OFFSET = "end_offset"
 """The key in `plans.before` of a delete for the sum of the topic's end offsets when it was planned."""
 
 
+@always_on(Action.DELETE)
 def internal_topic() -> RowRule:
     """Topics that Kafka flags as internal are never deleted (D9)."""
     return RowRule(
@@ -30,20 +33,7 @@ def internal_topic() -> RowRule:
     )
 
 
-def protected_topics(*, patterns: Sequence[str]) -> RowRule:
-    """Topics whose name has a match of one of `patterns` (RE2; anywhere unless anchored) are never deleted."""
-    if not patterns:
-        raise ValueError("give at least one pattern")
-    protecting = [F.when(re2.matches("topic", pattern), F.lit(pattern)) for pattern in patterns]
-    return RowRule(
-        reason=F.when(
-            F.coalesce(*protecting).isNotNull(),
-            text("is protected by ", F.concat_ws(", ", *protecting), "; remove it from the manifests, or the pattern"),
-        ),
-        inputs=text("topic ", F.col("topic")),
-    )
-
-
+@built_in(Action.DELETE)
 def in_use() -> SetRule:
     """A topic that the table `usages` names is not deleted, unless each entry has expired (P2)."""
 
@@ -67,6 +57,25 @@ def in_use() -> SetRule:
     return rule
 
 
+@built_in(Action.DELETE)
+def protected_topics(*, patterns: Sequence[str]) -> RowRule:
+    """Topics whose name has a match of one of `patterns` (RE2; anywhere unless anchored) are never deleted."""
+    if not patterns:
+        raise ValueError("give at least one pattern")
+    protecting = [F.when(re2.matches("topic", pattern), F.lit(pattern)) for pattern in patterns]
+    return RowRule(
+        reason=F.when(
+            F.coalesce(*protecting).isNotNull(),
+            text("is protected by ", F.concat_ws(", ", *protecting), "; remove it from the manifests, or the pattern"),
+        ),
+        inputs=text("topic ", F.col("topic")),
+    )
+
+
+built_in(Action.DELETE)(owner_required)
+
+
+@built_in(Action.DELETE)
 def no_consumer_groups() -> SetRule:
     """A topic that consumer groups have committed offsets of, or members at, is not deleted. Asks the cluster."""
 
@@ -102,6 +111,7 @@ def no_consumer_groups() -> SetRule:
     return rule
 
 
+@built_in(Action.DELETE)
 def no_recent_records(*, days: int) -> SetRule:
     """A topic whose last record came within `days` days is not deleted. Asks the cluster.
 
@@ -178,6 +188,7 @@ def _utc(moment: Column) -> Column:
     return F.date_format(F.to_utc_timestamp(moment, F.current_timezone()), ISO_TIME)
 
 
+@built_in(Action.DELETE)
 def deletes_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
     """A run deletes at most `max` topics of an owner on a cluster, the first by name.
 
@@ -193,6 +204,7 @@ def deletes_per_owner(*, max: int, require_owner: bool = False) -> SetRule:
     )
 
 
+@built_in(Action.DELETE)
 def deletes_fraction(*, max: float) -> SetRule:
     """A run deletes at most the fraction `max` (0 to 1) of a cluster's topics, the first by name.
 

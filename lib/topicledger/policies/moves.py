@@ -6,9 +6,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import trimmed
+from topicledger.model import Refusal, ReplicaAction
+from topicledger.policies.built_in import always_on, built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, config, fewer_replicas, moved_replicas, text
 
 
+@always_on(ReplicaAction.REASSIGN, Refusal.BELOW_MIN_INSYNC)
 def enough_replicas() -> RowRule:
     """A move leaves no partition with fewer replicas than its topic's min.insync.replicas."""
     name = "min.insync.replicas"
@@ -31,6 +34,7 @@ def enough_replicas() -> RowRule:
     )  # fmt: skip
 
 
+@built_in(ReplicaAction.REASSIGN)
 def max_bytes_moved(*, max_bytes: int) -> SetRule:
     """The moves of a run copy at most `max_bytes` on a cluster; the first over it and all later ones are refused."""
     if not 0 <= max_bytes < 2**62:

@@ -14,8 +14,11 @@ from pyspark.sql import functions as F
 
 from topicledger.config import patterns
 from topicledger.manifests.rows import PRESENT
+from topicledger.model import AccessAction
 from topicledger.model.quotas import ENTITY, text_of_limit
+from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import RowRule, text
+from topicledger.policies.create import labels_required, owner_required
 
 Limit = Literal[
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
@@ -23,6 +26,7 @@ Limit = Literal[
 ]  # fmt: skip
 
 
+@built_in(AccessAction.ALTER_QUOTA)
 def quota_range(
     *,
     limit: Limit,
@@ -64,3 +68,7 @@ def quota_range(
         reason=F.when(F.coalesce(fits, F.lit(False)), reason),
         inputs=text(F.col("resource"), f"; {limit} ", F.coalesce(said, F.lit("not set"))),
     )
+
+
+built_in(AccessAction.ALTER_QUOTA)(owner_required)
+built_in(AccessAction.ALTER_QUOTA)(labels_required)
