@@ -12,7 +12,7 @@ from benchmarks.report import Ratio, Result, Size
 from topicledger.ledger.session import get_session
 from topicledger.ledger.tables import Ledger
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.policies import from_settings
+from topicledger.resources.building import from_settings
 from topicledger.schemas import BROKERS, OBSERVED, PLANS
 
 DRIVER_MEMORY = "1000m"

@@ -25,9 +25,10 @@ from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan.batches import of_topics, planned
 from topicledger.plan.decisions import decided
 from topicledger.plan.wanted import Wanted
-from topicledger.policies import Facts, Policy, from_settings
+from topicledger.policies import Facts, Policy
 from topicledger.policies.contract import text
 from topicledger.resources import registry
+from topicledger.resources.building import from_settings
 from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, PLANS, USAGES
 
 DRIVER_MEMORY = "4g"

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from topicledger import pipeline, policies
+from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.apply.summary import Summary
@@ -35,6 +35,7 @@ from topicledger.drift.summary import DriftSummary
 from topicledger.ledger import runs
 from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.model import Phase, RunState
+from topicledger.resources import building
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 
@@ -122,7 +123,7 @@ class Estate:
         context = Context(
             progress=Progress(shown=False),
             stop=stop or Stop(),
-            policies=policies.from_settings(self.settings),
+            policies=building.from_settings(self.settings),
             wait=asked.wait,
             wait_visible=asked.wait_visible,
         )

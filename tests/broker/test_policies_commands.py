@@ -13,8 +13,8 @@ from tests import commands
 from tests.broker.direct import make
 from tests.broker.invoking import invoke, load
 from topicledger.ledger.tables import Ledger
-from topicledger.policies.building import options
 from topicledger.policies.built_in import BUILT_IN
+from topicledger.resources.building import options
 from topicledger.schemas import MANIFESTS, TABLES
 from topicledger.testing.embedded_kafka import EmbeddedKafka
 

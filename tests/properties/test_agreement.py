@@ -17,7 +17,6 @@ from pyspark.sql.types import IntegerType, MapType, StructField, StructType
 
 from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
-from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
 from topicledger.drift.acls import find_acl_drift
@@ -34,7 +33,7 @@ from topicledger.plan.changes import DESCRIBED
 from topicledger.plan.decisions import decided
 from topicledger.plan.moving import Sizes
 from topicledger.plan.wanted import brought_about
-from topicledger.resources import registry
+from topicledger.resources import building, registry
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])
@@ -175,7 +174,7 @@ def planned(spark: SparkSession, these: Drawn) -> dict[str, set[str]]:
     answers = moving.planned(judged, seen, Sizes(), wanted.replicas).unionByName(
         moving.planned(judged, seen, Sizes(), moving.CREATES)
     )
-    rules = policies.from_settings(SETTINGS)
+    rules = building.from_settings(SETTINGS)
     known = policy_facts(spark, racks=RACKS)
     rows = judged.transform(decided(seen, wanted, configs, rules, known, SETTINGS, answers))
     found: dict[str, set[str]] = {}

@@ -26,7 +26,8 @@ from topicledger import policies
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
 from topicledger.kafka.config_values import same_value
 from topicledger.model import Action
-from topicledger.policies import Facts, Policy, building
+from topicledger.policies import Facts, Policy
+from topicledger.resources import building
 
 ESTATES = 75
 """Of one example: one cluster each."""
@@ -679,7 +680,7 @@ def test_every_built_in_policy_judges_as_its_plain_statement_does(
 ) -> None:
     """P1 to P4: also when deletes are judged before creates, as a run does, and wherever the rows are."""
     estates = drawn_estates(seed)
-    rules = policies.from_settings(drawn)
+    rules = building.from_settings(drawn)
     rows, known = decisions(spark, estates).repartition(1 + seed % 3), estate_facts(spark, estates)
     if not at_once:
         rows = rows.transform(policies.judge([rule for rule in rules if rule.action is Action.DELETE], known))
@@ -699,7 +700,7 @@ def test_a_verdict_does_not_depend_on_where_a_row_stands(spark: SparkSession, dr
     """Nor does a word of the messages, which the plain statements don't have."""
     estates = drawn_estates(seed)
     known = estate_facts(spark, estates)
-    rules = [rule for rule in policies.from_settings(drawn) if rule.name in TOGETHER]
+    rules = [rule for rule in building.from_settings(drawn) if rule.name in TOGETHER]
     shuffled = [replace(each, topics=random.Random(seed).sample(each.topics, len(each.topics))) for each in estates]
     random.Random(seed).shuffle(shuffled)
     answers = []

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.unit.frames import by_topic, decision_rows, policy_facts
 from topicledger import policies
 from topicledger.plan import guards, losses
+from topicledger.resources import building
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 
@@ -45,7 +46,7 @@ def test_all_deletes_of_a_cluster_are_stopped_where_there_are_too_many(
     spark: SparkSession, decisions: DataFrame, most: int, clusters: set[str]
 ) -> None:
     """The delete that a policy refused doesn't count (D9)."""
-    judge = policies.judge(policies.always(), policy_facts(spark))
+    judge = policies.judge(building.always(), policy_facts(spark))
     judged = decisions.transform(judge).transform(guards.max_deletes(most))
     stopped = _stopped(judged)
     expected = {("main", "a"), ("main", "b"), ("other", "a"), ("other", "b"), ("other", "c")}

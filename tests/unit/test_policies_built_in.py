@@ -22,8 +22,8 @@ from topicledger import policies
 from topicledger.config.settings import PolicySpec
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 from topicledger.policies import Policy, built_in
-from topicledger.policies.building import check_built_in
 from topicledger.policies.contract import Judged
+from topicledger.resources.building import check_built_in
 
 EXPECTED = StructType(
     [

@@ -18,6 +18,7 @@ from topicledger.errors import PolicyError
 from topicledger.model import Action, Refusal
 from topicledger.policies import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.contract import ADDED, TOPICS
+from topicledger.resources import building
 
 ENDED = {"phase": "manifest", "outcome": "refused", "error": "INVALID_STATE", "error_message": "state is gone"}
 NOTED = {"phase": "manifest", "outcome": "skipped", "error": "DUPLICATE_MANIFEST", "error_message": "2 identical rows"}
@@ -79,7 +80,7 @@ def decisions(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def judged(decisions: DataFrame, facts: Facts) -> Judged:
-    return by_topic(decisions.transform(policies.judge(policies.always(), facts)))
+    return by_topic(decisions.transform(policies.judge(building.always(), facts)))
 
 
 COLLISIONS = {
@@ -156,7 +157,7 @@ def rule(name: str, action: Action, condition: str, **more: Any) -> Policy:
 
 
 def collisions(**more: Any) -> Policy:
-    (policy,) = (each for each in policies.always() if each.name == "name_collision")
+    (policy,) = (each for each in building.always() if each.name == "name_collision")
     return Policy(name=policy.name, action=policy.action, rule=policy.rule, error=policy.error, **more)
 
 
@@ -486,7 +487,7 @@ def test_a_create_waits_for_room_unless_it_is_refused_or_only_warned_of(
 
 def test_policies_leave_columns_and_untouched_rows_as_they_are(spark: SparkSession, facts: Facts) -> None:
     rows = decision_rows(spark, {"topic": "a", **CREATE}, {"topic": "b", **DELETE}, {"topic": "c"})
-    judged = rows.transform(policies.judge([*policies.always(), first_by_name(5), echo()], facts))
+    judged = rows.transform(policies.judge([*building.always(), first_by_name(5), echo()], facts))
     assert judged.schema == rows.schema
     assert_df_equality(judged.drop(*MAPS), rows.drop(*MAPS), ignore_row_order=True)
 
@@ -555,7 +556,7 @@ def test_nulls_are_judged_wherever_they_can_be(spark: SparkSession, facts: Facts
         ],
     )
     rules = [
-        *policies.always(),
+        *building.always(),
         rule("all", Action.CREATE, "true", users_own=users_own),
         rule("unknown", Action.DELETE, "owner = 'x'", users_own=users_own, labels={"a": "b"}, owners=("x",)),
         first_by_name(0, users_own=users_own),

@@ -22,6 +22,7 @@ from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.quotas import decide
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import OF_QUOTAS, QUOTAS
+from topicledger.resources import building
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 
@@ -160,5 +161,5 @@ def test_settings_of_a_policy_that_are_wrong_are_refused(
         path=Path("s.toml"), tables=TablesSettings(root=""), clusters={}, policies=PolicySettings(quota=(spec,))
     )
     with pytest.raises(Exception, match=r"policies\.quota") as error:
-        policies.from_settings(settings)
+        building.from_settings(settings)
     assert problem in str(error.value)

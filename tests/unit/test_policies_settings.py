@@ -18,7 +18,8 @@ from topicledger.config.reading import load_settings
 from topicledger.config.settings import OF_EVERY_POLICY, Settings
 from topicledger.errors import SettingsError
 from topicledger.model import Action
-from topicledger.policies import Policy, RowRule, building, built_in
+from topicledger.policies import Policy, RowRule, built_in
+from topicledger.resources import building
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -52,7 +53,7 @@ def problems_of(load: Load, tmp_path: Path) -> Problems:
 
     def problems(text: str) -> list[str]:
         with pytest.raises(SettingsError) as caught:
-            policies.from_settings(load(text))
+            building.from_settings(load(text))
         prefix = f"{tmp_path / 'settings.toml'}: "
         lines = str(caught.value).split("\n")
         assert all(line.startswith(prefix) for line in lines), lines
@@ -71,7 +72,7 @@ def delete(use: str, settings: str = "") -> str:
 
 def test_without_policies_only_those_hold_that_nothing_turns_off(load: Load) -> None:
     """C16, D9"""
-    made = policies.from_settings(load(""))
+    made = building.from_settings(load(""))
     assert [(each.name, each.action.value, each.error.value) for each in made] == [
         ("internal_topic", "delete", "POLICY_VIOLATION"),
         ("name_collision", "create", "NAME_COLLISION"),
@@ -81,7 +82,7 @@ def test_without_policies_only_those_hold_that_nothing_turns_off(load: Load) -> 
 
 def test_policies_are_made_in_the_order_of_the_settings_each_with_its_own(load: Load) -> None:
     """P4"""
-    made = policies.from_settings(
+    made = building.from_settings(
         load(
             """
             [[policies.create]]
@@ -256,7 +257,7 @@ def test_settings_that_make_no_sense_are_refused(problems_of: Problems, text: st
     ],
 )
 def test_settings_at_their_limits_are_taken(load: Load, text: str) -> None:
-    assert len(policies.from_settings(load(text))) == 3
+    assert len(building.from_settings(load(text))) == 3
 
 
 def test_all_problems_of_a_file_are_told_at_once_each_with_its_place(problems_of: Problems) -> None:
@@ -317,7 +318,7 @@ def test_the_reason_why_a_long_pattern_is_refused_is_not_cut_off(problems_of: Pr
 
 @pytest.mark.timeout(120)
 def test_a_pattern_that_keeps_other_engines_busy_for_years_is_judged_at_once(load: Load, spark: SparkSession) -> None:
-    made = policies.from_settings(
+    made = building.from_settings(
         load(
             create("topic_name_pattern", "pattern = '^(a+)+$'") + delete("protected_topics", "patterns = ['(a|aa)+$']")
         )
@@ -481,7 +482,7 @@ def users_own(made: Sequence[Policy]) -> Policy:
 def test_a_factory_of_ones_own_gets_its_settings(load: Load, module: Module, name: str, settings: str) -> None:
     """P4"""
     use = f"{module(RULES)}:{name}"
-    policy = users_own(policies.from_settings(load(create(use, f"{settings}\nmode = 'warn'\nowners = ['a']"))))
+    policy = users_own(building.from_settings(load(create(use, f"{settings}\nmode = 'warn'\nowners = ['a']"))))
     assert (policy.name, policy.action, policy.mode, policy.owners) == (use, Action.CREATE, "warn", ("a",))
     assert isinstance(policy.rule, Column | RowRule) or callable(policy.rule)
     assert set(policy.settings) == {line.split(" = ")[0] for line in settings.split("\n") if line}
@@ -593,13 +594,13 @@ def installed(module: Module, tmp_path: Path) -> str:
 @pytest.mark.usefixtures("installed")
 def test_an_installed_package_offers_policies_by_entry_points(load: Load) -> None:
     """P4"""
-    policy = users_own(policies.from_settings(load(delete("house_reason", "text = 'never'"))))
+    policy = users_own(building.from_settings(load(delete("house_reason", "text = 'never'"))))
     assert (policy.name, policy.action, dict(policy.settings)) == ("house_reason", Action.DELETE, {"text": "never"})
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_entry_point_never_takes_the_place_of_a_built_in_policy(load: Load) -> None:
-    made = policies.from_settings(load(create("partition_budget", "max = 3")))
+    made = building.from_settings(load(create("partition_budget", "max = 3")))
     assert not any(each.users_own for each in made)
 
 

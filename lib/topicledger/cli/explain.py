@@ -30,10 +30,11 @@ from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
 from topicledger.policies import Policy
-from topicledger.policies.building import Option, options, type_name, users_own
 from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES
 from topicledger.policies.judging import WARNING
+from topicledger.resources import building
+from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import cell
 from topicledger.text import console as text_console
@@ -106,7 +107,7 @@ def _what(factory: Factory) -> str:
 
 def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool) -> ExitCode:
     """Print the policies of settings. Raises SettingsError with all their `problems`, and all of the policies."""
-    made = policies.from_settings(settings, besides=problems)
+    made = building.from_settings(settings, besides=problems)
     found = [
         {
             "judges": each.action.value,
@@ -147,7 +148,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     Raises GuardStopped where the cluster isn't the one meant.
     """
     ledger.ensure(MANIFESTS, USAGES)
-    made = policies.from_settings(settings)
+    made = building.from_settings(settings)
     judged = ledger.read(MANIFESTS).transform(manifests.judged_by(settings, [cluster.name]))
     seen = observe(ledger, settings, [cluster], judged.where(F.col("phase").isNull()))
     refused = seen.statuses[cluster.name].refused

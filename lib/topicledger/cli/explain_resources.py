@@ -21,6 +21,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan import acls, quotas
 from topicledger.plan.reevaluate import facts
+from topicledger.resources import building
 from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import MANIFESTS, USAGES
 
@@ -66,7 +67,7 @@ def explain(
     kind, subject = of.kind, of.kind.subject
     assert subject is not None
     ledger.ensure(MANIFESTS, USAGES, kind.table)
-    rules = [each for each in policies.from_settings(settings) if each.action in subject.actions]
+    rules = [each for each in building.from_settings(settings) if each.action in subject.actions]
     declared = ledger.read(MANIFESTS).transform(manifests.judge(list(settings.clusters), [cluster.name]))
     seen = observe(ledger, settings, [cluster], declared.where(F.col("phase").isNull()))
     status = seen.statuses[cluster.name]

@@ -24,6 +24,7 @@ from topicledger.plan.decide import decide
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.policies import Policy
+from topicledger.resources import building
 from topicledger.schemas import MANIFESTS, USAGES
 from topicledger.text import SHOWN_FAILURES, cell, nearest, show
 
@@ -85,7 +86,7 @@ def audit_policies(
     Nothing is changed or remembered. `named`: only these policies. `detailed`: exit 3 where a topic breaks one.
     Raises UsageError for a policy that the settings don't have.
     """
-    rules = [each for each in policies.from_settings(settings) if each.action is Action.CREATE]
+    rules = [each for each in building.from_settings(settings) if each.action is Action.CREATE]
     for name in named:
         if name not in {each.name for each in rules}:
             near = nearest(name, [each.name for each in rules])

@@ -12,7 +12,7 @@ from topicledger.cli.options import Options, common, open_ledger, open_settings
 from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
-from topicledger.policies import building
+from topicledger.resources import building
 
 
 @click.group("policies")

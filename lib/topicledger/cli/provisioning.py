@@ -42,7 +42,7 @@ from topicledger.model import RunState
 from topicledger.notify import Announced, announce
 from topicledger.notify.announcement import of_run
 from topicledger.plan.wanted import kinds_of, narrowed
-from topicledger.resources import registry
+from topicledger.resources import building, registry
 from topicledger.text import nearest, show
 
 _wait_visible = click.option(
@@ -236,7 +236,7 @@ def run_request(
     with _stoppable(deadline, cancels=cancel) as stop:
         settings = open_settings(options)
         _require_asked_for(settings, request)
-        policies.check(settings)
+        building.check(settings)
         parsed = read(settings, files, sys.stdin) if files else None
         ledger = open_ledger(options, settings, request.command, new=parsed is not None)
         if parsed is not None:
@@ -244,7 +244,7 @@ def run_request(
             rows, resources = frames(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
         # Before the run has a row: a policy that can't be made is an error of the settings.
-        rules = policies.from_settings(settings, reverts=not request.by_manifests)
+        rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
             summary = _provisioned(run, request, rules, options, stop)

@@ -1,12 +1,11 @@
 """Policies: rules about actions on topics, rights and quotas, ours and the user's own, judged as DataFrame transforms.
 
-`contract` says what a policy is, `create`, `delete`, `change`, `acl` and `quota` hold the built-in ones, `building`
-makes them from the run settings, `judging` asks them.
+`contract` says what a policy is, `create`, `delete`, `change`, `acl` and `quota` hold the built-in ones, `judging` asks
+them. `resources.building` makes them from the run settings.
 """
 
 # Each registers its policies.
 from topicledger.policies import acl, change, create, create_together, delete, moves, quota  # noqa: F401
-from topicledger.policies.building import always, check, from_settings
 from topicledger.policies.contract import Facts, FullSight, Policy, RowRule, Rule, SetRule
 from topicledger.policies.judging import judge, verdicts
 
@@ -17,9 +16,6 @@ __all__ = [
     "RowRule",
     "Rule",
     "SetRule",
-    "always",
-    "check",
-    "from_settings",
     "judge",
     "verdicts",
 ]

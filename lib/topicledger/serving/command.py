@@ -17,7 +17,7 @@ import click
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from topicledger import pipeline, policies
+from topicledger import pipeline
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.progress import Progress
 from topicledger.cli import main
@@ -29,6 +29,7 @@ from topicledger.ledger.retries import first_sentence
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.notify import Announced
+from topicledger.resources import building
 from topicledger.schemas import MANIFESTS, RESOURCES
 from topicledger.serving import protocol
 from topicledger.serving.health import Health, memory_bytes
@@ -168,7 +169,7 @@ def _warm_up(settings: Settings, ledger: Ledger) -> None:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="topicledger-") as folder, for_few_rows(ledger.spark):
         own = replace(settings, tables=TablesSettings(root=str(Path(folder) / "ledger"), single_writer=True))
-        context = Context(progress=Progress(shown=False), stop=Stop(), policies=policies.from_settings(own))
+        context = Context(progress=Progress(shown=False), stop=Stop(), policies=building.from_settings(own))
         try:
             run = runs.start(Ledger(ledger.spark, own.tables.root), own, runs.Request(command="plan"))
             pipeline.provision(run, context, planning_only=True)
