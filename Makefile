@@ -17,7 +17,7 @@ WORKERS ?= 2
 KAFKA_VERSIONS ?= 2.8.2 3.3.2 3.9.1 4.0.1 4.3.1
 PYTEST = .venv/bin/python -m pytest --numprocesses $(WORKERS)
 # Folders and files without a finding of scripts/check_prose.py; each one that is rewritten joins them.
-PLAIN := benchmarks jobs schemas scripts $(addprefix lib/topicledger/,arrow.py config errors.py kafka model notify observe serving testing text.py)
+PLAIN := benchmarks jobs schemas scripts lib/topicledger_testing $(addprefix lib/topicledger/,arrow.py config errors.py kafka model notify observe serving text.py)
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -66,7 +66,7 @@ demo: setup  ## start a broker, load manifests, provision their topics, look at 
 	@scripts/demo.sh
 
 broker: setup  ## run a Kafka in the foreground until Ctrl-C (BROKERS=3 for three, AUTHORIZER=1 for users and ACLs)
-	@exec .venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS) $(if $(AUTHORIZER),--authorizer)
+	@exec .venv/bin/python -m topicledger_testing.embedded_kafka --jars build/jars/kafka --brokers $(BROKERS) $(if $(AUTHORIZER),--authorizer)
 
 test: setup  ## run the tests, against real brokers, in two processes (WORKERS=1 for one)
 	$(PYTEST) --dist loadfile --no-loadscope-reorder --durations 10 -m 'not thorough' tests
@@ -108,7 +108,7 @@ docs: setup-docs  ## build the site of docs/ into build/docs; a dead link or anc
 check: setup  ## lint, formatting, types, plain English
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy --strict lib/topicledger $(wildcard jobs/*.py) scripts benchmarks
+	.venv/bin/mypy --strict lib/topicledger lib/topicledger_testing $(wildcard jobs/*.py) scripts benchmarks
 	.venv/bin/python scripts/check_prose.py $(PLAIN)
 
 format: setup  ## format, and fix what the linter can

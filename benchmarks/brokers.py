@@ -17,7 +17,7 @@ from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Outcome, Target
 from topicledger.resources.registry import ACTIONS
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 JARS = Path(os.environ.get("TOPICLEDGER_JARS") or Path(__file__).resolve().parent.parent / "build" / "jars")
 NAME = "bench"

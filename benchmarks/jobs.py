@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import brokers
 from benchmarks.measure import Work, in_turns
 from benchmarks.report import Ratio, Result, Sample, Series, Size
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
 """Memory of the measuring process; the jobs have Spark's default of 1 GB."""

@@ -17,7 +17,7 @@ from benchmarks.report import Ratio, Result, Size
 from topicledger.apply.executor import Executor
 from topicledger.kafka.created import CreateTopics
 from topicledger.model import Action, Outcome, PhaseResult, Target
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
 REACH = 3.0

@@ -16,7 +16,7 @@ from benchmarks.measure import Work, fastest, in_turns
 from benchmarks.report import Ratio, Result, Size
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _COUNT = {Size.FULL: 10_000, Size.SMALL: 200}
 _SAMPLES = {Size.FULL: 5, Size.SMALL: 1}

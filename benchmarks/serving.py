@@ -25,7 +25,7 @@ from benchmarks.jobs import Ground, ground, ledger, outcomes, read, run
 from benchmarks.measure import Work, in_turns, resident_bytes
 from benchmarks.report import GIB, Ratio, Result, Size
 from topicledger.schemas import MANIFESTS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DRIVER_MEMORY = "512m"
 """Memory of the measuring process; the server has Spark's default of 1 GB."""

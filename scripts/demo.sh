@@ -43,7 +43,7 @@ mkdir -p -- "$folder"
 
 say "Starting a Kafka broker"
 mkfifo "$folder/address"
-.venv/bin/python -m topicledger.testing.embedded_kafka --jars build/jars/kafka >"$folder/address" 2>"$folder/broker.log" &
+.venv/bin/python -m topicledger_testing.embedded_kafka --jars build/jars/kafka >"$folder/address" 2>"$folder/broker.log" &
 broker=$!
 read -r address <"$folder/address" || {
     cat "$folder/broker.log" >&2

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from topicledger.testing.embedded_kafka import HOST
+from topicledger_testing.embedded_kafka import HOST
 
 
 @dataclass(frozen=True, kw_only=True)

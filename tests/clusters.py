@@ -11,7 +11,7 @@ import pytest
 from tests.certificates import Certificates
 from tests.java import compile_java
 from tests.zookeeper_kafka import ZooKeeperKafka
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions, Listener
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JARS = Path(os.environ.get("TOPICLEDGER_JARS", REPOSITORY / "build" / "jars")) / "kafka"

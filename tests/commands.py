@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SUBMIT = REPOSITORY / "spark-submit.sh"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.harness import Estate, new_folder
 from topicledger.ledger.session import for_few_rows, get_session
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 # Jobs that tests start are short and many: over before compiling well would pay. The session of the tests lasts, and
 # with room for what is new it has to be tidied less often. A driver that is killed leaves its files behind.

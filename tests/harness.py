@@ -37,7 +37,7 @@ from topicledger.ledger.tables import Ledger, all_tables
 from topicledger.model import Phase, RunState
 from topicledger.resources import building
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS, Table
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 UNREACHABLE = "127.0.0.1:1"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fault.proxy import FaultProxy
 from tests.fault.told import FAULTS, Fault, table
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _REPORT = "TOPICLEDGER_FAULT_TABLE"
 """A file to write the table to as well."""

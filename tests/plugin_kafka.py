@@ -13,7 +13,7 @@ from tests.certificates import Certificates
 from tests.waiting import until
 from topicledger.model import AccessAction, Target
 from topicledger.model.quotas import Entity
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import socket
 import subprocess
 import time
 
-from topicledger.testing.embedded_kafka import HOST, START_SECONDS, EmbeddedKafka, EmbeddedKafkaError
-from topicledger.testing.machine import awaited, tail
-from topicledger.testing.options import Node, as_properties, server_properties
+from topicledger_testing.embedded_kafka import HOST, START_SECONDS, EmbeddedKafka, EmbeddedKafkaError
+from topicledger_testing.machine import awaited, tail
+from topicledger_testing.options import Node, as_properties, server_properties
 
 
 class ZooKeeperKafka(EmbeddedKafka):

@@ -18,7 +18,7 @@ from tests.fault.processes import command_line, family, send
 from tests.fault.proxy import CREATE_TOPICS, FaultProxy, Frame
 from tests.harness import Estate, topics
 from topicledger.schemas import APPROVALS, AUDIT, DRIFT, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.timeout(1800)
 

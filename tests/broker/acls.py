@@ -16,7 +16,7 @@ from topicledger.config.settings import AclSettings
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS, AUDIT
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def right(principal: str, operation: str, name: str, **values: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient, TopicPartition
 
 from tests.waiting import until
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _SECONDS = 30.0
 

@@ -26,7 +26,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ChangeSettings, PolicySettings
 from topicledger.model import SET_ON_TOPIC
 from topicledger.schemas import AUDIT
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 WEEK = "604800000"
 

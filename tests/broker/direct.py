@@ -18,7 +18,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Action, Target, TopicInfo
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOOLS = clusters.JARS.with_name("kafka-tools")
 

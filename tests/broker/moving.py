@@ -16,7 +16,7 @@ from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.moving import MoveLimits
 from topicledger.model import ReplicaAction, Target
 from topicledger.model.moves import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, Throttle
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 Assignments = Mapping[int, Sequence[int]]
 

@@ -20,7 +20,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model.quotas import KAFKA_TYPES, Entity
 from topicledger.schemas import QUOTAS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 Limits = Mapping[str, float]
 

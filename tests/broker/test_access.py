@@ -16,7 +16,7 @@ from tests.waiting import until
 from topicledger.cli.access import access_group
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import OPERATIONS, Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("access.a", "access.ab", "access.b")
 GRANTED = [

@@ -16,7 +16,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import OPERATIONS, Acl
 from topicledger.model.rights import Brokers, about, decide
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = ("tried.a", "tried.ab", "tried.b", "tried.c", "tried.cd")
 USERS = ("creator", "describer", "nobody")

@@ -17,7 +17,7 @@ from topicledger.config.settings import AclSettings, PolicySettings, PolicySpec
 from topicledger.errors import UsageError
 from topicledger.model.access import Acl
 from topicledger.schemas import AUDIT, OBSERVED_ACLS, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
 

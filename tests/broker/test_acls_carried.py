@@ -25,7 +25,7 @@ from topicledger.files.load import load
 from topicledger.files.read import read
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.broker.acls import acl, change, declare, estate_of, live, right
 from tests.broker.direct import make, remove
 from tests.waiting import until
 from topicledger.config.severities import DriftKind
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from tests.broker.acls import acl, change, declare, estate_of, live, right
 from topicledger.config.settings import PolicySettings, PolicySpec
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 FORBIDDEN: list[str] = []
 

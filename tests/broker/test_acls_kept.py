@@ -14,7 +14,7 @@ from tests.broker.direct import admin_of
 from tests.clusters import KAFKA, SASL_USERS, QuickKafka
 from topicledger.config.settings import PolicySettings, PolicySpec
 from topicledger.schemas import PLANS, QUOTAS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 
 def test_mistakes_take_no_acl_and_replacements_come_first(

@@ -24,7 +24,7 @@ from topicledger.kafka.sending import Answer
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ResourceType, Target, TopicInfo, TopicResult
 from topicledger.resources import registry
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def sets_config(kafka: EmbeddedKafka, config: str, order: int) -> ActionKind:

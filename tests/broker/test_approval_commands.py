@@ -17,7 +17,7 @@ from tests.receiver import Receiver, receiver
 from topicledger.config.guards import GuardSettings
 from topicledger.plan.approvals import of_run
 from topicledger.schemas import PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DOCS = commands.REPOSITORY / "docs" / "plan-and-apply.md"
 

@@ -16,7 +16,7 @@ from topicledger.ledger import runs
 from topicledger.ledger.verifying import verify
 from topicledger.plan.approvals import approve, classes_of, needed
 from topicledger.schemas import APPROVALS, PLANS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def test_a_plan_is_applied_once_somebody_else_approved_it_and_the_approval_is_proven(

@@ -27,7 +27,7 @@ from topicledger.config.severities import DriftKind, Severity
 from topicledger.drift.summary import DriftSummary
 from topicledger.errors import UsageError
 from topicledger.schemas import BROKERS, DRIFT, OBSERVED, OBSERVED_CONFIGS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 AUDIT = AuditSettings(owners=("tests",))
 AS_TOML = '[audit]\nowners = ["tests"]\n'

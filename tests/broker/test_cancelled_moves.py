@@ -19,7 +19,7 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

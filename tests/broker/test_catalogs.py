@@ -18,7 +18,7 @@ from tests.java import compile_java
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 SOURCE = commands.REPOSITORY / "tests" / "second_catalog" / "SecondCatalog.java"
 

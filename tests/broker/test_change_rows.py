@@ -31,7 +31,7 @@ from topicledger.kafka import ClusterAdmin, changes
 from topicledger.model import SET_ON_TOPIC, Action, Outcome, Target, TopicResult
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 SHORT = {"flush.ms": "500", "flush.messages": "7"}
 """What a broker with `ShortFlushPolicy` lets a topic be created with."""

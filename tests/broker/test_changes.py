@@ -32,7 +32,7 @@ from topicledger.config.settings import PolicySettings
 from topicledger.model import Action, Target
 from topicledger.policies import Facts, SetRule
 from topicledger.schemas import AUDIT, DRIFT, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 
 def test_without_settings_nothing_that_exists_is_changed(

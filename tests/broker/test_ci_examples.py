@@ -16,7 +16,7 @@ import yaml
 
 from tests import commands
 from tests.broker.direct import live
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 EXAMPLES = commands.REPOSITORY / "examples" / "ci"
 CHECKER = commands.REPOSITORY / "build" / "ci" / "bin" / "check-jsonschema"

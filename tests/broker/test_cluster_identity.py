@@ -19,7 +19,7 @@ from topicledger.files import export as exporting
 from topicledger.ledger.run import find_run
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, OBSERVED, OBSERVED_CONFIGS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def leads_to(estate: Estate, name: str, kafka: EmbeddedKafka | str | ClusterSettings) -> None:

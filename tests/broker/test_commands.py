@@ -17,7 +17,7 @@ from tests.harness import UNREACHABLE, Estate, topics
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import AUDIT, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.fixture

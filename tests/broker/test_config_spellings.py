@@ -13,7 +13,7 @@ from tests.broker.changes import changing, set_on
 from tests.unit.config_values import STORED
 from topicledger.config.settings import ChangeSettings
 from topicledger.kafka.config_values import is_odd
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def spelt() -> Mapping[str, Mapping[str, tuple[str, str]]]:

@@ -16,7 +16,7 @@ from tests.broker.direct import TOOLS
 from tests.broker.invoking import error_of, invoke
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def describe(kafka: EmbeddedKafka, pattern: str) -> str:

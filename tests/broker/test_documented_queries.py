@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from tests.commands import REPOSITORY
 from tests.harness import Estate
 from topicledger.config.settings import ChangeSettings
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "docs").glob("*.md")))
 QUERIES = {

@@ -19,8 +19,8 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from kafka.errors import KafkaError
 
 from tests import clusters
-from topicledger.testing import embedded_kafka
-from topicledger.testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
+from topicledger_testing import embedded_kafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError, KafkaOptions
 
 pytestmark = pytest.mark.thorough
 
@@ -76,7 +76,7 @@ def script() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 HOLD_A_BROKER = f"""
 import os, sys, threading, time
 from pathlib import Path
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 kafka = EmbeddedKafka(Path({str(clusters.JARS)!r}))
 # A thread that ends at once: a death signal bound to it would take the broker down too early.
 starter = threading.Thread(target=kafka.start)
@@ -306,7 +306,7 @@ def test_a_killed_keeper_takes_the_broker_with_it() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_foreground_broker_ends_cleanly(script: Callable[..., Any], number: signal.Signals) -> None:
-    broker = script("-m", "topicledger.testing.embedded_kafka", "--jars", str(clusters.JARS))
+    broker = script("-m", "topicledger_testing.embedded_kafka", "--jars", str(clusters.JARS))
     address = broker.stdout.readline().strip()
     with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
         assert len(admin.describe_cluster()["brokers"]) == 1
@@ -319,7 +319,7 @@ def test_the_foreground_broker_ends_cleanly(script: Callable[..., Any], number: 
 
 
 def test_foreground_broker_with_an_authorizer_enforces_acls(script: Callable[..., Any]) -> None:
-    broker = script("-m", "topicledger.testing.embedded_kafka", "--jars", str(clusters.JARS), "--authorizer")
+    broker = script("-m", "topicledger_testing.embedded_kafka", "--jars", str(clusters.JARS), "--authorizer")
     signed_in = {"bootstrap_servers": broker.stdout.readline().strip(), "security_protocol": "SASL_PLAINTEXT"}
     codes = []
     for name, password in embedded_kafka.USERS.items():

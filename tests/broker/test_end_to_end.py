@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.harness import Estate, topics
 from topicledger.schemas import MANIFESTS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 CREATED = [f"e2e.create-{number:04}" for number in range(1000)]
 DELETED = [f"e2e.delete-{number:04}" for number in range(200)]

@@ -19,7 +19,7 @@ from tests.broker.direct import admin_of, make
 from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate
 from topicledger.schemas import DRIFT, MANIFESTS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = 2_000
 OVERRIDES: list[dict[str, str]] = [

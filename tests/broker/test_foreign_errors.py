@@ -21,7 +21,7 @@ from topicledger.observe.configs import observe_configs
 from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import observe
 from topicledger.schemas import AUDIT
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 KAFKA = KafkaSettings(connect_timeout=4.0)
 WITHOUT_ITS_TEXT = "RuntimeError raised by tests.tokens, whose text is not shown"

@@ -26,7 +26,7 @@ from topicledger.errors import ClusterError, GuardStopped
 from topicledger.model.moves import Rebalance
 from topicledger.observe.topic_use import read_unseen_topics
 from topicledger.schemas import PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 USER = "nobody"
 CLUSTER, ANY_TOPIC = (ResourceType.CLUSTER, "kafka-cluster"), (ResourceType.TOPIC, "*")

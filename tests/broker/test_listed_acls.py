@@ -18,7 +18,7 @@ from topicledger.files.load import load
 from topicledger.files.read import Foreign, read
 from topicledger.model.access import Acl
 from topicledger.schemas import ACLS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def listed(kafka: EmbeddedKafka, folder: Path, *more: str) -> str:

@@ -10,7 +10,7 @@ from tests.broker.direct import make, settings_for
 from tests.harness import UNREACHABLE, cluster_settings
 from topicledger.config.settings import KafkaSettings
 from topicledger.observe.log_dirs import observe_log_dirs
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

@@ -18,7 +18,7 @@ from topicledger.config.settings import ReplicaSettings
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
 from topicledger.model.moves import FOLLOWER_RATE, LEADER_RATE
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

@@ -27,7 +27,7 @@ from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.ledger import runs
 from topicledger.model import Outcome
 from topicledger.schemas import AUDIT, THROTTLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 pytestmark = pytest.mark.thorough
 

@@ -16,7 +16,7 @@ from topicledger.model import Action, Target
 from topicledger.model.moves import BROKER, LEADER_RATE, LEADER_REPLICAS, TOPIC, Throttle
 from topicledger.observe import topics
 from topicledger.schemas import BROKERS, OBSERVED, PLANS, RUNS, TABLES, THROTTLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def versions(estate: Estate) -> dict[str, int]:

@@ -18,7 +18,7 @@ from topicledger.ledger import runs
 from topicledger.notify import announce
 from topicledger.notify.announcement import of_run
 from topicledger.schemas import RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

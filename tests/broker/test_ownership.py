@@ -15,7 +15,7 @@ from tests.harness import Estate
 from topicledger.config.settings import OwnerLine, Owners, OwnerSettings
 from topicledger.files import export as exporting
 from topicledger.files.read import read
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def test_a_topic_of_others_is_refused_until_its_owner_declares_it(

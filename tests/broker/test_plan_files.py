@@ -14,7 +14,7 @@ from tests.broker.direct import live, make
 from tests.broker.invoking import invoke, load
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import MANIFESTS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 LOADED = """
 cluster: main

@@ -15,7 +15,7 @@ from topicledger.apply.summary import Summary
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import PolicyError
 from topicledger.schemas import USAGES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 DAY_MS = 86_400_000
 PARTITION = {"num_partitions": 1, "replication_factor": 1}

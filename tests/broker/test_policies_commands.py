@@ -16,7 +16,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.policies.built_in import BUILT_IN
 from topicledger.resources.building import options
 from topicledger.schemas import MANIFESTS, TABLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PAGE = (commands.REPOSITORY / "docs" / "policies.md").read_text(encoding="utf-8")
 

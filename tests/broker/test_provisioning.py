@@ -25,7 +25,7 @@ from tests.kafka_versions import TOPIC_CONFIGS
 from tests.waiting import until
 from topicledger.apply.summary import Summary
 from topicledger.schemas import AUDIT, BROKERS, OBSERVED, PLANS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 OLD = (2, 3)
 """kafka-python then speaks CreateTopics v4, as to a broker of before KIP-464 and KIP-525."""

@@ -22,7 +22,7 @@ from topicledger.ledger.tables import Ledger
 from topicledger.model.prune import Prune
 from topicledger.plan import approvals
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, USAGES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 FOREVER = {"retention.ms": "-1"}
 LONG_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(days=40)

@@ -21,7 +21,7 @@ from topicledger.errors import UsageError
 from topicledger.model import AccessAction, Target
 from topicledger.model.quotas import Entity
 from topicledger.schemas import AUDIT, OBSERVED_QUOTAS, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 ALL_OK = [("validate ok", None), ("apply ok", None), ("verify ok", None)]
 

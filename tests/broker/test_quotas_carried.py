@@ -23,7 +23,7 @@ from topicledger.files.load import load
 from topicledger.files.read import read
 from topicledger.model.quotas import Entity
 from topicledger.schemas import AUDIT, PLANS, QUOTAS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOOLS = clusters.JARS.with_name("kafka-tools")
 WANTED: Mapping[Entity, Mapping[str, float]] = {

@@ -24,7 +24,7 @@ from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.plan.approvals import approve
 from topicledger.review import diff
 from topicledger.schemas import DRIFT, MANIFESTS, PLANS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

@@ -10,7 +10,7 @@ import pytest
 from tests.harness import Estate, policy, topics
 from topicledger.config.settings import PolicySettings
 from topicledger.report import gather, of_run, render
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

@@ -13,7 +13,7 @@ from tests.waiting import until
 from topicledger.kafka import created
 from topicledger.kafka.created import LAST_VERSION, CreatedTopics, CreateTopics, created_topics
 from topicledger.model import Note, Outcome, Refusal, Target, TopicResult
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 UNLIMITED = 1_000_000
 

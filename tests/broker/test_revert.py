@@ -17,7 +17,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.errors import UsageError
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, MANIFESTS, PLANS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 MANY = GuardSettings(max_deletes=100, max_losses=100)
 

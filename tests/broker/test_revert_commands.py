@@ -12,7 +12,7 @@ from tests import commands
 from tests.broker.changes import set_on
 from tests.broker.direct import make
 from tests.broker.invoking import invoke, load
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 CHANGES = '[changes]\nconfigs = "declared"\n[guards]\nmax_losses = 1\n'
 

@@ -34,8 +34,8 @@ from topicledger.pipeline import Planned
 from topicledger.plan import approvals
 from topicledger.plan.standing import applied, in_batches, sendable
 from topicledger.schemas import AUDIT, PLANS, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
 from topicledger.text import SHOWN_FAILURES
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests import clusters, commands
 from tests.harness import Estate, cluster_settings, topics
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PASSWORD = clusters.SASL_USERS["admin"]
 

@@ -22,7 +22,7 @@ from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.connection import Connection
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 USER = "creator"
 PASSWORD = SASL_USERS[USER]

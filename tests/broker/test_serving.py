@@ -21,7 +21,7 @@ from tests.broker.direct import live
 from tests.receiver import receiver
 from tests.waiting import until
 from topicledger.serving import protocol
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 SCRIPT = (sys.executable, "-c", "from topicledger.serving.client import main; main()")
 """As the console script has it."""

@@ -26,7 +26,7 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import ReplicaSettings
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.schemas import AUDIT, PLANS, THROTTLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 pytestmark = pytest.mark.thorough
 

@@ -22,7 +22,7 @@ from topicledger.config.settings import KafkaSettings, PolicySettings
 from topicledger.kafka.sending import RetryPolicy
 from topicledger.model import PhaseResult, Target
 from topicledger.schemas import MANIFESTS, OBSERVED, PLANS, RUNS, SENT_BATCHES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 CHANGED = ("apply", "refused", "CHANGED_SINCE_PLAN")
 DONE = ("verify", "ok", None)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests import commands
 from tests.harness import Estate, topics
 from tests.standalone import standalone_cluster
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 WHERE = """
 import sys

@@ -29,7 +29,7 @@ from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin, RequestLost
 from topicledger.model import GroupUse, LastRecord
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 AN_HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 QUICK = KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)

@@ -15,7 +15,7 @@ from topicledger.config.settings import KafkaSettings, WhoObserves
 from topicledger.observe.cluster_queries import FEW_CLUSTERS, asked_by_driver
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import observe
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 KAFKA = KafkaSettings(connect_timeout=5.0)
 

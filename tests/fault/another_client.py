@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from tests.waiting import until
 from topicledger.model.access import Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 _SECONDS = 30.0
 

@@ -13,7 +13,7 @@ from topicledger.apply.executor import Executor
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 REQUEST_TIMEOUT = 1.5
 """Seconds that the client waits for an answer; it lets the broker take 1."""

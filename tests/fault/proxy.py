@@ -32,7 +32,7 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
-from topicledger.testing.embedded_kafka import HOST, Broker, EmbeddedKafka
+from topicledger_testing.embedded_kafka import HOST, Broker, EmbeddedKafka
 
 CREATE_TOPICS: int = CreateTopicsRequest.API_KEY
 DELETE_TOPICS: int = DeleteTopicsRequest.API_KEY

@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from tests.waiting import until
-from topicledger.testing.embedded_kafka import HOST, EmbeddedKafka
+from topicledger_testing.embedded_kafka import HOST, EmbeddedKafka
 
 
 def active_controller(kafka: EmbeddedKafka) -> int:

@@ -14,7 +14,7 @@ from tests import commands
 from tests.fault.proxy import METADATA, Fault, FaultProxy, Frame, hold
 from tests.harness import Estate
 from topicledger.schemas import DRIFT, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

@@ -23,7 +23,7 @@ from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
 from topicledger.model import Note, Outcome, PhaseResult, Target
-from topicledger.testing.embedded_kafka import EmbeddedKafka, KafkaOptions
+from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 BATCH = 300
 INVALID_REPLICATION_FACTOR = 38

@@ -32,7 +32,7 @@ from tests.waiting import until
 from topicledger.config.settings import KafkaSettings
 from topicledger.kafka import ClusterAdmin
 from topicledger.model import Action, Target
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def prepared(

@@ -25,7 +25,7 @@ from topicledger.config.settings import ChangeSettings
 from topicledger.ledger.sql import sql_value
 from topicledger.model import RunState
 from topicledger.schemas import AUDIT, PLANS, RUNS, THROTTLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

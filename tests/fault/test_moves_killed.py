@@ -17,7 +17,7 @@ from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate
 from tests.waiting import until
 from topicledger.schemas import AUDIT, PLANS, THROTTLES
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

@@ -29,7 +29,7 @@ from topicledger.errors import ClusterError
 from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import OutcomeUnknown
 from topicledger.model import Note, Outcome, PhaseResult, Refusal, ReplicaAction, Target
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

@@ -19,7 +19,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, 
 from tests.broker.direct import live
 from tests.fault.proxy import CREATE_TOPICS, CUT, DELETE_TOPICS, DROP, METADATA, FaultProxy, Frame, delay, hold, refuse
 from tests.waiting import until
-from topicledger.testing.embedded_kafka import HOST, EmbeddedKafka
+from topicledger_testing.embedded_kafka import HOST, EmbeddedKafka
 
 API_VERSIONS = ApiVersionsRequest.API_KEY
 SHORT = 1.0

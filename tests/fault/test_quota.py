@@ -15,7 +15,7 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits
 from topicledger.model import Outcome, Phase, PhaseResult
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 TOPICS = 400 if THOROUGH else 150
 

@@ -18,7 +18,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
 from topicledger.model import AccessAction, Outcome, Target
 from topicledger.model.quotas import Entity
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
 

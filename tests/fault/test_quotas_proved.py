@@ -29,7 +29,7 @@ from tests.waiting import until
 from topicledger.config.reading import load_settings
 from topicledger.model import AccessAction, Target
 from topicledger.schemas import AUDIT, PLANS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

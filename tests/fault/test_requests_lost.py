@@ -34,7 +34,7 @@ from topicledger.apply.executor import Executor
 from topicledger.kafka import Response
 from topicledger.kafka.sending import OutcomeUnknown, RetryPolicy
 from topicledger.model import Action, Note, Outcome, PhaseResult, Target
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 HASTY = RetryPolicy(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
 GIVES_UP = replace(HASTY, visibility=2.0)

@@ -20,7 +20,7 @@ from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.sending import ClusterLimits, RetryPolicy
 from topicledger.model import AccessAction, Note, Outcome, Target, TopicResult
 from topicledger.model.access import Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visibility=30.0)
 FAULTS = pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.waiting import until
 from topicledger.ledger import leases
 from topicledger.model import AccessAction, Target
 from topicledger.model.access import Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

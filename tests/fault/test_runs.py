@@ -34,7 +34,7 @@ from topicledger.ledger.leases import LeaseHeld, Leases
 from topicledger.ledger.runs import abandon
 from topicledger.model import Action, Target
 from topicledger.schemas import AUDIT, RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def with_topics(kafka: EmbeddedKafka, estate: Estate, prefix: str, creates: int, deletes: int) -> dict[str, bool]:

@@ -14,7 +14,7 @@ from tests.fault.proxy import Fault as Answer
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from topicledger.config.settings import KafkaSettings
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 PATIENT = KafkaSettings(connect_timeout=20.0, operation_timeout=2.0, max_batch_records=16)
 NEW, OLD = range(8), range(4)

@@ -12,7 +12,7 @@ from tests.fault import told
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.plugin_storage import FlakyStorage
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from tests.fault.another_client import AnotherClient, Live
 from tests.waiting import until
 from topicledger.model.access import Acl
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from tests.fault.another_client import AnotherClient
 from tests.fault.processes import command_line, family
 from tests.harness import Estate, topics
 from tests.s3.storage import BUCKET, SECRET_KEY, SINGLE_DRIVER, Driver, Server
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
 

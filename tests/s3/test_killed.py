@@ -15,7 +15,7 @@ from tests.fault.proxy import FaultProxy
 from tests.fault.told import FAULTS, Fault
 from tests.harness import Estate, topics
 from tests.s3.storage import BUCKET, Server
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 MOST = max(2, min(KILLS, 20))
 KILL_AT = [2 + number // 2 for number in range(MOST)] if THOROUGH else [10 + 4 * number for number in range(MOST)]

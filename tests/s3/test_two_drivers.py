@@ -14,7 +14,7 @@ from tests import commands
 from tests.fault.another_client import AnotherClient
 from tests.harness import Estate, topics
 from tests.s3.storage import BUCKET, Driver, Server
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
 

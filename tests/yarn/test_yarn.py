@@ -21,7 +21,7 @@ from tests.waiting import until
 from tests.yarn.cluster import Yarn
 from topicledger.kafka import ClusterAdmin
 from topicledger.schemas import RUNS
-from topicledger.testing.embedded_kafka import EmbeddedKafka
+from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.thorough
 

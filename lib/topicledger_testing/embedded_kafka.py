@@ -2,7 +2,7 @@
 
 Brokers are plain `java -cp` processes on loopback; each is both broker and controller. They never outlive this Python
 process, however it ends (see `process_keeper`).
-`python -m topicledger.testing.embedded_kafka --jars DIR` runs one in the foreground.
+`python -m topicledger_testing.embedded_kafka --jars DIR` runs one in the foreground.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from topicledger.errors import ExitCode, TopicLedgerError
-from topicledger.testing import machine
-from topicledger.testing.keeper import Keeper
-from topicledger.testing.machine import answers, awaited, free_ports, random_kafka_uuid, tail
-from topicledger.testing.options import (
+from topicledger_testing import machine
+from topicledger_testing.keeper import Keeper
+from topicledger_testing.machine import answers, awaited, free_ports, random_kafka_uuid, tail
+from topicledger_testing.options import (
     HOST,
     Broker,
     EmbeddedKafkaError,
@@ -315,7 +315,7 @@ USERS = {name: f"{name}-secret" for name in ("admin", "alice", "bob")}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a cluster in the foreground until Ctrl-C or SIGTERM; its address is the only line on standard output."""
-    parser = argparse.ArgumentParser(prog="topicledger.testing.embedded_kafka", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="topicledger_testing.embedded_kafka", description=main.__doc__)
     parser.add_argument("--jars", type=Path, required=True, help="folder of Kafka's jars")
     parser.add_argument("--brokers", type=int, default=1, help="number of brokers (default: 1)")
     parser.add_argument(

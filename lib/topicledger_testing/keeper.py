@@ -12,8 +12,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from topicledger.testing import process_keeper
-from topicledger.testing.options import EmbeddedKafkaError
+from topicledger_testing import process_keeper
+from topicledger_testing.options import EmbeddedKafkaError
 
 
 class Keeper:

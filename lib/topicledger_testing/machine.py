@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topicledger.testing.options import HOST, EmbeddedKafkaError
+from topicledger_testing.options import HOST, EmbeddedKafkaError
 
 _POLL_SECONDS = 0.05
 # Below Linux's ephemeral range, so that no outgoing connection can take a stopped broker's port before its restart.
