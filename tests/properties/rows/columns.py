@@ -238,6 +238,9 @@ class Window:
 
     def __init__(self, by: Sequence[Column] = (), order: Sequence[Column] = (), end: int | None = None) -> None:
         self.by, self.order, self.end = by, order, end
+        self._of: Rows = ()
+        self._groups: dict[tuple[Any, ...], list[Row]] = {}
+        """Of the rows `_of`: those of a group, in order."""
 
     @staticmethod
     def partitionBy(*by: Any) -> Window:  # noqa: N802
@@ -252,11 +255,15 @@ class Window:
         return Window(self.by, self.order, end)
 
     def rows_of(self, row: Row, rows: Rows) -> Rows:
-        own = key_of(self.by, row, rows)
-        alike = [each for each in rows if key_of(self.by, each, rows) == own]
+        if self._of is not rows:
+            self._of, self._groups = rows, {}
+            for each in rows:
+                self._groups.setdefault(key_of(self.by, each, rows), []).append(each)
+            for each in self._groups.values() if self.order else ():
+                each.sort(key=lambda one: order_of(self.order, one, rows))
+        alike = self._groups[key_of(self.by, row, rows)]
         if not self.order:
             return alike
-        alike.sort(key=lambda each: order_of(self.order, each, rows))
         place = next(number for number, each in enumerate(alike) if each is row)
         return alike[: place + 1 + (self.end or 0)]
 
@@ -326,9 +333,18 @@ column_of = literal
 
 def named(name: Any) -> Column:
     """Of a function's argument: a text is a column's name."""
-    if isinstance(name, Column):
-        return name
-    return Column(lambda row, rows: value_of(row, name), name.rpartition(".")[2])
+    return name if isinstance(name, Column) else _named(name)
+
+
+@lru_cache(10_000)
+def _named(name: str) -> Column:
+    def of(row: Row, _: Rows) -> Any:
+        try:
+            return row[name]
+        except KeyError:
+            return value_of(row, name)
+
+    return Column(of, name.rpartition(".")[2])
 
 
 def value_of(row: Row, name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from tests.properties.walks.cluster import Cluster, Partition
-from tests.properties.walks.world import Moment, World
+from tests.properties.walks.world import Moment, To, World
 from topicledger import kafka
 from topicledger.kafka import Cluster as Described
 from topicledger.kafka import RequestLost, Response
@@ -24,6 +24,7 @@ _CODES = {
     "-1, not done": (kafka.UNKNOWN_SERVER_ERROR, False),
     "41": (kafka.NOT_CONTROLLER, False),
     "31": (31, False),
+    "44": (kafka.POLICY_VIOLATION, False),
 }
 """Code, and whether the request was carried out nevertheless."""
 _CURSED = TopicResult(error_code=kafka.UNKNOWN_SERVER_ERROR, error_message="the server had an error")
@@ -45,11 +46,14 @@ class Watcher(Protocol):
     def cancel_answered(self, cluster: Cluster, key: Key, code: int) -> None:
         """A cancel was answered."""
 
-    def throttles(self, cluster: Cluster) -> None:
-        """Throttles were changed."""
+    def changes(self, cluster: Cluster) -> None:
+        """Anything of a cluster is about to be changed."""
 
     def answered(self, cluster: Cluster, target: Target) -> None:
         """A planned action was carried out."""
+
+    def has_outcome(self, cluster: Cluster, topic: str, code: int) -> None:
+        """A request about a topic was answered; UNKNOWN_SERVER_ERROR if the answer was lost."""
 
 
 class Admin:
@@ -146,15 +150,15 @@ class Admin:
     # -- changes
 
     def _change(
-        self, words: str, names: Sequence[str], do: Callable[[str], TopicResult], cursed: Collection[str] = ()
+        self, to: To, words: str, names: Sequence[str], do: Callable[[str], TopicResult], cursed: Collection[str] = ()
     ) -> dict[str, TopicResult]:
         """Send one request; `do` carries it out for a name, but for those that are `cursed`."""
         world, cluster = self._world, self._cluster
-        kind = world.moment(Moment.CHANGE)
+        kind = world.moment(Moment.CHANGE, to=to)
         # One connection keeps the order: what is late comes before this request.
         world.arrive()
         cluster.now = world.clock
-        if kind == "31":
+        if kind in ("31", "44"):
             self._watcher.may_be_anything = True
         world.tell("->", self.name, words)
 
@@ -170,11 +174,15 @@ class Admin:
                 world.in_flight.append(all_of_them)
             if kind.startswith("crash"):
                 world.die()
+            for name in names:
+                self._watcher.has_outcome(cluster, name.partition("/")[0], kafka.UNKNOWN_SERVER_ERROR)
             raise RequestLost(f"cluster {self.name}: lost")
         code, done = _CODES.get(kind or "", (kafka.NONE, True))
         results = all_of_them() if done else {}
         if code != kafka.NONE:
             results = {name: TopicResult(error_code=code, error_message=kind) for name in names}
+        for name, each in results.items():
+            self._watcher.has_outcome(cluster, name.partition("/")[0], each.error_code)
         world.tell("  ", {name: each.error_code for name, each in results.items()})
         return results
 
@@ -187,11 +195,8 @@ class Admin:
 
         def carried_out(name: str) -> TopicResult:
             result = do(by_name[name])
-            if result.error_code == kafka.NONE and not validate_only:
-                if throttles:
-                    self._watcher.throttles(self._cluster)
-                else:
-                    self._watcher.answered(self._cluster, by_name[name])
+            if result.error_code == kafka.NONE and not validate_only and not throttles:
+                self._watcher.answered(self._cluster, by_name[name])
             return result
 
         words = f"{'validate' if validate_only else 'throttle' if throttles else 'send'} {targets[0].action}"
@@ -200,10 +205,12 @@ class Admin:
             names = list(by_name)
             results = {name: _CURSED if name in self._cluster.cursed else do(by_name[name]) for name in names}
             return Response(results=results, throttle_time_ms=0)
-        if not throttles:
+        if throttles:
+            self._watcher.changes(self._cluster)
+        else:
             self._watcher.sends(self._cluster, targets)
-        cursed = () if throttles else self._cluster.cursed
-        results = self._change(f"{words} {' '.join(by_name)}", list(by_name), carried_out, cursed)
+        to = To.THROTTLES if throttles else To.OTHERS
+        results = self._change(to, f"{words} {' '.join(by_name)}", list(by_name), carried_out, self._cluster.cursed)
         return Response(results=results, throttle_time_ms=0)
 
     def create_topics(self, targets: Sequence[Target], *, validate_only: bool) -> Response:
@@ -260,11 +267,11 @@ class Admin:
                 mine.pop(name, None)
                 if value is not None:
                     mine[name] = value
-            self._watcher.throttles(self._cluster)
             return TopicResult()
 
+        self._watcher.changes(self._cluster)
         words = "sets" if any(configs.values()) else "resets"
-        return self._change(f"{words} rates of broker {broker_id}", [str(broker_id)], do)[str(broker_id)]
+        return self._change(To.THROTTLES, f"{words} rates of broker {broker_id}", [str(broker_id)], do)[str(broker_id)]
 
     def reassign(self, targets: Mapping[Key, Replicas | None]) -> tuple[dict[Key, TopicResult], int]:
         cluster = self._cluster
@@ -278,8 +285,8 @@ class Admin:
                 return _CURSED
             return cluster.cancel(key) if target is None else cluster.begin(key, target, self._watcher.run_id)
 
-        verb = "cancel" if None in targets.values() else "move"
-        found = self._change(f"{verb} {' '.join(by_text)}", list(by_text), do)
+        verb, to = ("cancel", To.CANCELS) if None in targets.values() else ("move", To.MOVES)
+        found = self._change(to, f"{verb} {' '.join(by_text)}", list(by_text), do)
         for text, each in found.items():
             if targets[by_text[text]] is None:
                 self._watcher.cancel_answered(cluster, by_text[text], each.error_code)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from tests.properties.walks.cluster import ANOTHER, NOTHING_IN_PROGRESS, Cluster
@@ -17,6 +19,10 @@ from topicledger.model import Outcome, Phase, PhaseResult, Refusal, ReplicaActio
 from topicledger.model.access import Acl
 from topicledger.model.moves import parse_assignments
 from topicledger.schemas import ACLS, APPROVALS, MANIFESTS, PLANS, RUNS, SENT_BATCHES
+
+ATTEMPTS = 3
+"""Answers without an outcome in a row that a run waits for."""
+_NO_OUTCOME = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER})
 
 _Action = tuple[str, str, str, str]
 """Run, cluster, action, resource."""
@@ -35,7 +41,7 @@ class Checks:
         self.cancelled: set[_Action] = set()
         """Those of which a move was cancelled."""
         self.cancel_refused: set[tuple[str, Key]] = set()
-        """By cluster, partitions whose cancel was answered with an error last."""
+        """By cluster, partitions whose cancel was refused last."""
         self.ended_by_cancel: set[_Action] = set()
         """Those with a row CANCELLED."""
         self.touched: set[str] = set()
@@ -44,6 +50,8 @@ class Checks:
         """By table, the version that was the latest when this start looked last."""
         self.was_cursed: set[str] = set()
         """Topics that answered, or answer, -1 to everything."""
+        self._in_a_row: Counter[tuple[str, str]] = Counter()
+        """By cluster and topic, answers without an outcome since the last that had one."""
         self.may_be_anything = False
         """Whether something happened that refuses actions in general."""
 
@@ -55,17 +63,33 @@ class Checks:
         oldest = datetime.now(UTC) - timedelta(seconds=self.settings.guards.max_plan_age)
         self._is_too_old = any(row["planned_at"] < oldest for row in self._plans(run_id))
 
+    @contextmanager
+    def of_another_run(self) -> Iterator[None]:
+        """A context in which another run is on."""
+        own = self.run_id, self.looked, self._marked_before, self._is_too_old
+        try:
+            yield
+        finally:
+            self.run_id, self.looked, self._marked_before, self._is_too_old = own
+
     # -- requests
 
     def sends(self, cluster: Cluster, targets: Sequence[Target]) -> None:
         """Planned actions are about to be sent."""
+        self.changes(cluster)
         for target in targets:
             self._require_sendable(cluster, target)
             if target.action == "acl_delete":
                 self._require_undeclared(cluster, target)
 
+    def changes(self, cluster: Cluster) -> None:
+        """Anything of a cluster is about to be changed."""
+        who = self._world.holder(cluster.name)
+        self._world.require(who == self.run_id, f"{self.run_id} changes {cluster.name}, whose lease {who} has")
+
     def moves(self, cluster: Cluster, targets: Mapping[Key, Replicas | None]) -> None:
         """Partitions are about to be moved, or moves cancelled (None)."""
+        self.changes(cluster)
         require = self._world.require
         for key, brokers in targets.items():
             plan = self._planned(cluster, ReplicaAction.REASSIGN.value, key[0])
@@ -76,7 +100,9 @@ class Checks:
             before, after = (parse_assignments(plan[name]["assignments"]) for name in ("before", "after"))
             under_way = part.under_way
             if brokers is None:
-                ours = under_way is None or under_way.by == self.run_id
+                # Two of our runs may have begun the same.
+                alike = under_way is not None and under_way.by != ANOTHER and under_way.target == after[key[1]]
+                ours = under_way is None or under_way.by == self.run_id or alike
                 require(ours, f"{key}: a move of {under_way and under_way.by} is cancelled")
                 require(topic.uid == plan["topic_id"], f"{key}: cancelled, and the topic was recreated")
                 continue
@@ -92,19 +118,25 @@ class Checks:
 
     def cancel_answered(self, cluster: Cluster, key: Key, code: int) -> None:
         """A cancel was answered."""
-        if code in (kafka.NONE, NOTHING_IN_PROGRESS):
+        part = cluster.partition(key)
+        # A cancel may be carried out although its answer is an error.
+        if code in (kafka.NONE, NOTHING_IN_PROGRESS) or part is None or part.under_way is None:
             self.cancel_refused.discard((cluster.name, key))
         else:
             self.cancel_refused.add((cluster.name, key))
         if code == kafka.NONE:
             self.cancelled.add((self.run_id, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
 
-    def throttles(self, cluster: Cluster) -> None:
-        """Throttles were changed: `check` sees to them."""
-
     def answered(self, cluster: Cluster, target: Target) -> None:
         """A planned action was carried out."""
         self.carried_out.add((self.run_id, cluster.name, target.action, target.resource))
+
+    def has_outcome(self, cluster: Cluster, topic: str, code: int) -> None:
+        """A request about a topic was answered: after several answers without an outcome in a row, the topic fails."""
+        key = (cluster.name, topic)
+        self._in_a_row[key] = self._in_a_row[key] + 1 if code in _NO_OUTCOME else 0
+        if self._in_a_row[key] >= ATTEMPTS:
+            self.touched.add(topic)
 
     def _require_sendable(self, cluster: Cluster, target: Target) -> None:
         require, name = self._world.require, target.resource
@@ -113,7 +145,6 @@ class Checks:
         batch = (cluster.name, target.action, target.batch)
         require(batch in self._marked(), f"{name} is sent, its batch isn't marked")
         require(not self._is_too_old or batch in self._marked_before, f"{name} is sent, and its plan is too old")
-        require(not self._world.lease_lost, f"{name} is sent, and the lease is lost")
         sent_before = (self.run_id, cluster.name, target.action, name) in self.carried_out
         if name in CLUSTER_OF and not sent_before:
             since = self._versions(MANIFESTS.name)

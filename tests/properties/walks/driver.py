@@ -26,8 +26,9 @@ import pyspark.sql.functions as spark_functions
 
 from tests.properties.rows import columns, frames, functions
 from tests.properties.walks.admin import Admin
+from tests.properties.walks.checks import ATTEMPTS
 from tests.properties.walks.estate import Estate
-from tests.properties.walks.ledger import MemoryLeases, MemoryLedger
+from tests.properties.walks.ledger import MemoryLeases, MemoryLedger, take
 from tests.properties.walks.world import World
 from topicledger import arrow, pipeline
 from topicledger.apply import dispatch, stages
@@ -158,9 +159,10 @@ class Turns:
 
     def __init__(self, *_: object) -> None:
         self._tasks: deque[_Turn] = deque()
-        Turns.current = self
+        # Of a run that is started meanwhile.
+        self._before, Turns.current = Turns.current, self
 
-    current: Turns
+    current: Turns | None = None
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Done:
         if STAGE.estate.appends == "step":
@@ -184,6 +186,7 @@ class Turns:
     def __exit__(self, *_: object) -> None:
         while self._tasks:
             self.step()
+        Turns.current = self._before
 
 
 class _Turn(Done):
@@ -204,10 +207,10 @@ class _Turn(Done):
     def go(self) -> None:
         if not self._thread.is_alive():
             self._thread.start()
-        _Turn.on = self
+        before, _Turn.on = _Turn.on, self
         self._mine.release()
         self._others.acquire()
-        _Turn.on = None
+        _Turn.on = before
 
     def let_others(self) -> None:
         self._others.release()
@@ -230,6 +233,7 @@ class TurnQueue:
 
     def get(self, timeout: float | None = None) -> Any:
         while not self._items:
+            assert Turns.current is not None
             Turns.current.step()
         return self._items.popleft()
 
@@ -266,7 +270,7 @@ class WalkExecutor(Executor):
         given |= {
             "clock": lambda: world.clock,
             "sleep": world.sleep,
-            "retry_policy": RetryPolicy(attempts=3, visibility=20.0),
+            "retry_policy": RetryPolicy(attempts=ATTEMPTS, visibility=20.0),
         }
         super().__init__(**given)
 
@@ -275,8 +279,8 @@ def _admin(settings: Any, _: object = None, **__: object) -> Admin:
     return Admin(STAGE.world, STAGE.world.clusters[settings.name], STAGE.watcher)
 
 
-def _take(ledger: Any, run_id: str, clusters: Mapping[str, str], **_: object) -> MemoryLeases:
-    return MemoryLeases(STAGE.world, clusters)
+def _take(_: Any, run_id: str, clusters: Mapping[str, str], *, request_timeout: float, **given: Any) -> MemoryLeases:
+    return take(STAGE.world, run_id, clusters, **given)
 
 
 def _seen(clusters: Any) -> Observation:
@@ -287,7 +291,7 @@ def _seen(clusters: Any) -> Observation:
 
 def _plan_clusters(run: Any, context: Any, clusters: Any, *, again: bool) -> tuple[Observation, Decided]:
     """`pipeline._plan_clusters`, where the walk decides on topics."""
-    kind = run.run_id.partition("-")[0]
+    kind = run.run_id.partition("-")[0].removesuffix("+")
     seen = _seen(clusters)
     rows = STAGE.plans(kind)
     decided = Decided(rows=rows, any_planned=bool(rows.rows))

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.properties.walks.checks import Checks
 from tests.properties.walks.driver import STAGE, WalkStop, abandon, set_up
-from tests.properties.walks.estate import CLUSTER_OF, Declared, Estate, clusters, planned
+from tests.properties.walks.estate import CLUSTER_OF, TOPICS, Declared, Estate, clusters, planned
 from tests.properties.walks.ledger import MemoryLedger
-from tests.properties.walks.world import BY_OTHERS, CURSE, Crash, Event, Moment, World
+from tests.properties.walks.world import ANOTHER_RUN, BY_OTHERS, CURSE, Crash, Event, Moment, World
 from topicledger import pipeline
 from topicledger.apply.dispatch import Context
 from topicledger.apply.progress import Progress
@@ -23,6 +23,8 @@ from topicledger.plan import approvals
 from topicledger.schemas import ACLS, AUDIT, MANIFESTS, PLANS, RUNS, THROTTLES, USAGES
 
 KINDS = ("moves", "topics", "acls")
+OTHERS = tuple(f"{kind}+" for kind in KINDS)
+"""Runs of the same kinds that somebody else starts."""
 CONTROLLED_BY = "boss"
 _MOST_STARTS = 6
 
@@ -34,9 +36,11 @@ class Start:
     kind: str
     cancel: bool = False
     """`--cancel`: a stop cancels moves that are under way."""
+    wait: bool = False
+    """`--wait`: for clusters that other runs are changing."""
 
     def __str__(self) -> str:
-        return f"start {self.kind}{' --cancel' if self.cancel else ''}"
+        return f"start {self.kind}{' --cancel' if self.cancel else ''}{' --wait' if self.wait else ''}"
 
 
 @dataclass(frozen=True)
@@ -111,15 +115,16 @@ class Walk:
     def _meanwhile(self, events: Sequence[Event]) -> None:
         """Events that no start was there for."""
         for event in events:
-            if event.moment is Moment.OPEN and event.kind not in ("stop", "lease lost", "contended"):
+            if event.moment is Moment.OPEN and event.kind not in ("stop", "lease lost", "contended", ANOTHER_RUN):
                 self.world.tell("*", event)
                 self.world.happens(event)
 
     def _do(self, item: Start | Abandon | Approve) -> None:
         world = self.world
         world.tell(item)
-        self._last_end = None
-        world.dead = world.lease_lost = world.contended = False
+        self._last_end, self._on = None, item.kind
+        world.dead = world.contended = False
+        world.expire()
         self.ledger.beside = []
         world.arrive()
         world.clock += 1.0
@@ -134,10 +139,33 @@ class Walk:
             world.tell(f"{type(end).__name__}:", end)
             world.reached[type(end).__name__] += 1
             self._last_end = end
-        world.dead = world.lease_lost = world.contended = False
+        world.dead = world.contended = False
         world.check()
 
+    def _start_meanwhile(self, kind: str) -> None:
+        """Another driver starts a run while one is on, and goes as far as it comes."""
+        world = self.world
+        if self._is_started or world.dead:
+            return
+        own, beside, self.ledger.beside = (world.stop, world.moves, world.contended), self.ledger.beside, []
+        self._is_started = True
+        with self.checks.of_another_run():
+            try:
+                self._start(Start(kind))
+            except (Crash, TopicLedgerError) as end:
+                world.tell(f"{kind}: {type(end).__name__}:", end)
+                world.reached[f"meanwhile {type(end).__name__}"] += 1
+            finally:
+                self._is_started = world.dead = False
+                (world.stop, world.moves, world.contended), self.ledger.beside = own, beside
+        world.tell("back to the run before")
+
+    _is_started = False
+    """Whether another driver's run is on."""
+
     _last_end: BaseException | None = None
+    _on = ""
+    """The kind that the last command is about."""
 
     def state_of(self, kind: str) -> RunState | None:
         """Return the state of the latest run of a kind; None if it has no row."""
@@ -154,14 +182,19 @@ class Walk:
             self._numbers[item.kind] += 1
             self._latest[item.kind] = f"{item.kind}-{self._numbers[item.kind]}"
         run_id = self._latest[item.kind]
+        kind = item.kind.removesuffix("+")
+        other = kind if item.kind != kind else f"{kind}+"
+        if self.is_open(other) or other == self._on:
+            # Each may do what the other one planned.
+            self.checks.touched |= set(TOPICS)
         self.checks.starts(run_id)
-        self.world.moves = item.kind == "moves"
+        self.world.moves = kind == "moves"
         stop = WalkStop(cancels=item.cancel)
         self.world.stop = stop.set
-        rebalance = None if item.kind != "moves" or self.estate.by_manifests else _REBALANCE
+        rebalance = None if kind != "moves" or self.estate.by_manifests else _REBALANCE
         request = runs.Request(command="provision", run_id=run_id, requested_by=CONTROLLED_BY, instead=rebalance)
         run = runs.start(self.ledger, self.settings, request)  # type: ignore[arg-type]
-        summary = pipeline.provision(run, Context(progress=Progress(), stop=stop), planning_only=False)
+        summary = pipeline.provision(run, Context(progress=Progress(), stop=stop, wait=item.wait), planning_only=False)
         self.world.tell(f"{run_id} ends: {summary.state}, {summary.exit_code}, {summary.problems}")
         if self.state_of(item.kind) is RunState.FINISHED:
             self.checks.finished(run_id)
@@ -182,6 +215,8 @@ class Walk:
         if event.kind in BY_OTHERS:
             if world.clusters[CLUSTER_OF[event.what]].somebody(event.kind, event.what):
                 self.checks.touched.add(event.what)
+        elif event.kind == ANOTHER_RUN:
+            self._start_meanwhile(event.what)
         elif event.kind == CURSE:
             world.clusters[CLUSTER_OF[event.what]].cursed.add(event.what)
             self.checks.was_cursed.add(event.what)
@@ -216,14 +251,14 @@ class Walk:
         self.world.heal()
         for cluster in self.world.clusters.values():
             cluster.slow = False
-        for kind in KINDS:
+        for kind in (*KINDS, *OTHERS):
             self._finish_one(kind)
         # A topic that always answers -1 may keep its own action open, and nothing else.
-        for kind in filter(self.is_open, KINDS):
+        for kind in filter(self.is_open, (*KINDS, *OTHERS)):
             self.checks.others_ended(self._latest[kind])
         for cluster in self.world.clusters.values():
             cluster.cursed = set()
-        for kind in KINDS:
+        for kind in (*KINDS, *OTHERS):
             self._finish_one(kind)
             too_old = isinstance(self._last_end, GuardStopped)
             self.world.require(too_old or not self.is_open(kind), f"{self._latest.get(kind)} can't be finished")
@@ -248,6 +283,7 @@ class Walk:
         written = [row for row in self._throttles() if row["removed_at"] is None]
         if written:
             self._do(Start("topics"))
+            self._finish_one("topics")
             written = [row for row in self._throttles() if row["removed_at"] is None]
         words = [f"{row['cluster']} {row['resource']}" for row in written]
         world.require(not written, f"nothing is moved, and throttles are still written down: {words}")

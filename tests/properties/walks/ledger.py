@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self
 
 from tests.properties.rows.columns import Column
 from tests.properties.rows.frames import DataFrame, Session, from_driver
 from tests.properties.rows.sql import parse
 from tests.properties.walks.world import Moment, World
-from topicledger.ledger.leases import LeaseLost
+from topicledger.ledger.leases import LeaseHeld, LeaseLost
 from topicledger.schemas import AUDIT, Table
 
 
@@ -149,31 +151,80 @@ class MemoryLedger:
 
 
 class MemoryLeases:
-    """Leases that a start holds: nobody else is there, but the story may say that they are lost."""
+    """Leases of a start, among those that other runs take and release: see `World.holders`."""
 
-    def __init__(self, world: World, clusters: Mapping[str, str]) -> None:
-        self._world = world
+    def __init__(self, world: World, run_id: str, clusters: Mapping[str, str], busy: Mapping[str, str]) -> None:
+        self._world, self.run_id = world, run_id
         self.clusters = clusters
-        self.contended = world.contended
         self.names = frozenset(clusters.values())
-        self.busy: Mapping[str, str] = {}
+        self.busy = busy
+        self.contended = world.contended
+        self._released: set[str] = set()
+        self._lost = False
+        world.holders |= dict.fromkeys(self.names, self)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.release()
 
     def require(self) -> None:
-        if self._world.lease_lost:
+        left = self.names - self._released
+        self._lost = self._lost or any(self._world.holders.get(name) is not self for name in left)
+        if self._lost:
             raise LeaseLost("the leases expired; start it again with its id")
 
     require_for_request = require
 
-    def release_soon(self) -> None:
-        pass
-
     def release_some(self, names: Collection[str]) -> None:
-        pass
+        # Those of a dead driver expire.
+        for name in () if self._world.dead else names:
+            self._released.add(name)
+            if self._world.holders.get(name) is self:
+                del self._world.holders[name]
+                self._world.was_held(name, self.run_id)
 
-    release = release_soon
+    def release(self) -> None:
+        self.release_some(self.names - self._released)
+
+    release_soon = release
+
+
+_WAITS = 5
+"""How often a run asks for a lease until the other run has ended."""
+
+
+def take(
+    world: World,
+    run_id: str,
+    clusters: Mapping[str, str],
+    *,
+    observed_since: datetime,
+    wait: bool,
+    stop: threading.Event,
+    some: bool = False,
+) -> MemoryLeases:
+    """`leases.take`, without its table."""
+    world.moment(Moment.OPEN)
+    for asked in range(_WAITS + 1):
+        # An earlier start of the same run is dead.
+        held = {name: who for name in clusters.values() if (who := world.holder(name)) not in (None, run_id)}
+        if some and len(held) < len(clusters):
+            clusters = {its_id: name for its_id, name in clusters.items() if name not in held}
+            busy = {name: f"run {who} is changing it" for name, who in held.items()}
+            break
+        busy = {}
+        if not held:
+            break
+        if not wait:
+            raise LeaseHeld(f"{held} are being changed by other runs")
+        if stop.wait(2.0):
+            raise LeaseLost("stopped while it waited for a lease")
+        if asked + 1 == _WAITS:
+            world.others_release(held)
+    # A lease outlasts the requests that were sent under it.
+    world.arrive()
+    found = MemoryLeases(world, run_id, clusters, busy)
+    found.contended = found.contended or world.held_since(found.names, run_id, observed_since)
+    return found

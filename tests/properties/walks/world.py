@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.properties.walks.cluster import Cluster
+    from tests.properties.walks.ledger import MemoryLeases
 
 
 class Moment(StrEnum):
@@ -26,9 +28,19 @@ class Moment(StrEnum):
     check and its request can't be seen by anybody."""
 
 
+class To(StrEnum):
+    """The kind of request that a fault meets."""
+
+    ANY = "any request"
+    MOVES = "moves"
+    CANCELS = "cancels"
+    THROTTLES = "throttles"
+    OTHERS = "other actions"
+
+
 FAULTS = (
     "lost, done", "lost, not done", "lost, late", "7, done", "7, not done", "-1, done", "-1, not done", "41", "31",
-    "crash, done", "crash, not done",
+    "44", "crash, done", "crash, not done",
 )  # fmt: skip
 """The fate of a request: its answer is lost, it has an error code, or the driver dies meanwhile; and whether it was
 carried out."""
@@ -47,8 +59,11 @@ BY_OTHERS = ("moves", "moves the first", "moves back", "cancels", "deletes", "re
 """Another client's changes of a topic."""
 BY_OWNERS = ("declares otherwise", "edits an acl", "removes an acl", "corrects an acl")
 """Changes by the owners of manifests."""
+TAKES, RELEASES = "another run takes the lease of", "another run releases"
+ELSEWHERE = "a run elsewhere"
+ANOTHER_RUN = "another run is started:"
 CURSE = "always answers -1"
-"""Each planned request for the topic answers -1 and does nothing, for ever (N1); its throttle is set and reset."""
+"""Each request for the topic answers -1 and does nothing, for ever (N1)."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,10 @@ class Event:
     after: int = 0
     moving: bool = False
     """Whether moments count only while a run of ours moves something."""
+    to: To = To.ANY
+    """Requests that count, and that a fault meets."""
+    times: int = 1
+    """How many moments in a row have the fault."""
 
     @property
     def moment(self) -> Moment:
@@ -73,6 +92,8 @@ class Event:
     def __str__(self) -> str:
         when = f"{self.after} moments later" if self.after else ""
         when += " while replicas move" if self.moving else ""
+        when += f" {self.times} times" if self.times > 1 else ""
+        when += f" to {self.to}" if self.to is not To.ANY else ""
         return f"{self.kind} {self.what}".strip() + (f" ({when.strip()})" if when else "")
 
 
@@ -100,8 +121,11 @@ class World:
     dead: bool = False
     """Whether the driver died."""
     stop: Callable[[], object] = lambda: None
-    lease_lost: bool = False
     contended: bool = False
+    holders: dict[str, MemoryLeases | str] = field(default_factory=dict)
+    """By cluster, the leases that are held on it; a text: those of a run that isn't ours."""
+    held_until: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    """By cluster and run, when a lease ended last."""
     in_flight: list[Callable[[], object]] = field(default_factory=list)
     """Requests that arrive late."""
     elsewhere: Callable[[Event], None] = lambda _: None
@@ -116,13 +140,15 @@ class World:
         if not condition:
             raise Broken("\n".join([what, *self.story]))
 
-    def moment(self, *kinds: Moment) -> str | None:
+    def moment(self, *kinds: Moment, to: To = To.ANY) -> str | None:
         """Let the events that are due happen; return the kind of one that is the step's own fate."""
         if self.dead:
             raise Crash
         while self.events and self.events[0].moment in kinds:
             event = self.events[0]
             if event.moving and self.moves and not self.is_moving():
+                return None
+            if event.moment is Moment.CHANGE and event.to not in (To.ANY, to):
                 return None
             if self.passed < event.after:
                 self.passed += 1
@@ -131,6 +157,8 @@ class World:
             self.passed = 0
             self.tell("*", event)
             if event.moment is not Moment.OPEN:
+                if event.times > 1:
+                    self.events.appendleft(replace(event, after=0, times=event.times - 1))
                 return event.kind
             self.happens(event)
         return None
@@ -144,7 +172,11 @@ class World:
         if event.kind == "stop":
             self.stop()
         elif event.kind == "lease lost":
-            self.lease_lost = True
+            self.expire()
+        elif event.kind == TAKES:
+            self.holders.setdefault(event.what, ELSEWHERE)
+        elif event.kind == RELEASES:
+            self.others_release([event.what])
         elif event.kind == "contended":
             self.contended = True
         elif event.kind == "late ones arrive":
@@ -152,6 +184,36 @@ class World:
         else:
             self.elsewhere(event)
         self.check()
+
+    # -- leases
+
+    def holder(self, cluster: str) -> str | None:
+        """Return the run that holds a cluster's lease."""
+        found = self.holders.get(cluster)
+        return found if found is None or isinstance(found, str) else found.run_id
+
+    def expire(self) -> None:
+        """Leases of the driver that is on expire."""
+        for name, each in list(self.holders.items()):
+            if not isinstance(each, str):
+                del self.holders[name]
+                self.was_held(name, each.run_id)
+
+    def others_release(self, clusters: Iterable[str]) -> None:
+        """Runs that aren't ours release leases."""
+        for name in clusters:
+            if isinstance(self.holders.get(name), str):
+                del self.holders[name]
+                self.was_held(name, ELSEWHERE)
+
+    def was_held(self, cluster: str, run_id: str) -> None:
+        self.held_until[cluster, run_id] = datetime.now(UTC)
+
+    def held_since(self, clusters: Collection[str], run_id: str, moment: datetime) -> bool:
+        """Whether another run held a lease since some moment."""
+        return any(
+            name in clusters and of != run_id and until >= moment for (name, of), until in self.held_until.items()
+        )
 
     def arrive(self) -> None:
         late, self.in_flight = self.in_flight, []
@@ -162,6 +224,7 @@ class World:
         """No more events."""
         self.events.clear()
         self.passed = 0
+        self.others_release(list(self.holders))
         self.arrive()
 
     def sleep(self, seconds: float | None) -> None:

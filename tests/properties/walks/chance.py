@@ -1,0 +1,123 @@
+"""Histories at random, and shorter ones that show the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from tests.properties.walks.estate import ALTERS, CREATES, DELETES, GROWS, IDS, MOVES, TOPICS, Estate
+from tests.properties.walks.history import KINDS, OTHERS, Abandon, Approve, Item, Start
+from tests.properties.walks.world import (
+    ANOTHER_RUN,
+    AT_COMMIT,
+    AT_READ,
+    CURSE,
+    FAULTS,
+    RELEASES,
+    TAKES,
+    TO_ALL,
+    Event,
+    To,
+)
+
+_EDITS = tuple(f"{each} an acl" for each in ("edits", "moves", "removes", "corrects"))
+HAPPENINGS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys((*FAULTS, *AT_COMMIT, *AT_READ, *TO_ALL), ("",)),
+    **dict.fromkeys(("moves", "moves the first", "moves back", "cancels"), tuple(MOVES)),
+    **dict.fromkeys(("deletes", "recreates"), (*MOVES, *DELETES, *ALTERS)),
+    **dict.fromkeys((TAKES, RELEASES), tuple(IDS)),
+    ANOTHER_RUN: OTHERS,
+    "makes": tuple(CREATES),
+    "grows": tuple(GROWS),
+    "alters": tuple(ALTERS),
+    **dict.fromkeys((CURSE, "declares otherwise"), TOPICS),
+    **dict.fromkeys(_EDITS, tuple("0123")),
+}
+"""By kind of event, what it may be about."""
+
+_KINDS = (*HAPPENINGS, *FAULTS, *_EDITS, *_EDITS, *(("stop", "replicas are slow", ANOTHER_RUN) * 8))
+"""Kinds of events, each as often as it is drawn: stops and slow replicas are what most faults of moves need."""
+_AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
+_TIMES = (1, 1, 1, 2, 3, 8)
+_REQUESTS = (To.ANY, *To)
+
+COMMANDS: Sequence[Item] = (
+    *(Start("moves", cancel=cancel) for cancel in (True, False) * 4),
+    *(Start(kind) for kind in ("topics", "topics", "acls", "acls", *OTHERS)),
+    *(Start(kind, wait=True) for kind in KINDS),
+    *(Abandon("moves", cancel=cancel) for cancel in (True, True, False)),
+    *(command(kind) for command in (Abandon, Approve) for kind in ("topics", "acls")),
+    Approve("moves"),
+)
+"""Each as often as it is drawn."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What a walk goes through."""
+
+    estate: Estate
+    items: tuple[Item, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (self.estate, *self.items)))
+
+
+def history(chance: random.Random) -> History:
+    """Make a history: starts and other commands, each with what happens meanwhile.
+
+    Few kinds of events and commands occur in it, but these often: of many kinds, one would seldom meet another (Groce
+    et al., Swarm Testing, ISSTA 2012).
+    """
+    kinds = chance.choices(_KINDS, k=chance.randint(1, 5))
+    commands = chance.choices(COMMANDS, k=chance.randint(1, 3))
+    items: list[Item] = []
+    for _ in range(chance.randint(1, 4)):
+        items.append(chance.choice(commands))
+        items += (_event(chance, chance.choice(kinds)) for _ in range(chance.randint(0, 4)))
+    estate = Estate(
+        by_manifests=chance.random() < 0.5,
+        appends=chance.choice(("step", "step", "step", "batch", "row")),
+        late_commits=chance.random() < 0.5,
+        approvals=chance.choice((0, 0, 0, 1)),
+        max_acl_deletes=chance.choice((9, 9, 1)),
+    )
+    return History(estate, tuple(items))
+
+
+def _event(chance: random.Random, kind: str) -> Event:
+    return Event(
+        kind,
+        what=chance.choice(HAPPENINGS[kind]),
+        after=chance.choice(_AFTERS),
+        moving=chance.random() < 0.5,
+        to=chance.choice(_REQUESTS) if kind in FAULTS else To.ANY,
+        times=chance.choice(_TIMES) if kind in (*FAULTS, *AT_READ) else 1,
+    )
+
+
+def shortest(found: History, shows: Callable[[History], bool]) -> History:
+    """Return a history that shows the same as `found`, of which nothing can be left out."""
+    while (simpler := next(filter(shows, _simpler(found)), None)) is not None:
+        found = simpler
+    return found
+
+
+def _simpler(found: History) -> Iterator[History]:
+    for n in range(len(found.items)):
+        yield replace(found, items=found.items[:n] + found.items[n + 1 :])
+    for field in fields(Estate):
+        if getattr(found.estate, field.name) != field.default:
+            yield replace(found, estate=replace(found.estate, **{field.name: field.default}))
+    for n, item in enumerate(found.items):
+        if isinstance(item, Event):
+            for field in fields(Event):
+                if field.name not in ("kind", "what") and getattr(item, field.name) != field.default:
+                    plain = replace(item, **{field.name: field.default})
+                    yield replace(found, items=(*found.items[:n], plain, *found.items[n + 1 :]))
+            if item.after > 1:
+                sooner = replace(item, after=item.after - 1)
+                yield replace(found, items=(*found.items[:n], sooner, *found.items[n + 1 :]))
+        elif isinstance(item, Start | Abandon) and item != type(item)(item.kind):
+            yield replace(found, items=(*found.items[:n], type(item)(item.kind), *found.items[n + 1 :]))
