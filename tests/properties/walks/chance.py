@@ -77,6 +77,7 @@ def history(chance: random.Random) -> History:
         items.append(chance.choice(commands))
         items += (_event(chance, chance.choice(kinds)) for _ in range(chance.randint(0, 4)))
     estate = Estate(
+        at_once=chance.random() < 0.5,
         by_manifests=chance.random() < 0.5,
         appends=chance.choice(("step", "step", "step", "batch", "row")),
         late_commits=chance.random() < 0.5,

@@ -62,6 +62,8 @@ ACLS = (_acl("READ"), _acl("WRITE"), _acl("READ", name="u"), _acl("DESCRIBE", na
 class Estate:
     """How a walk's runs go about it."""
 
+    at_once: bool = False
+    """Whether each event waits for its own moments; else for the event before it, too."""
     by_manifests: bool = True
     """Whether moves follow from manifests; else from `rebalance`."""
     appends: str = "step"

@@ -12,7 +12,7 @@ from tests.properties.walks.checks import Checks
 from tests.properties.walks.driver import STAGE, WalkStop, abandon, set_up
 from tests.properties.walks.estate import CLUSTER_OF, TOPICS, Declared, Estate, clusters, planned
 from tests.properties.walks.ledger import MemoryLedger
-from tests.properties.walks.world import ANOTHER_RUN, BY_OTHERS, CURSE, Crash, Event, Moment, World
+from tests.properties.walks.world import ANOTHER_RUN, BY_OTHERS, CURSE, Crash, Event, Moment, Pending, World
 from topicledger import pipeline
 from topicledger.apply.dispatch import Context
 from topicledger.apply.progress import Progress
@@ -72,7 +72,7 @@ class Walk:
 
     def __init__(self, estate: Estate, reached: Counter[str]) -> None:
         self.estate, self.settings = estate, estate.settings()
-        self.world = world = World(clusters=clusters(), reached=reached)
+        self.world = world = World(clusters=clusters(), reached=reached, at_once=estate.at_once)
         self.declared = Declared()
         self.ledger = MemoryLedger(world)
         self.ledger.late_commits = estate.late_commits
@@ -103,13 +103,12 @@ class Walk:
             if isinstance(item, Event):
                 self._meanwhile([item])
                 continue
-            events: deque[Event] = deque()
+            self.world.events = []
             while left and isinstance(left[0], Event):
-                events.append(left.popleft())
-            self.world.events, self.world.passed = events, 0
+                self.world.events.append(Pending(left.popleft()))
             self._do(item)
-            self._meanwhile(list(self.world.events))
-            self.world.events = deque()
+            self._meanwhile([each.event for each in self.world.events])
+            self.world.events = []
         self._finish()
 
     def _meanwhile(self, events: Sequence[Event]) -> None:

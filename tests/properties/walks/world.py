@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -68,7 +68,7 @@ CURSE = "always answers -1"
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens at the n-th moment of its kind after the event before it."""
+    """Something that happens at the n-th moment of its kind; see `World.at_once`."""
 
     kind: str
     what: str = ""
@@ -97,6 +97,15 @@ class Event:
         return f"{self.kind} {self.what}".strip() + (f" ({when.strip()})" if when else "")
 
 
+@dataclass(eq=False)
+class Pending:
+    """An event that is still to come."""
+
+    event: Event
+    passed: int = 0
+    """Moments of its kind that passed."""
+
+
 class Crash(BaseException):
     """The driver died: nothing that it does from here on has any effect."""
 
@@ -113,9 +122,9 @@ class World:
     clock: float = 1_000.0
     story: list[str] = field(default_factory=list)
     reached: Counter[str] = field(default_factory=Counter)
-    events: deque[Event] = field(default_factory=deque)
-    passed: int = 0
-    """Moments of the next event's kind that passed."""
+    events: list[Pending] = field(default_factory=list)
+    at_once: bool = False
+    """Whether each event waits for its own moments; else for the event before it, too."""
     moves: bool = False
     """Whether the run that is on plans moves."""
     dead: bool = False
@@ -144,23 +153,31 @@ class World:
         """Let the events that are due happen; return the kind of one that is the step's own fate."""
         if self.dead:
             raise Crash
-        while self.events and self.events[0].moment in kinds:
-            event = self.events[0]
-            if event.moving and self.moves and not self.is_moving():
-                return None
-            if event.moment is Moment.CHANGE and event.to not in (To.ANY, to):
-                return None
-            if self.passed < event.after:
-                self.passed += 1
-                return None
-            self.events.popleft()
-            self.passed = 0
+        counted: list[Pending] = []
+        while (each := self._next(kinds, to, counted)) is not None:
+            counted.append(each)
+            event = each.event
+            if each.passed < event.after:
+                each.passed += 1
+                continue
+            place = self.events.index(each)
+            del self.events[place]
             self.tell("*", event)
             if event.moment is not Moment.OPEN:
                 if event.times > 1:
-                    self.events.appendleft(replace(event, after=0, times=event.times - 1))
+                    self.events.insert(place, Pending(replace(event, after=0, times=event.times - 1)))
                 return event.kind
             self.happens(event)
+        return None
+
+    def _next(self, kinds: Collection[Moment], to: To, counted: Sequence[Pending]) -> Pending | None:
+        """Return the next event for which a moment counts that isn't `counted` yet."""
+        for each in self.events if self.at_once else self.events[:1]:
+            event = each.event
+            met = event.moment is not Moment.CHANGE or event.to in (To.ANY, to)
+            waits = event.moving and self.moves and not self.is_moving()
+            if event.moment in kinds and met and not waits and each not in counted:
+                return each
         return None
 
     def is_moving(self) -> bool:
@@ -223,7 +240,6 @@ class World:
     def heal(self) -> None:
         """No more events."""
         self.events.clear()
-        self.passed = 0
         self.others_release(list(self.holders))
         self.arrive()
 
