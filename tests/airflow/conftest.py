@@ -1,6 +1,6 @@
-"""Airflow as users have it: its own environment, its own home, tasks that call spark-submit.
+"""Airflow as users run it: its own environment, its own home, tasks that call spark-submit.
 
-Where it isn't installed (`make setup-airflow`) these tests are skipped, unless TOPICLEDGER_AIRFLOW=required.
+If it isn't installed (`make setup-airflow`), these tests are skipped, unless TOPICLEDGER_AIRFLOW=required.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PYTHON = REPOSITORY / "build" / "airflow" / "bin" / "python"
 DAGS = REPOSITORY / "examples" / "airflow"
 RUN_DAG = Path(__file__).with_name("run_dag.py")
 _LONGEST_RUN = 800
-"""Seconds; a run has four cold spark-submits and is over within 90 s on two idle cores."""
+"""Time limit in seconds; a run has four cold spark-submits and takes at most 90 s on two idle cores."""
 
 
 class Airflow:
-    """An Airflow with an empty database of its own."""
+    """An Airflow with its own empty database."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -35,7 +35,7 @@ class Airflow:
         (home / "dags" / "topicledger_dag.py").symlink_to(DAGS / "topicledger_dag.py")
 
     def environment(self, config: Path) -> dict[str, str]:
-        """Of Airflow's processes; nothing of this one's Python."""
+        """Return the environment of Airflow's processes, without this process's Python."""
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "AIRFLOW"))
         }
@@ -54,7 +54,7 @@ class Airflow:
         }
 
     def migrate(self) -> None:
-        """Make the database."""
+        """Create the database."""
         done = subprocess.run(
             [str(PYTHON), "-m", "airflow", "db", "migrate"],
             env=self.environment(Path("unused")),
@@ -71,7 +71,7 @@ class Airflow:
         return DagRun(self._home / f"run-{self._runs}.json", self.environment(config))
 
     def run(self, config: Path) -> Mapping[str, Any]:
-        """Run the DAG to its end; what became of the run and of its tasks."""
+        """Run the DAG to its end; return the states of the run and of its tasks."""
         with self.start(config) as run:
             return run.wait()
 
@@ -96,7 +96,7 @@ class DagRun:
         self.process.wait()
 
     def wait(self) -> Mapping[str, Any]:
-        """Until it has ended."""
+        """Wait until the run has ended; return the states of the run and of its tasks."""
         try:
             self.process.wait(timeout=_LONGEST_RUN)
         except subprocess.TimeoutExpired:

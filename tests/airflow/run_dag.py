@@ -1,6 +1,6 @@
-"""Runs the example DAG with `dag.test()`, in Airflow's own environment; a JSON document says what became of it.
+"""Run the example DAG with `dag.test()` in Airflow's own environment, and write the result as a JSON document.
 
-python run_dag.py FILE   (where DAGs are, Airflow's home and connections come by the environment)
+python run_dag.py FILE   (the environment sets the folder of DAGs, Airflow's home and connections)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WITHOUT_ANSWER = select(HITLDetail).where(HITLDetail.responded_at.is_(None))
 
 
 def approve() -> None:
-    """Answers what waits for a person, as Airflow's API does for the button in its pages."""
+    """Answer the pending approval, as Airflow's API does for the button in its pages."""
     while True:
         time.sleep(0.5)
         with create_session() as session:
@@ -46,7 +46,7 @@ def main(told: Path) -> None:
     for each in dag.tasks:
         each.retry_delay = timedelta(seconds=1)
         each.retry_exponential_backoff = False
-    # What this imports must not be imported by two threads at once: each would wait for the other's lock.
+    # Two threads must not import these modules at once, or each would wait for the other's lock.
     with create_session() as session:
         session.scalars(WITHOUT_ANSWER).unique().all()
     Thread(target=approve, daemon=True).start()

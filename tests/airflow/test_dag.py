@@ -1,4 +1,4 @@
-"""The example DAG, run by Airflow against a real broker: green, nothing to do, refused, killed and tried again."""
+"""The example DAG, run by Airflow against a real broker: green, nothing to do, refused, killed and retried."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.timeout(1800)
 def prepared(
     spark: SparkSession, kafka: EmbeddedKafka, folder: Path, *names: str, proxy: FaultProxy | None = None
 ) -> tuple[Estate, Path]:
-    """A ledger that declares topics, and settings for it."""
+    """Prepare a ledger with declared topics, and settings for it."""
     estate = Estate(spark, folder / "ledger", {"main": kafka})
     estate.declare(*topics(names, num_partitions=2))
     servers = (proxy or kafka).bootstrap_servers
-    # What nobody approved isn't applied.
+    # Plans without an approval aren't applied.
     more = "[guards]\napprovals = 1\n"
     return estate, commands.settings_file(folder, {"main": servers}, root=estate.ledger.root, more=more)
 
@@ -43,7 +43,7 @@ def tries(told: Mapping[str, Any]) -> dict[str, int]:
     return {name: each["tries"] for name, each in told["tasks"].items()}
 
 
-def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothing_is_left(
+def test_declared_topics_are_planned_approved_applied_and_audited(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:
     names = ["airflow-green.a", "airflow-green.b"]
@@ -75,7 +75,7 @@ def test_what_is_declared_is_planned_approved_applied_and_audited_and_then_nothi
 
 
 @pytest.mark.thorough
-def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
+def test_refused_topic_fails_the_dag_run_after_the_others_are_done(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:
     estate, config = prepared(spark, kafka, tmp_path, "airflow-refused.good")
@@ -98,7 +98,7 @@ def test_a_refused_topic_stops_no_other_and_fails_the_dag_run_at_its_end(
 
 
 @pytest.mark.thorough
-def test_what_would_fail_again_is_not_tried_again(airflow: Airflow, tmp_path: Path) -> None:
+def test_permanent_failures_are_not_retried(airflow: Airflow, tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
     config.write_text("[tables]\nrot = 'ledger'\n", encoding="utf-8")
     told = airflow.run(config)
@@ -107,10 +107,10 @@ def test_what_would_fail_again_is_not_tried_again(airflow: Airflow, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_a_killed_driver_is_tried_again_and_loses_nothing(
+def test_killed_driver_is_retried_and_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, airflow: Airflow, tmp_path: Path
 ) -> None:
-    """C18: killed when the answer to its creates is on the way."""
+    """C18: the driver is killed while the answer to its creates is in transit."""
     names = [f"airflow-killed.{number}" for number in range(5)]
     with FaultProxy(kafka) as proxy:
         estate, config = prepared(spark, kafka, tmp_path, *names, proxy=proxy)

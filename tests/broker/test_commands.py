@@ -214,7 +214,7 @@ def test_the_run_of_a_load_is_no_run_to_take_up_or_to_report_on(config: Path, tm
     page = tmp_path / "page.html"
     told = error_of(invoke("report", "--config", config, "--run-id", "load", "--out", page), 2)
     assert "run load was started by load_manifests, which has no report" in told
-    assert "there is a run load already" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
+    assert "run load already exists" in error_of(load(config, MANIFEST, "--run-id", "load"), 2)
 
 
 @pytest.mark.thorough

@@ -1,6 +1,6 @@
 """Reports in a headless Chromium: Debian's, driven by Selenium, without a network.
 
-Where there is no browser these tests are skipped, unless TOPICLEDGER_BROWSER=required says that there must be one.
+Without a browser these tests are skipped, unless TOPICLEDGER_BROWSER=required.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topicledger.report import Report, render
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 AXE = REPOSITORY / "build" / "browser" / "axe_playwright_python" / "axe.min.js"
 PICTURES = REPOSITORY / "build" / "browser" / "pictures"
-"""What pages look like, for people to look at."""
+"""Folder of screenshots, for people to look at."""
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -48,7 +48,7 @@ class Page:
         self.open_text(render(report), dark=dark, width=width, media=media)
 
     def open_text(self, text: str, *, dark: bool = False, width: int = 1280, media: str = "screen") -> None:
-        """The same of a page's HTML."""
+        """Open a page from its HTML."""
         path = self._folder / "report.html"
         path.write_text(text, encoding="utf-8")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -60,32 +60,32 @@ class Page:
         self.driver.get(path.as_uri())
 
     def picture(self, name: str) -> tuple[int, int]:
-        """Write all of the page as a picture into `PICTURES`; returns its width and height."""
+        """Write a picture of the whole page into `PICTURES`; return its width and height."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         height = self.run("return document.documentElement.scrollHeight")
         clip = {"x": 0, "y": 0, "width": self.run("return innerWidth"), "height": height, "scale": 1}
         taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         data = base64.b64decode(taken["data"])
         (PICTURES / f"{name}.png").write_bytes(data)
-        # A PNG's first chunk begins with both.
+        # A PNG's first chunk begins with width and height.
         width, height = struct.unpack(">II", data[16:24])
         return width, height
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a function body returns, run in the page."""
+        """Run a function body in the page, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def all(self, selector: str) -> list[Any]:
-        """Elements by CSS selector."""
+        """Return the elements of a CSS selector."""
         return list(self.driver.find_elements("css selector", selector))
 
     def one(self, selector: str) -> Any:
-        """The only element of a CSS selector."""
+        """Return the only element of a CSS selector."""
         (element,) = self.all(selector)
         return element
 
     def requested(self) -> list[str]:
-        """Addresses that were asked for since the page was opened."""
+        """Return the addresses requested since the page was opened."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [
             message["params"]["request"]["url"]
@@ -94,11 +94,11 @@ class Page:
         ]
 
     def complaints(self) -> list[str]:
-        """What the browser's console has, refusals by the page's Content-Security-Policy included."""
+        """Return the messages in the browser's console, including refusals by the Content-Security-Policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def violations(self) -> list[str]:
-        """What axe finds that is serious or critical, and where."""
+        """Return axe's serious and critical findings, with their places."""
         self.run(AXE.read_text(encoding="utf-8"))
         found = self.driver.execute_async_script(
             "const done = arguments[0];"
@@ -139,12 +139,12 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def page(driver: Any, tmp_path: Path) -> Page:
-    """A browser that shows reports."""
+    """Provide a browser that shows reports."""
     return Page(driver, tmp_path)
 
 
 @pytest.fixture
 def shown_rows(page: Page) -> Callable[[], int]:
-    """How many rows of the first listing can be seen."""
+    """Return the number of visible rows of the first listing."""
     rows = "tbody tr:not(.fold):not([hidden])"
     return lambda: int(page.run(f"return document.querySelector('.listing').querySelectorAll('{rows}').length"))

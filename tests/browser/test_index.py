@@ -1,4 +1,4 @@
-"""What people see of the page that lists reports: by day and by night, on a phone and on paper."""
+"""The page that lists reports, as people see it: in light and dark mode, on a phone and on paper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VIEWS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     "view", ["light", "phone", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("dark", "print"))]
 )
-def test_an_index_is_readable_asks_for_nothing_and_leads_to_its_reports(page: Page, tmp_path: Path, view: str) -> None:
+def test_index_is_readable_self_contained_and_links_to_reports(page: Page, tmp_path: Path, view: str) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()
     for number, report in enumerate((reports.run(), reports.hostile(), reports.audit(), reports.span())):

@@ -1,4 +1,4 @@
-"""What people see of a report, and whether it works: on paper, on a phone, in the dark, with hostile words in it."""
+"""Reports as people see and use them: on paper, on a phone, in dark mode, with hostile text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES = [reports.run, reports.rights, reports.hostile, reports.audit, reports.
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for the page to follow what was typed."""
+    """Wait until the page has reacted to the input."""
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline, "the page did not follow"
@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 def choose(page: Page, label: str, value: str) -> None:
-    """Choose a value of the first listing's filter of that label."""
+    """Choose a value in the first listing's filter with that label."""
     page.run(
         "const s = document.querySelector(`.listing select[data-label=${arguments[0]}]`);"
         "s.value = arguments[1]; s.dispatchEvent(new Event('change', {bubbles: true}))",
@@ -40,7 +40,7 @@ def colour(page: Page, selector: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_page_asks_for_nothing_and_complains_of_nothing(page: Page, sample: Callable[[], Report]) -> None:
+def test_page_sends_no_requests_and_logs_no_errors(page: Page, sample: Callable[[], Report]) -> None:
     page.open(sample())
     page.run("return document.querySelector('h1').textContent")
     (asked_for,) = page.requested()
@@ -49,14 +49,14 @@ def test_a_page_asks_for_nothing_and_complains_of_nothing(page: Page, sample: Ca
     assert page.complaints() == []
 
 
-def test_the_browser_would_tell_of_a_request_and_of_a_refused_script(page: Page) -> None:
-    """What the test above relies on."""
+def test_browser_reports_requests_and_refused_scripts(page: Page) -> None:
+    """The test above relies on this."""
     page.open(reports.run())
     page.run("const i = new Image(); i.src = 'x.png'; document.body.append(i); i.setAttribute('onclick', '1')")
     eventually(lambda: any("Content Security Policy" in each for each in page.complaints()))
 
 
-def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None:
+def test_hostile_text_is_shown_unchanged_and_never_runs(page: Page) -> None:
     page.open(reports.hostile())
     assert page.run("return window.taken") is None
     assert page.driver.title.startswith("7 of 7 topics failed")
@@ -67,21 +67,21 @@ def test_hostile_words_are_shown_as_they_are_and_run_nowhere(page: Page) -> None
     assert page.one(".about").text.endswith(reports.CLOSING)
 
 
-def test_each_hostile_word_can_be_filtered_by(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_rows_can_be_filtered_by_each_hostile_text(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.hostile())
     for text in reports.HOSTILE:
         choose(page, "cluster", show(text, 300))
         assert shown_rows() == 1, text
 
 
-def test_marks_that_turn_the_direction_of_text_turn_none(page: Page) -> None:
+def test_direction_marks_do_not_reverse_text(page: Page) -> None:
     page.open(reports.hostile())
     body = page.run("return document.documentElement.textContent")
     assert not set(body) & set("\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200b\x00\x07\x1b")
     assert "orders.\\u202egpj.exe" in body
 
 
-def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_search_shows_rows_that_contain_every_word(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     assert shown_rows() == 192
     page.one("[data-listing=topics] input[type=search]").send_keys("AUTHORISED-0012 policy")
@@ -91,13 +91,13 @@ def test_search_keeps_the_rows_that_have_every_word(page: Page, shown_rows: Call
     eventually(lambda: shown_rows() == 192)
 
 
-def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_equal_rows_are_folded_until_expanded(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     assert page.one("[data-listing=topics] .status").text == "230 rows, 38 of them folded"
     folds = [each for each in page.all("[data-listing=topics] .fold button") if each.is_displayed()]
     assert [each.text for each in folds] == [f"Show {count} more for the same reason" for count in (6, 28, 4)]
     folds[1].click()
-    # Those of two hundred rows that are shown at once.
+    # All two hundred rows are shown at once.
     assert shown_rows() == 200
     assert not folds[1].is_displayed()
     assert page.run("return document.activeElement.textContent").startswith("refused")
@@ -106,19 +106,19 @@ def test_rows_that_say_the_same_are_folded_until_somebody_asks(page: Page, shown
     assert not any(each.is_displayed() for each in folds), "a filter unfolds"
 
 
-def test_a_topic_tells_its_history_on_a_click(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_click_on_a_topic_shows_its_history(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     history = page.one(".listing details.history")
     assert not page.one(".history ol").is_displayed()
     history.find_element("css selector", "summary").click()
     told = [each.text.replace("\n", " ") for each in page.all(".history li")]
     assert told[2] == "2026-11-14T14:30:00Z approved ticket 17 run plan-1 by bob"
-    # What happened in other runs isn't searched.
+    # Events in other runs aren't searched.
     page.one("[data-listing=topics] input[type=search]").send_keys("ticket 17")
     eventually(lambda: shown_rows() == 0)
 
 
-def test_a_reason_tells_its_parts_apart(page: Page) -> None:
+def test_parts_of_a_reason_are_shown_separately(page: Page) -> None:
     usual = reports.run()
     both = [replace(each, error="INVALID_CONFIG", outcome="failed") for each in usual.tallies[2:4]]
     page.open(replace(usual, tallies=both))
@@ -129,7 +129,7 @@ def test_a_reason_tells_its_parts_apart(page: Page) -> None:
     assert "Orders.Legacy" in page.one(".reasons .parts").text
 
 
-def test_a_run_shows_its_plan_as_a_diff(page: Page) -> None:
+def test_run_report_shows_its_plan_as_a_diff(page: Page) -> None:
     page.open(reports.run())
     first = page.all("#diff ~ ul.diff")[0]
     assert first.find_element("css selector", "li").text == (
@@ -145,7 +145,7 @@ def test_a_run_shows_its_plan_as_a_diff(page: Page) -> None:
     assert hidden.is_displayed()
 
 
-def test_how_long_each_phase_took_is_a_bar_at_its_place(page: Page) -> None:
+def test_duration_of_each_phase_is_a_bar_on_a_time_axis(page: Page) -> None:
     page.open(reports.run())
     rows = page.all("[aria-labelledby=phases] tbody tr")
     assert [each.find_element("css selector", "th").text for each in rows] == [
@@ -175,25 +175,25 @@ def test_how_long_each_phase_took_is_a_bar_at_its_place(page: Page) -> None:
     ],
 )
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_a_picture_has_all_of_the_page(
+def test_picture_contains_the_whole_page(
     page: Page, sample: Callable[[], Report], look: str, how: dict[str, Any]
 ) -> None:
-    """In build/browser/pictures, to be looked at."""
+    """The pictures are in build/browser/pictures, for people to look at."""
     page.open(sample(), **how)
     width, height = page.picture(f"{sample.__name__}-{look}")
     assert width == how.get("width", 1280)
-    # It may be a line or so longer where it is laid out for the picture.
+    # The layout of the picture may be slightly longer.
     assert height >= page.run("return document.querySelector('footer').getBoundingClientRect().bottom + scrollY") - 1
 
 
-def test_a_search_that_finds_nothing_says_so(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_search_without_results_says_so(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     page.one("[data-listing=topics] input[type=search]").send_keys("no such topic")
     eventually(lambda: shown_rows() == 0)
     assert page.one("[data-listing=topics] .status").text.startswith("No row fits")
 
 
-def test_filters_narrow_each_other(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_filters_can_be_combined(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     choose(page, "outcome", "refused")
     assert shown_rows() == 38
@@ -203,20 +203,20 @@ def test_filters_narrow_each_other(page: Page, shown_rows: Callable[[], int]) ->
     assert shown_rows() == 0
 
 
-def test_a_reason_leads_to_its_topics(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_reason_links_to_its_topics(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.run())
     page.all(".reasons a")[0].click()
     assert shown_rows() == 9
     assert page.run("return document.activeElement.id") == "topics"
 
 
-def test_a_kind_of_drift_leads_to_its_findings(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_kind_of_drift_links_to_its_findings(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.audit())
     page.one("a[data-kind=missing]").click()
     assert shown_rows() == 6
 
 
-def test_a_large_page_shows_more_when_asked(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_large_page_shows_more_rows_on_demand(page: Page, shown_rows: Callable[[], int]) -> None:
     page.open(reports.large())
     assert shown_rows() == 200
     page.one("[data-listing=topics] [data-more='200']").click()
@@ -228,7 +228,7 @@ def test_a_large_page_shows_more_when_asked(page: Page, shown_rows: Callable[[],
     assert "995,000 more are in the table" in page.one("[data-listing=topics]").text
 
 
-def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:
+def test_page_without_javascript_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:
     page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         page.open(reports.run())
@@ -237,7 +237,7 @@ def test_without_its_script_a_page_shows_every_row(page: Page, shown_rows: Calla
     assert shown_rows() == 230
 
 
-def test_it_is_dark_where_that_is_preferred(page: Page) -> None:
+def test_dark_mode_follows_the_browser_setting(page: Page) -> None:
     page.open(reports.run())
     light = colour(page, "body", "backgroundColor"), colour(page, "body", "color")
     page.open(reports.run(), dark=True)
@@ -248,7 +248,7 @@ def test_it_is_dark_where_that_is_preferred(page: Page) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_scrolls_no_page_sideways(page: Page, sample: Callable[[], Report], width: int) -> None:
+def test_pages_do_not_scroll_sideways_on_a_phone(page: Page, sample: Callable[[], Report], width: int) -> None:
     page.open(sample(), width=width)
     assert page.run("return document.documentElement.scrollWidth") == width
     wider = page.run(
@@ -259,8 +259,8 @@ def test_a_phone_scrolls_no_page_sideways(page: Page, sample: Callable[[], Repor
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_shows_what_to_do_about_each_kind_of_drift(page: Page, width: int) -> None:
-    """Within the screen: nobody scrolls a table sideways to find out."""
+def test_advice_for_each_kind_of_drift_fits_on_a_phone(page: Page, width: int) -> None:
+    """The advice must be within the screen, since nobody scrolls a table sideways to find it."""
     page.open(reports.audit(), width=width)
     advices = page.run(
         "return [...document.querySelectorAll('.kinds td.words')].map(e => [e.textContent,"
@@ -278,7 +278,7 @@ def test_rows_can_be_filtered_by_owner(page: Page, shown_rows: Callable[[], int]
     assert shown_rows() == 77
 
 
-def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
+def test_printed_page_is_light_and_has_no_controls(page: Page) -> None:
     page.open(reports.run(), dark=True, media="print")
     assert colour(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
     assert not page.one("[data-listing=topics] form").is_displayed()
@@ -289,18 +289,18 @@ def test_on_paper_it_is_light_and_has_no_controls(page: Page) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_axe_finds_nothing_serious(page: Page, sample: Callable[[], Report], dark: bool) -> None:
+def test_axe_finds_no_serious_violations(page: Page, sample: Callable[[], Report], dark: bool) -> None:
     page.open(sample(), dark=dark)
     assert page.violations() == []
 
 
-def test_axe_finds_nothing_serious_on_a_phone(page: Page) -> None:
+def test_axe_finds_no_serious_violations_on_a_phone(page: Page) -> None:
     page.open(reports.run(), width=390)
     assert page.violations() == []
 
 
-def test_axe_would_find_text_that_is_hard_to_read(page: Page) -> None:
-    """What the tests above rely on."""
+def test_axe_detects_text_with_low_contrast(page: Page) -> None:
+    """The tests above rely on this."""
     page.open(reports.run())
     page.run("document.querySelector('.lead').style.color = 'rgb(230, 230, 230)'")
     assert [each.split(":")[0] for each in page.violations()] == ["color-contrast"]

@@ -1,4 +1,4 @@
-"""Delta tables for tests: made once, then copied, which is quicker than making them."""
+"""Delta tables for tests: created once, then copied, which is faster than creating them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topicledger.ledger.tables import Ledger, all_tables
 
 @pytest.fixture(scope="package")
 def pristine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """A ledger with all its tables, empty: to look at, not to write to."""
+    """Provide a ledger with all its tables, empty; read only."""
     ledger = Ledger(spark, str(tmp_path_factory.mktemp("pristine") / "ledger"))
     all_tables(ledger)
     return ledger
@@ -21,7 +21,7 @@ def pristine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> L
 
 @pytest.fixture
 def ledger(spark: SparkSession, pristine: Ledger, tmp_path: Path) -> Ledger:
-    """A ledger of one's own with all its tables, empty."""
+    """Provide a ledger for one test, with all its tables, empty."""
     root = tmp_path / "ledger"
     shutil.copytree(pristine.root, root)
     return Ledger(spark, str(root))

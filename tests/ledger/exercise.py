@@ -1,8 +1,8 @@
-"""A small ledger's life in a process of its own, on whatever storage its session has: 100 writes of every kind.
+"""The life of a small ledger in a separate process, on the storage of its session: 100 writes of every kind.
 
     python -m tests.ledger.exercise ROOT
 
-Prints what the tables should say, as JSON.
+Prints the expected content of the tables as JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ROUNDS = 20
 
 
 OLDER = Path(__file__).parents[1] / "data" / "ledger-0.1.0.tar.gz"
-"""Of schema version 2: runs `created`, `deleted` and `audited`, which are finished, and `planned`."""
+"""A ledger of schema version 2 with the finished runs `created`, `deleted` and `audited`, and the run `planned`."""
 
 
 @dataclass
 class Expected:
-    """What the tables should say."""
+    """The expected content of the tables."""
 
     audit: list[str] = field(default_factory=list)
     brokers: list[int] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Expected:
 
 
 def exercise(ledger: Ledger) -> Expected:
-    """Five writes a round, each what a run does with that table."""
+    """Do five writes per round, each as a run does with that table."""
     ledger.ensure(AUDIT, BROKERS, LEASES, MANIFESTS, RUNS)
     expected = Expected()
     for number in range(ROUNDS):

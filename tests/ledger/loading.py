@@ -1,4 +1,4 @@
-"""Files loaded into a ledger."""
+"""Helper that loads files into a ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def put(folder: Path, name: str, text: str) -> Path:
 
 
 def load_files(ledger: Ledger, *paths: Path, may_remove: int = 0, **options: Any) -> Loaded:
-    """What a load did, but for its run id, which is another one each time."""
+    """Load files, and return the result without its run id, which differs each time."""
     settings = replace(settings_for(ledger), guards=GuardSettings(max_removed_rows=may_remove))
     form = {name: options.pop(name) for name in ("stdin_format",) if name in options}
     parsed = read(settings, paths, io.StringIO(""), foreign=options.get("foreign"), **form)

@@ -1,4 +1,4 @@
-"""Later changes of what a run changed, by `plans`, `audit` and `sent_batches`: what `runs revert` goes by."""
+"""Later changes of values that a run changed, from `plans`, `audit` and `sent_batches`, as `runs revert` uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 
 def rows(run_id: str, topic: str, minute: int, change: tuple[str, str], **audit: Any) -> tuple[dict[str, Any], ...]:
-    """An alter of flush.ms as a row of `plans` and of `audit`."""
+    """Return an alter of flush.ms as a row of `plans` and of `audit`."""
     at = BEGAN + timedelta(minutes=minute)
     key = {"run_id": run_id, "cluster": "main", "resource_type": "topic", "resource": topic, "topic": topic}
     changed = {"before": {"flush.ms": change[0]}, "after": {"flush.ms": change[1]}}
@@ -23,8 +23,8 @@ def rows(run_id: str, topic: str, minute: int, change: tuple[str, str], **audit:
     return plan, {**key, "action": "alter_configs", **done, **audit}
 
 
-def test_later_runs_that_changed_a_value_are_found_whatever_it_is_now(ledger: Ledger) -> None:
-    """Also one whose answer was lost, and one that may have sent it; not what was refused, or came before."""
+def test_later_changes_are_found_whatever_the_current_value(ledger: Ledger) -> None:
+    """Includes changes whose answer was lost or that may have been sent; excludes refused and earlier changes."""
     made = [
         rows("x", "back", 1, ("a", "b")),
         rows("y", "back", 2, ("b", "c")),

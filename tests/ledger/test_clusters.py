@@ -1,4 +1,4 @@
-"""The table `clusters`: what is recorded for a name, once, and by whom."""
+"""The table `clusters`: ids are recorded once for each name, with the requester."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topicledger.schemas import CLUSTERS
 
 
 def settings(ledger: Ledger, **clusters: str | None) -> Settings:
-    """Settings with clusters: name -> the id that they state."""
+    """Return settings with clusters: name -> stated id."""
     return Settings(
         path=Path("tests.toml"),
         tables=TablesSettings(root=ledger.root),
@@ -33,7 +33,7 @@ def settings(ledger: Ledger, **clusters: str | None) -> Settings:
 
 
 def begun(run_id: str, requested_by: str = "ann") -> Any:
-    """A run, as far as `identify` knows it."""
+    """Return a run with the parts that `identify` uses."""
     return SimpleNamespace(run_id=run_id, row={"requested_by": requested_by}, keep_row=lambda: None, commits=Commits())
 
 
@@ -45,7 +45,7 @@ def rows(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
 
 
 def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], Any]) -> list[dict[str, Refused]]:
-    """What `identify` says to runs that see their clusters at the same time, each with a ledger of its own."""
+    """Call `identify` at the same time for several runs, each with its own ledger; return the results."""
     together = Barrier(len(calls))
 
     def one(call: tuple[Ledger, Settings, Mapping[str, str], Any]) -> dict[str, Refused]:
@@ -57,7 +57,7 @@ def at_once(*calls: tuple[Ledger, Settings, Mapping[str, str], Any]) -> list[dic
         return list(pool.map(one, calls))
 
 
-def test_a_first_use_is_recorded_once_with_who_requested_the_run(ledger: Ledger) -> None:
+def test_first_use_is_recorded_once_with_the_requester(ledger: Ledger) -> None:
     both = settings(ledger, orders=None, payments="P")
     run = begun("run-1", "ann")
     assert identify(ledger, both, {"orders": "O", "payments": "P"}, run) == {}
@@ -72,7 +72,7 @@ def test_a_first_use_is_recorded_once_with_who_requested_the_run(ledger: Ledger)
     assert (rows(ledger), ledger.latest_version(CLUSTERS)) == (expected, version), "nothing changed, nothing written"
 
 
-def test_an_id_that_the_settings_state_anew_is_recorded_and_an_id_they_dont_is_not(ledger: Ledger) -> None:
+def test_only_ids_stated_in_the_settings_replace_recorded_ids(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, orders=None), {"orders": "O"}, begun("run-1", "ann"))
     refused = identify(ledger, settings(ledger, orders=None), {"orders": "X"}, begun("run-2", "bob"))
     assert (list(refused), rows(ledger)["orders"][0]) == (["orders"], "O")
@@ -88,12 +88,12 @@ def test_an_id_that_the_settings_state_anew_is_recorded_and_an_id_they_dont_is_n
     )
 
 
-def test_two_names_of_one_cluster_are_both_not_recorded(ledger: Ledger) -> None:
+def test_two_names_for_one_cluster_are_not_recorded(ledger: Ledger) -> None:
     refused = identify(ledger, settings(ledger, a=None, b=None, c=None), {"a": "X", "b": "X", "c": "Y"}, begun("run-1"))
     assert (sorted(refused), sorted(rows(ledger))) == (["a", "b"], ["c"])
 
 
-def test_of_two_runs_that_see_another_cluster_behind_a_new_name_one_is_refused(ledger: Ledger) -> None:
+def test_one_of_two_runs_is_refused_if_they_see_different_clusters(ledger: Ledger) -> None:
     of_both = settings(ledger, orders=None)
     one, other = at_once(
         (ledger, of_both, {"orders": "A"}, begun("run-a")), (ledger, of_both, {"orders": "B"}, begun("run-b"))
@@ -103,23 +103,23 @@ def test_of_two_runs_that_see_another_cluster_behind_a_new_name_one_is_refused(l
     assert (list(one), list(other)) == (([], ["orders"]) if run_id == "run-a" else (["orders"], []))
 
 
-def test_of_two_runs_that_see_one_cluster_behind_two_new_names_the_later_is_refused(ledger: Ledger) -> None:
+def test_later_of_two_runs_is_refused_if_two_names_mean_one_cluster(ledger: Ledger) -> None:
     both = settings(ledger, a=None, b=None)
     one, other = at_once((ledger, both, {"a": "X"}, begun("run-a")), (ledger, both, {"b": "X"}, begun("run-b")))
     assert {each.error.value for each in [*one.values(), *other.values()]} == {"SAME_CLUSTER"}
     if len(rows(ledger)) == 2:
-        # Both were recorded before either could see the other: then no run goes on with either.
+        # Both were recorded before either could see the other, so no run may continue with either.
         assert sorted(identify(ledger, both, {"a": "X", "b": "X"})) == ["a", "b"]
 
 
-def test_where_no_run_looks_nothing_is_recorded_and_no_table_made(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_run_nothing_is_recorded_and_no_table_created(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     one = settings(ledger, a=None, b="B")
     assert list(identify(ledger, one, {"a": "A", "b": "X"})) == ["b"]
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_planned_for_another_id_than_a_name_has_by_now_is_disowned(ledger: Ledger) -> None:
+def test_plan_is_disowned_if_its_cluster_name_has_a_new_id(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, a=None, b=None), {"a": "A", "b": "B"}, begun("run-1", "ann"))
     found = disowned(ledger, settings(ledger, a=None, b="N", c=None), {"a": "A", "b": "B", "c": "C"})
     assert found == {"b": "planned for cluster id B, and the id of b is N; plan again with a new run id"}
@@ -127,7 +127,7 @@ def test_what_was_planned_for_another_id_than_a_name_has_by_now_is_disowned(ledg
     assert "the id of a is A since 20" in message
 
 
-def test_names_are_listed_with_what_the_settings_say_and_with_those_that_they_have_no_more(ledger: Ledger) -> None:
+def test_list_contains_names_in_settings_and_former_names(ledger: Ledger) -> None:
     identify(ledger, settings(ledger, a=None, gone=None), {"a": "A", "gone": "G"}, begun("run-1", "ann"))
     names = list_names(ledger, settings(ledger, a="A", new=None))
     told = [(each.name, each.in_settings, each.settings_cluster_id, each.cluster_id) for each in names.clusters]

@@ -1,4 +1,4 @@
-"""The tables without Spark: the deltalake package reads all of them, and writes those that others share."""
+"""The tables without Spark: the deltalake package reads all of them, and writes those shared with other tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_table_can_be_read(pristine: Ledger, name: str) -> None:
     assert found.num_rows == 0
 
 
-def test_what_spark_wrote_reads_the_same(spark: SparkSession, ledger: Ledger) -> None:
+def test_delta_rs_reads_the_same_rows_as_spark(spark: SparkSession, ledger: Ledger) -> None:
     now = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
     row = {"run_id": "run-1", "topic": "a", "outcome": "ok", "completed_at": now, "configs": [CONFIG]}
     ledger.append(AUDIT, frame(spark, AUDIT.schema, [row]), app_id="run-1", version=1)
@@ -52,7 +52,7 @@ def rows_of(table: Table, *rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def test_manifests_that_another_tool_appends_are_read_and_judged(spark: SparkSession, ledger: Ledger) -> None:
+def test_manifests_appended_by_other_tools_are_read_and_validated(spark: SparkSession, ledger: Ledger) -> None:
     rows = rows_of(
         MANIFESTS,
         {"cluster": "main", "topic": "a", "state": "present", "configs": [("a", "1")], "assignments": [(0, [1])]},
@@ -71,7 +71,7 @@ def test_manifests_that_another_tool_appends_are_read_and_judged(spark: SparkSes
     assert {row["topic"]: row["_change_type"] for row in dicts(changes)} == dict.fromkeys(("a", "b c", "d"), "insert")
 
 
-def test_a_column_that_another_tool_adds_is_left_to_it(ledger: Ledger) -> None:
+def test_columns_added_by_other_tools_are_kept(ledger: Ledger) -> None:
     rows = rows_of(MANIFESTS, {"cluster": "main", "topic": "a", "state": "present"})
     with_ticket = rows.append_column("ticket", pa.array(["T-1"]))
     write_deltalake(ledger.location(MANIFESTS), with_ticket, mode="append", schema_mode="merge")
@@ -82,7 +82,7 @@ def test_a_column_that_another_tool_adds_is_left_to_it(ledger: Ledger) -> None:
     assert (row["state"], row["ticket"]) == ("absent", "T-1")
 
 
-def test_usages_that_another_tool_appends_are_read(ledger: Ledger) -> None:
+def test_usages_appended_by_other_tools_are_read(ledger: Ledger) -> None:
     until = datetime(2027, 1, 1, tzinfo=UTC)
     rows = rows_of(
         USAGES,

@@ -1,4 +1,4 @@
-"""A storage that fails one commit in four, before or after it was written: nothing is lost, nothing is there twice."""
+"""A storage that fails every fourth commit, before or after writing it: no rows are lost or duplicated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from topicledger.schemas import AUDIT, BROKERS, LEASES, MANIFESTS, RUNS
 
 
 @pytest.mark.thorough
-def test_a_hundred_writes_to_a_storage_that_fails_lose_and_double_nothing(
+def test_writes_to_failing_storage_are_neither_lost_nor_duplicated(
     pristine: Ledger, flaky_storage: FlakyStorage, tmp_path: Path
 ) -> None:
-    """Every way that the ledger writes: append, UPDATE, compare and set, replace, MERGE; and its tables' making."""
+    """Covers every way of writing: append, UPDATE, compare and set, replace, MERGE, and creating tables."""
     root = tmp_path / "ledger"
     done = commands.run(
         [sys.executable, "-m", "tests.ledger.exercise", str(root)],

@@ -1,4 +1,4 @@
-"""Leases: who may change a cluster, and who finds out that he may not any more."""
+"""Leases: which run may change a cluster, and how a run learns that it no longer may."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for again twice a second."""
+    """Ask for busy leases twice a second."""
     monkeypatch.setattr(leases, "_ASK_AGAIN_SECONDS", 0.5)
     monkeypatch.setattr(leases, "_CLOCK_SKEW_SECONDS", 0.0)
 
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases that tests can wait for: not much longer than a commit takes on a busy machine."""
+    """Use leases that tests can wait for, not much longer than a commit on a busy machine."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 15.0)
 
 
@@ -53,7 +53,7 @@ def row(ledger: Ledger, name: str = "main") -> Mapping[str, Any]:
 def held_by(
     ledger: Ledger, run_id: str, *, process: str = "boot ns 1 2", host: str = "elsewhere", **times: Any
 ) -> None:
-    """A row as another driver left it."""
+    """Write a row as another driver would leave it."""
     now = datetime.now(UTC)
     given = {"acquired_at": now, "expires_at": now + timedelta(minutes=5), "released_at": None, **times}
     ledger.ensure(LEASES)
@@ -63,14 +63,14 @@ def held_by(
 
 @pytest.fixture
 def dead() -> str:
-    """A process of this host that has ended."""
+    """Return the identity of a process on this host that has ended."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = " ".join((*machine(), *process_of(child.pid)))
     child.communicate(b"\n")
     return process
 
 
-def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> None:
+def test_lease_is_held_by_one_run_until_released(ledger: Ledger) -> None:
     with take(ledger, "one", "main", "other") as held:
         held.require_for_request()
         assert (row(ledger)["run_id"], row(ledger)["released_at"]) == ("one", None)
@@ -79,7 +79,7 @@ def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> No
         assert "cluster other (id id-other) is being changed by run one" in str(error.value)
         assert f"process {os.getpid()}," in str(error.value)
         assert "--wait" in str(error.value)
-        # Both runs are of this process: what the second gives back is its own.
+        # Both runs are in this process, and the second releases its own lease.
         assert row(ledger, "other")["released_at"] is None
         assert "id-free" not in {each["cluster_id"] for each in ledger.read(LEASES).collect()}
     assert row(ledger)["released_at"] is not None
@@ -87,8 +87,8 @@ def test_a_lease_is_held_by_one_run_and_free_when_released(ledger: Ledger) -> No
         assert held.contended
 
 
-def test_what_is_free_is_taken_and_the_rest_told(ledger: Ledger) -> None:
-    """A run that is busy with one cluster for days doesn't keep others from the next cluster."""
+def test_free_leases_are_taken_and_busy_ones_reported(ledger: Ledger) -> None:
+    """A run that is busy with one cluster for days doesn't block other runs on the next cluster."""
     with take(ledger, "one", "main"):
         with take(ledger, "two", "main", "other", some=True) as held:
             held.require_for_request()
@@ -99,7 +99,7 @@ def test_what_is_free_is_taken_and_the_rest_told(ledger: Ledger) -> None:
             take(ledger, "two", "main", some=True)
 
 
-def test_one_cluster_is_released_while_the_other_is_still_held(ledger: Ledger) -> None:
+def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     with take(ledger, "one", "main", "other") as held:
         held.release_some(["other"])
         until(lambda: row(ledger, "other")["released_at"] is not None, seconds=60)
@@ -115,7 +115,7 @@ def test_one_cluster_is_released_while_the_other_is_still_held(ledger: Ledger) -
 
 
 class Overtaken(Ledger):
-    """Another run takes a cluster just before this one does."""
+    """A ledger in which another run takes a cluster just before this one does."""
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
         if not super().read(LEASES).where("cluster_id = 'id-main'").count():
@@ -124,8 +124,8 @@ class Overtaken(Ledger):
 
 
 @pytest.mark.thorough
-def test_a_run_that_finds_a_cluster_taken_gives_back_what_it_had_taken(ledger: Ledger) -> None:
-    """Two runs that each hold what the other waits for would wait for ever."""
+def test_run_that_finds_a_cluster_taken_releases_its_leases(ledger: Ledger) -> None:
+    """Otherwise two runs that each hold a lease the other needs would wait forever."""
     with pytest.raises(LeaseHeld, match="is being changed by run one on host elsewhere, process 1,"):
         take(Overtaken(ledger.spark, ledger.root), "two", "main", "other")
     assert (row(ledger, "other")["run_id"], row(ledger)["run_id"]) == ("two", "one")
@@ -134,7 +134,7 @@ def test_a_run_that_finds_a_cluster_taken_gives_back_what_it_had_taken(ledger: L
 
 
 class Failing(Ledger):
-    """A ledger that fails once, after its first lease was written."""
+    """A ledger that fails once, after it has written its first lease."""
 
     error: BaseException | None = None
 
@@ -157,7 +157,7 @@ class Failing(Ledger):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, error: BaseException) -> None:
+def test_leases_are_released_if_acquiring_fails(ledger: Ledger, error: BaseException) -> None:
     failing = Failing(ledger.spark, ledger.root)
     failing.error = error
     with pytest.raises(type(error)):
@@ -169,7 +169,7 @@ def test_whatever_ends_the_taking_of_leases_lets_go_of_them(ledger: Ledger, erro
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("until_when", "contended"), [(timedelta(0), True), (timedelta(hours=-1), False)])
-def test_what_was_judged_while_another_run_could_change_the_cluster_is_to_be_judged_again(
+def test_policies_are_evaluated_again_after_another_run_held_the_lease(
     ledger: Ledger, until_when: timedelta, contended: bool
 ) -> None:
     observed_since = datetime.now(UTC) - timedelta(minutes=5)
@@ -179,7 +179,7 @@ def test_what_was_judged_while_another_run_could_change_the_cluster_is_to_be_jud
 
 
 @pytest.mark.thorough
-def test_the_runs_own_earlier_lease_makes_nothing_contended(ledger: Ledger) -> None:
+def test_own_earlier_lease_does_not_count_as_contended(ledger: Ledger) -> None:
     with take(ledger, "one"):
         pass
     with take(ledger, "one", observed_since=LONG_AGO) as held:
@@ -187,7 +187,7 @@ def test_the_runs_own_earlier_lease_makes_nothing_contended(ledger: Ledger) -> N
 
 
 @pytest.mark.thorough
-def test_a_run_waits_until_the_other_is_done(ledger: Ledger) -> None:
+def test_run_waits_until_the_lease_is_released(ledger: Ledger) -> None:
     other = take(ledger, "one")
     with other:
         threading.Timer(1.5, other.release).start()
@@ -197,15 +197,15 @@ def test_a_run_waits_until_the_other_is_done(ledger: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_that_died_is_waited_for_until_its_lease_expires(ledger: Ledger, dead: str) -> None:
-    """Only of the run itself is it known that a dead process is all there is; another run's may have a successor."""
+def test_lease_of_a_dead_run_is_taken_after_it_expires(ledger: Ledger, dead: str) -> None:
+    """A dead process of another run may have a successor, unlike a dead process of the run itself."""
     expires_at = datetime.now(UTC) + timedelta(seconds=3)
     held_by(ledger, "one", process=dead, host=Holder.here("one").host, expires_at=expires_at)
     with take(ledger, "two", wait=True):
         assert datetime.now(UTC) >= expires_at
 
 
-def test_a_stop_ends_the_wait(ledger: Ledger) -> None:
+def test_stop_ends_the_wait_for_a_lease(ledger: Ledger) -> None:
     held_by(ledger, "one")
     stop = threading.Event()
     stop.set()
@@ -213,7 +213,7 @@ def test_a_stop_ends_the_wait(ledger: Ledger) -> None:
         take(ledger, "two", wait=True, stop=stop)
 
 
-def test_a_start_with_the_holders_run_id_takes_over_at_once_where_the_holder_is_dead(ledger: Ledger, dead: str) -> None:
+def test_resumed_run_takes_over_the_lease_of_its_dead_holder(ledger: Ledger, dead: str) -> None:
     held_by(ledger, "one", process=dead, host=Holder.here("one").host)
     with take(ledger, "one") as held:
         held.require_for_request()
@@ -221,9 +221,7 @@ def test_a_start_with_the_holders_run_id_takes_over_at_once_where_the_holder_is_
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("where", ["another host", "another pid namespace", "alive"])
-def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_may_be_alive(
-    ledger: Ledger, dead: str, where: str
-) -> None:
+def test_resumed_run_waits_if_the_holder_may_be_alive(ledger: Ledger, dead: str, where: str) -> None:
     here = Holder.here("one").host
     boot, _, pid, started = dead.split(" ")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as alive:
@@ -241,8 +239,8 @@ def test_a_start_with_the_holders_run_id_waits_for_the_expiry_where_the_holder_m
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("brief")
-def test_an_earlier_start_learns_that_a_later_one_wants_its_leases(ledger: Ledger) -> None:
-    """It renews no more, so that the later one has them when they expire; also where both are of one process."""
+def test_earlier_start_stops_renewing_for_a_later_one(ledger: Ledger) -> None:
+    """It stops renewing, so that the later start gets the leases when they expire, even within one process."""
     with take(ledger, "one") as earlier:
         first = row(ledger)
         with take(ledger, "one") as later:
@@ -256,7 +254,7 @@ def test_an_earlier_start_learns_that_a_later_one_wants_its_leases(ledger: Ledge
     assert row(ledger) == released, "what the earlier one lost, it leaves alone"
 
 
-def test_each_start_in_a_process_is_a_holder_of_its_own() -> None:
+def test_each_start_in_a_process_is_a_separate_holder() -> None:
     one, other = Holder.here("one"), Holder.here("one")
     assert one.process != other.process
     assert not one.is_dead()
@@ -264,12 +262,12 @@ def test_each_start_in_a_process_is_a_holder_of_its_own() -> None:
 
 @dataclass
 class Machine:
-    """A machine whose clocks are ahead of the real ones by so many seconds."""
+    """A machine whose clocks are ahead of the real ones by some seconds."""
 
     slept: float = 0.0
-    """Suspended, or its process stopped: Python's monotonic clock may not know of it, both of these do."""
+    """Time suspended or stopped, which Python's monotonic clock may not count, but both of these clocks do."""
     stepped: float = 0.0
-    """Somebody set the wall clock."""
+    """Change of the wall clock."""
 
     def clocks(self) -> Clocks:
         return Clocks(
@@ -278,7 +276,7 @@ class Machine:
         )
 
 
-def test_a_lease_goes_by_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lease_uses_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     monkeypatch.setattr(leases.time, "monotonic", lambda: 0.0)
     assert before <= CLOCKS.elapsed() <= time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -303,7 +301,7 @@ def test_a_lease_goes_by_a_clock_that_counts_sleep(monkeypatch: pytest.MonkeyPat
         "suspended, and only the wall clock knows",
     ],
 )
-def test_a_lease_holds_while_both_clocks_say_so(slept: float, stepped: float, valid: bool) -> None:
+def test_lease_is_valid_only_while_both_clocks_agree(slept: float, stepped: float, valid: bool) -> None:
     machine, table = Machine(), SlowTable()
     held = of_table(table, machine.clocks())
     assert held._take([])
@@ -321,8 +319,8 @@ def test_a_lease_holds_while_both_clocks_say_so(slept: float, stepped: float, va
     assert len(table.written) == written + valid, "what ran out is not released: it may be another's by now"
 
 
-def test_what_a_suspend_left_too_little_of_is_renewed_before_it_is_used() -> None:
-    """The first commit took most of the lease, by the clock that counts sleep."""
+def test_short_lease_after_a_suspend_is_renewed_before_use() -> None:
+    """The first commit took most of the lease, according to the clock that counts sleep."""
     machine, table = Machine(), SlowTable()
     held = of_table(table, machine.clocks())
     table.meanwhile = lambda: setattr(machine, "slept", 25.0)
@@ -345,7 +343,7 @@ def test_leases_are_renewed_for_as_long_as_they_are_held(ledger: Ledger) -> None
 
 
 class SlowTable:
-    """Stands for a table of leases that takes any row, each commit after so many seconds."""
+    """A stand-in for a table of leases that accepts any row, with slow commits."""
 
     def __init__(self, *seconds: float) -> None:
         self.seconds = list(seconds)
@@ -360,13 +358,13 @@ class SlowTable:
 
 
 def of_table(table: SlowTable, clocks: Clocks = CLOCKS) -> Leases:
-    """Leases in such a table, not yet taken."""
+    """Return leases in such a table, not yet acquired."""
     stands_for: Any = table
     return Leases(stands_for, Holder.here("one"), {"id-main": "main"}, request_timeout=0.1, clocks=clocks)
 
 
-def test_a_renewal_that_took_most_of_a_lease_is_followed_by_the_next_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease counts from when it was asked for: 2.4 of 3 seconds are gone when the second commit is done."""
+def test_slow_renewal_is_followed_by_the_next_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease counts from its request, so 2.4 of 3 seconds have passed when the second commit is done."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)
     table = SlowTable(0.0, 2.4)
     held = of_table(table)
@@ -377,8 +375,8 @@ def test_a_renewal_that_took_most_of_a_lease_is_followed_by_the_next_at_once(mon
         until(lambda: held.require() is None and time.monotonic() > beyond, seconds=10)
 
 
-def test_a_renewal_that_fails_in_any_way_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """An exception that nobody expected must not end the thread that renews."""
+def test_failed_renewal_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected exception must not end the renewing thread."""
     table = SlowTable()
     held = of_table(table)
     assert held._take([])
@@ -400,8 +398,8 @@ def test_a_renewal_that_fails_in_any_way_is_tried_again(caplog: pytest.LogCaptur
     assert table.written[-1]["released_at"] is not None
 
 
-def test_leases_that_nobody_has_any_more_are_not_renewed() -> None:
-    """A run that ended without releasing them: they expire, instead of being renewed for as long as the process is."""
+def test_abandoned_leases_are_not_renewed() -> None:
+    """If a run ends without releasing its leases, they expire instead of being renewed by the process."""
     table = SlowTable()
     held = of_table(table)
     assert held._take([])
@@ -415,8 +413,8 @@ def test_leases_that_nobody_has_any_more_are_not_renewed() -> None:
     assert len(table.written) == 1
 
 
-def test_a_driver_woken_past_its_lease_may_do_nothing_more(ledger: Ledger) -> None:
-    """Even where nobody took the lease meanwhile: it can't know that."""
+def test_driver_resumed_after_its_lease_expired_stops(ledger: Ledger) -> None:
+    """Even if no other run took the lease in the meantime, since the driver can't know that."""
     machine = Machine()
     with take(ledger, "one", clocks=machine.clocks()) as held:
         machine.slept = 31.0
@@ -430,7 +428,7 @@ def test_a_driver_woken_past_its_lease_may_do_nothing_more(ledger: Ledger) -> No
     assert row(ledger)["changes"] == before, "a lost lease is neither renewed nor released"
 
 
-def test_a_request_is_sent_only_while_the_lease_outlasts_it(ledger: Ledger) -> None:
+def test_request_is_sent_only_if_the_lease_outlasts_it(ledger: Ledger) -> None:
     machine = Machine()
     with take(ledger, "one", request_timeout=12.0, clocks=machine.clocks()) as held:
         machine.slept = 18.5
@@ -440,6 +438,6 @@ def test_a_request_is_sent_only_while_the_lease_outlasts_it(ledger: Ledger) -> N
         assert row(ledger)["changes"] > asked, "it waited for a renewal"
 
 
-def test_leases_outlast_twice_what_a_request_may_take() -> None:
+def test_lease_lasts_twice_as_long_as_a_request_may_take() -> None:
     assert leases.lease_seconds(1.0) == 30.0
     assert leases.lease_seconds(40.0) == 80.0

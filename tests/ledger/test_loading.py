@@ -1,4 +1,4 @@
-"""Manifest files become rows of `manifests`: all of them, or none."""
+"""Loading manifest files into `manifests`: all of their rows, or none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ topics:
 
 
 def shared_cluster(spark: SparkSession, ledger: Ledger, owners: Mapping[str, str | None]) -> None:
-    """A cluster `orders` with topics of these owners, and topic -> owner on another cluster as well."""
+    """Add topics of these owners to the cluster `orders`, and to another cluster."""
     rows = [
         {"cluster": cluster, "topic": topic, "state": "present", "owner": owner}
         for cluster in ("orders", "billing")
@@ -53,9 +53,7 @@ def keys(ledger: Ledger) -> list[tuple[str, str]]:
     return sorted((row["cluster"], row["topic"]) for row in ledger.read(MANIFESTS).select("cluster", "topic").collect())
 
 
-def test_a_load_says_what_it_added_and_changed_and_the_same_again_commits_nothing(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_load_reports_changes_and_an_equal_load_commits_nothing(ledger: Ledger, tmp_path: Path) -> None:
     first, second = put(tmp_path, "first.yaml", FIRST), put(tmp_path, "second.yaml", SECOND)
     assert load_files(ledger, first) == Loaded(added=3, changed=0, unchanged=0, removed=0)
     version = ledger.latest_version(MANIFESTS)
@@ -79,7 +77,7 @@ def test_a_load_says_what_it_added_and_changed_and_the_same_again_commits_nothin
     }
 
 
-def test_replacing_removes_what_no_file_has_from_the_clusters_that_the_files_name_and_no_others(
+def test_replace_removes_rows_only_from_clusters_in_the_files(
     spark: SparkSession, ledger: Ledger, tmp_path: Path
 ) -> None:
     rows = [
@@ -98,9 +96,7 @@ def test_replacing_removes_what_no_file_has_from_the_clusters_that_the_files_nam
 
 
 @pytest.mark.thorough
-def test_replacing_for_an_owner_removes_rows_of_that_owner_only_however_it_is_written(
-    spark: SparkSession, ledger: Ledger, tmp_path: Path
-) -> None:
+def test_replace_owner_removes_only_rows_of_that_owner(spark: SparkSession, ledger: Ledger, tmp_path: Path) -> None:
     owners = {"pay.old": " Payments ", "pay.kept": "payments", "ship.a": "shipping", "nobody": None, "blank": " "}
     shared_cluster(spark, ledger, owners)
     file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay.kept", "owner": "payments"}]))
@@ -118,7 +114,7 @@ def test_an_owner_without_a_name_is_refused_before_any_file_is_read(ledger: Ledg
         load_files(ledger, Path("nowhere.yaml"), replace=Replace(owners=("payments", " \t")))
 
 
-def test_a_load_that_would_remove_more_than_allowed_lists_the_rows_and_loads_nothing(
+def test_load_above_max_removed_rows_lists_rows_and_loads_nothing(
     spark: SparkSession, ledger: Ledger, tmp_path: Path
 ) -> None:
     shared_cluster(spark, ledger, {f"ship.{number:02}": "shipping" for number in range(27)})
@@ -131,9 +127,9 @@ def test_a_load_that_would_remove_more_than_allowed_lists_the_rows_and_loads_not
     assert rows == [f"  orders / ship.{number:02}, owner shipping" for number in range(20)]
     assert more == "  and 7 more"
     assert last == (
-        "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they are meant to go, set "
+        "27 rows in all, and guards.max_removed_rows is 26: nothing was loaded. If they should be removed, set "
         "max_removed_rows = 27 under [guards] in tests.toml and load again; --replace-owner OWNER instead of --replace "
-        "removes rows of that owner only"
+        "removes only rows of that owner"
     )
     assert (caught.value.exit_code, caught.value.run_id) == (5, "stopped")
     assert caught.value.details["removals_refused"] == 27
@@ -146,9 +142,7 @@ def test_a_load_that_would_remove_more_than_allowed_lists_the_rows_and_loads_not
 
 
 @pytest.mark.thorough
-def test_names_of_rows_that_are_listed_cannot_act_on_a_terminal(
-    spark: SparkSession, ledger: Ledger, tmp_path: Path
-) -> None:
+def test_listed_names_cannot_control_the_terminal(spark: SparkSession, ledger: Ledger, tmp_path: Path) -> None:
     shared_cluster(spark, ledger, {"a\x1b[2J\nb": "c\nd"})
     file = put(tmp_path, "pay.json", json.dumps([{"cluster": "orders", "topic": "pay"}]))
     with pytest.raises(GuardStopped) as caught:
@@ -157,7 +151,7 @@ def test_names_of_rows_that_are_listed_cannot_act_on_a_terminal(
 
 
 @pytest.mark.thorough
-def test_a_row_that_appears_after_rows_were_counted_is_not_removed(
+def test_row_added_after_counting_is_not_removed(
     spark: SparkSession, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared_cluster(spark, ledger, {"counted": "shipping"})
@@ -174,9 +168,7 @@ def test_a_row_that_appears_after_rows_were_counted_is_not_removed(
     assert ("orders", "counted") not in keys(ledger)
 
 
-def test_every_load_has_a_row_that_says_who_loaded_which_files_and_what_came_of_it(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_load_is_recorded_with_requester_files_and_result(ledger: Ledger, tmp_path: Path) -> None:
     first, second = put(tmp_path, "first.yaml", FIRST), put(tmp_path, "second.yaml", SECOND)
     load_files(ledger, first, requested_by="alice")
     load_files(ledger, first, run_id="again")
@@ -199,12 +191,12 @@ def test_every_load_has_a_row_that_says_who_loaded_which_files_and_what_came_of_
     assert again["requested_by"], "the OS user"
     sha256 = hashlib.sha256(second.read_bytes()).hexdigest()
     assert json.loads(piped["arguments"]["files"]) == [{"file": "-", "sha256": sha256}]
-    with pytest.raises(UsageError, match="there is a run again already"):
+    with pytest.raises(UsageError, match="run again already exists"):
         load_files(ledger, first, run_id="again")
 
 
 @pytest.mark.thorough
-def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger: Ledger, tmp_path: Path) -> None:
+def test_row_of_a_load_lists_the_first_files_and_one_digest(ledger: Ledger, tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
     for number in range(LISTED_FILES + 1):
@@ -221,7 +213,7 @@ def test_of_very_many_files_the_row_names_the_first_and_one_digest_of_all(ledger
 
 
 @pytest.mark.thorough
-def test_a_load_that_fails_ends_its_row_with_exit_1(ledger: Ledger, tmp_path: Path) -> None:
+def test_failed_load_is_recorded_with_exit_code_1(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "first.yaml", FIRST)
     ledger.spark.sql(f"ALTER TABLE {ledger.sql_name(MANIFESTS)} ADD CONSTRAINT none CHECK (topic <> 'comes')")
     second = put(tmp_path, "second.yaml", SECOND)
@@ -235,7 +227,7 @@ def test_a_load_that_fails_ends_its_row_with_exit_1(ledger: Ledger, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_a_row_that_another_tool_left_without_a_topic_counts_as_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_without_a_topic_are_ignored(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, str(tmp_path))
     theirs = frame(spark, MANIFEST_ROWS, [{"cluster": "orders"}, {"topic": "a"}])
     theirs.write.format("delta").save(ledger.location(MANIFESTS))
@@ -246,7 +238,7 @@ def test_a_row_that_another_tool_left_without_a_topic_counts_as_nothing(spark: S
 
 
 @pytest.mark.thorough
-def test_a_topic_in_two_files_that_say_the_same_is_loaded_once(ledger: Ledger, tmp_path: Path) -> None:
+def test_topic_in_two_equal_files_is_loaded_once(ledger: Ledger, tmp_path: Path) -> None:
     """C2"""
     row = {"cluster": "orders", "topic": "a", "assignments": {"0": [1, 2], "1": [2, 1]}, "configs": {"x": "1"}}
     turned = {**row, "assignments": {"1": [2, 1], "0": [1, 2]}}
@@ -254,9 +246,7 @@ def test_a_topic_in_two_files_that_say_the_same_is_loaded_once(ledger: Ledger, t
     assert load_files(ledger, *files) == Loaded(added=1, changed=0, unchanged=0, removed=0)
 
 
-def test_every_error_of_every_file_is_told_with_its_place_and_nothing_is_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_every_error_is_reported_with_its_place_before_any_write(spark: SparkSession, tmp_path: Path) -> None:
     """C1, C2, C3"""
     one = put(
         tmp_path,
@@ -307,7 +297,7 @@ topics:
             ("1.yaml:7: ", "quote"),
             ("1.yaml:8: ", "num_partitions"),
             ("2.jsonl:1: unknown cluster `order`; ", "did you mean `orders`?"),
-            ("2.jsonl:2: topic good is declared otherwise at ", "1.yaml:3; keep one of them"),
+            ("2.jsonl:2: topic good is declared differently at ", "1.yaml:3; keep one of them"),
             ("2.jsonl:3: ", ""),
             ("2.jsonl:4: topic odd: ", "state is gone"),
             ("3.yaml: ", "no such file or folder"),
@@ -321,7 +311,7 @@ def test_one_error_is_counted_as_one(ledger: Ledger, tmp_path: Path) -> None:
         load_files(ledger, tmp_path / "missing.yaml")
 
 
-def test_files_that_declare_nothing_change_nothing_even_when_replacing(ledger: Ledger, tmp_path: Path) -> None:
+def test_empty_files_change_nothing_even_with_replace(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "empty.json", "[]")
     assert load_files(ledger, file, replace=Replace()) == Loaded(added=0, changed=0, unchanged=0, removed=0)
     assert ledger.latest_version(MANIFESTS) == 0
@@ -345,14 +335,12 @@ metadata: {name: someone}
 
 
 @pytest.mark.thorough
-def test_another_tools_file_is_loaded_as_a_native_one_and_what_is_left_of_it_is_listed(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_foreign_file_is_loaded_and_unsupported_fields_are_listed(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "topics.yaml", STRIMZI.replace("CLUSTER", "orders").replace("PARTITIONS", "1"))
     version = ledger.latest_version(MANIFESTS)
     loaded = load_files(ledger, file, foreign=Foreign(form="strimzi"))
     assert ledger.latest_version(MANIFESTS) == version + 1
-    namespace = "Kubernetes' own place of the resource"
+    namespace = "the resource's place in Kubernetes"
     assert loaded == Loaded(
         added=2,
         changed=0,
@@ -381,13 +369,13 @@ topics:
     assert load_files(ledger, native) == Loaded(added=0, changed=0, unchanged=2, removed=0)
 
 
-def test_another_tools_files_are_checked_whole_before_anything_is_written(ledger: Ledger, tmp_path: Path) -> None:
+def test_foreign_files_are_checked_completely_before_any_write(ledger: Ledger, tmp_path: Path) -> None:
     """C2"""
     text = STRIMZI.replace("CLUSTER", "ordres").replace("PARTITIONS", "0").replace("invoices", "in/voices")
     file = put(tmp_path, "topics.yaml", text)
     with pytest.raises(ManifestFileError) as caught:
         load_files(ledger, file, foreign=Foreign(form="strimzi"))
-    unknown = "unknown cluster `ordres`; did you mean `orders`?; --cluster NAME puts the topics on another one"
+    unknown = "unknown cluster `ordres`; did you mean `orders`?; --cluster NAME puts the topics on another cluster"
     *lines, last = str(caught.value).split("\n")
     assert lines[::2] == [f"{file}:{line}: {unknown}" for line in (1, 6)]
     assert [line.split(":")[2] for line in lines[1::2]] == [" topic in/voices", " topic orders"]
@@ -404,7 +392,7 @@ def test_another_tools_files_are_checked_whole_before_anything_is_written(ledger
     assert keys(ledger) == [("billing", "invoices"), ("billing", "orders")]
 
 
-def test_a_format_that_names_no_cluster_needs_one(ledger: Ledger, tmp_path: Path) -> None:
+def test_format_without_clusters_needs_the_cluster_option(ledger: Ledger, tmp_path: Path) -> None:
     file = put(tmp_path, "topics.txt", "")
     with pytest.raises(UsageError, match="--from kafka-topics needs --cluster NAME"):
         load_files(ledger, file, foreign=Foreign(form="kafka-topics"))

@@ -1,4 +1,4 @@
-"""Rights of manifest files become rows of `acls`: all of them, or none."""
+"""Loading ACLs from manifest files into `acls`: all of their rows, or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MORE = """\
 """
 
 
-def test_a_load_adds_rights_and_removes_them_only_where_it_replaces(ledger: Ledger, tmp_path: Path) -> None:
+def test_load_removes_acls_only_with_replace(ledger: Ledger, tmp_path: Path) -> None:
     both, one = put(tmp_path, "both.yaml", TEAM + MORE), put(tmp_path, "one.yaml", TEAM)
     assert load_files(ledger, both).resources["acls"] == {"added": 4, "changed": 0, "unchanged": 0, "removed": 0}
     version = ledger.latest_version(ACLS)
@@ -43,22 +43,22 @@ def test_a_load_adds_rights_and_removes_them_only_where_it_replaces(ledger: Ledg
     assert run_rows(ledger)[-1]["counts"]["acls_removed"] == 1
 
 
-def test_a_wrong_right_keeps_the_whole_load_out(ledger: Ledger, tmp_path: Path) -> None:
+def test_invalid_acl_refuses_the_whole_load(ledger: Ledger, tmp_path: Path) -> None:
     topics = "topics: [{topic: fine}]\n"
     wrong = put(tmp_path, "wrong.yaml", TEAM + MORE.replace("WRITE", "CLUSTER_ACTION") + topics)
     with pytest.raises(
-        ManifestFileError, match=r"wrong\.yaml:5: acl: operation CLUSTER_ACTION means nothing on a TOPIC"
+        ManifestFileError, match=r"wrong\.yaml:5: acl: operation CLUSTER_ACTION does not apply to a TOPIC"
     ):
         load_files(ledger, wrong)
     twice = put(tmp_path, "twice.yaml", TEAM + MORE + MORE.replace("owner: other", "state: absent"))
-    with pytest.raises(ManifestFileError, match=r"twice\.yaml:6: this right is present at .*twice\.yaml:5"):
+    with pytest.raises(ManifestFileError, match=r"twice\.yaml:6: this ACL is present at .*twice\.yaml:5"):
         load_files(ledger, twice)
     assert ledger.read(ACLS).isEmpty()
 
 
 @pytest.mark.thorough
-def test_effective_rights_come_from_what_is_declared_without_asking_a_cluster(ledger: Ledger, tmp_path: Path) -> None:
-    """Declared absent is no right; a row that a run would refuse doesn't count and is counted; nobody else is known."""
+def test_effective_permissions_come_from_declared_acls(ledger: Ledger, tmp_path: Path) -> None:
+    """Absent ACLs and refused rows don't count, and the number of refused rows is reported."""
     gone = '  - {principal: "User:gone", operation: READ, resource_type: TOPIC, resource_name: orders, state: absent}\n'
     denied = (
         '  - {principal: "User:q", permission: DENY, operation: ALTER, resource_type: TOPIC, resource_name: orders}\n'

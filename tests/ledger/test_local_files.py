@@ -1,4 +1,4 @@
-"""LocalFiles.java: files are as Hadoop's own would be, and of two that commit a version at once one is told."""
+"""LocalFiles.java: files match those of Hadoop's own class, and one of two simultaneous commits fails."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HADOOPS_OWN = {
 
 
 def opened(spark: SparkSession, *, own: bool = False, fsync: bool = False) -> tuple[Any, Any, Any]:
-    """Hadoop's package, and local files by both of its interfaces: Hadoop's own, or the session's."""
+    """Return Hadoop's package, and local files by both of its interfaces, of Hadoop's own class or the session's."""
     context: Any = spark.sparkContext
     jvm, hadoop = context._jvm, context._jvm.org.apache.hadoop
     conf = hadoop.conf.Configuration(context._jsc.hadoopConfiguration())
@@ -34,7 +34,7 @@ def opened(spark: SparkSession, *, own: bool = False, fsync: bool = False) -> tu
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["Hadoop's", "the session's"])
-def test_modes_links_and_renames_are_as_hadoops(spark: SparkSession, tmp_path: Path, own: bool) -> None:
+def test_modes_links_and_renames_match_hadoops(spark: SparkSession, tmp_path: Path, own: bool) -> None:
     hadoop, system, log = opened(spark, own=own)
 
     def path(name: str) -> Any:
@@ -68,12 +68,12 @@ def test_modes_links_and_renames_are_as_hadoops(spark: SparkSession, tmp_path: P
     assert sorted(each.name for each in (tmp_path / "folder").glob("t*")) == ["three", "two"]
 
 
-def test_of_two_that_rename_to_one_name_at_once_one_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    """As two processes that commit the same version of a table do (Delta's HDFSLogStore)."""
+def test_one_of_two_simultaneous_renames_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """Two processes that commit the same version of a table do this (Delta's HDFSLogStore)."""
     assert both_renamed(spark, tmp_path, own=False, rounds=100) == 0
 
 
-def test_what_is_no_file_is_renamed_and_what_is_not_there_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_folders_are_renamed_and_missing_files_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     hadoop, _, log = opened(spark)
     none = options(spark, hadoop)
     (tmp_path / "folder").mkdir()
@@ -88,8 +88,8 @@ def test_what_is_no_file_is_renamed_and_what_is_not_there_is_an_error(spark: Spa
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir() if each.is_file()] == [("two", "1")]
 
 
-def test_no_other_rename_is_tried_on_a_file_system_that_makes_links(spark: SparkSession, tmp_path: Path) -> None:
-    """Hadoop's own rename copies a file to another disk, over one that another process made there meanwhile."""
+def test_no_other_rename_is_tried_if_hard_links_work(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own rename copies a file to another disk, over a file that another process just created there."""
     hadoop, _, log = opened(spark)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         (source := Path(elsewhere, "one")).write_text("1")
@@ -112,7 +112,7 @@ def options(spark: SparkSession, hadoop: Any, *given: Any) -> Any:
 
 
 def both_renamed(spark: SparkSession, folder: Path, *, own: bool, rounds: int) -> int:
-    """How often two that renamed at once both were told that they did."""
+    """Return how often two simultaneous renames both succeeded."""
     hadoop, _, log = opened(spark, own=own)
     none = options(spark, hadoop)
     at_once = threading.Barrier(2)
@@ -141,10 +141,8 @@ def both_renamed(spark: SparkSession, folder: Path, *, own: bool, rounds: int) -
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_a_commit_is_on_the_disk_with_its_rows_when_it_is_made(
-    spark: SparkSession, tmp_path: Path, synced: bool
-) -> None:
-    """As Java's flight recorder has it: a power cut can't be tried here."""
+def test_commit_and_rows_are_synced_to_disk(spark: SparkSession, tmp_path: Path, synced: bool) -> None:
+    """According to Java's flight recorder, since a power failure can't be tested here."""
     hadoop, system, log = opened(spark, fsync=synced)
     context: Any = spark.sparkContext
     jvm = context._jvm

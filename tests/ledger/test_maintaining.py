@@ -1,4 +1,4 @@
-"""Maintenance of the tables: nothing without --execute, no row of a run that isn't over, whole days only."""
+"""Maintenance of the tables: nothing without --execute, no rows of open runs, only whole days."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from topicledger.schemas import AUDIT, LEASES, MANIFESTS, PLANS, RUNS, TABLES, T
 
 
 def midnight() -> datetime:
-    """When today began: a test run may last from one day into the next."""
+    """Return the start of today, since a test run may last past midnight."""
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def write(ledger: Ledger, table: Table, *rows: Mapping[str, Any]) -> None:
-    """Append rows, each in a file of its own; what isn't given is null."""
+    """Append rows, each in a separate file; missing columns are null."""
     for row in rows:
         ordered = tuple(row.get(name) for name in table.schema.names)
         frame = ledger.spark.createDataFrame([ordered], table.schema, verifySchema=False)
@@ -70,7 +70,7 @@ def topics(ledger: Ledger, table: Table) -> set[str]:
 
 @pytest.fixture
 def ledger(ledger: Ledger) -> Ledger:
-    """A few tables are enough: a maintenance goes through all that are there."""
+    """Provide a ledger with only a few tables, since maintenance processes all existing ones."""
     for table in TABLES.values():
         if table not in (AUDIT, LEASES, MANIFESTS, PLANS, RUNS):
             shutil.rmtree(ledger.location(table))
@@ -79,7 +79,7 @@ def ledger(ledger: Ledger) -> Ledger:
 
 @pytest.fixture
 def aged(ledger: Ledger) -> Ledger:
-    """Two days ago, yesterday and today; of a run that is over, one that isn't, and one that nobody knows any more."""
+    """Rows of two days ago, yesterday and today, of a finished run, an open run and an unknown run."""
     write(ledger, RUNS, run_row("over", "finished"), run_row("open", "applying"))
     write(
         ledger,
@@ -94,7 +94,7 @@ def aged(ledger: Ledger) -> Ledger:
 
 
 @pytest.mark.thorough
-def test_a_dry_run_tells_and_does_nothing(aged: Ledger) -> None:
+def test_dry_run_reports_and_changes_nothing(aged: Ledger) -> None:
     versions = {table.name: aged.latest_version(table) for table in (AUDIT, RUNS)}
     told = maintain(aged, settings(aged), Request(retention_days={"audit": 1}))
     assert (told.executed, told.run_id, told.exit_code) == (False, None, 0)
@@ -114,7 +114,7 @@ def printed(maintained: Maintained) -> str:
 
 
 @pytest.mark.thorough
-def test_old_rows_go_by_whole_days_and_a_row_in_runs_tells_of_it(aged: Ledger) -> None:
+def test_old_rows_are_deleted_by_whole_days_and_recorded(aged: Ledger) -> None:
     done = maintain(
         aged, settings(aged), Request(execute=True, retention_days={"audit": 1}, requested_by="the auditor")
     )
@@ -145,8 +145,8 @@ def test_without_retention_nothing_is_deleted(aged: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_files_that_no_late_version_has_are_removed(ledger: Ledger) -> None:
-    """Those of a writer that died before its commit; and none of what was compacted just now."""
+def test_files_of_expired_versions_are_removed(ledger: Ledger) -> None:
+    """Includes files of a writer that died before its commit, but not files that were just compacted."""
     write(ledger, LEASES, {"cluster_id": "one", "changes": 1}, {"cluster_id": "one", "changes": 2})
     assert ledger.compact(LEASES) == 1
     folder = Path(ledger.location(LEASES))
@@ -164,7 +164,7 @@ def test_files_that_no_late_version_has_are_removed(ledger: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_what_an_open_run_reads_by_its_version_is_not_vacuumed(ledger: Ledger) -> None:
+def test_versions_that_open_runs_read_are_not_vacuumed(ledger: Ledger) -> None:
     write(ledger, RUNS, run_row("slow", "planned", midnight() - timedelta(days=30)))
     told = maintain(ledger, settings(ledger), Request())
     assert "run slow is open" in str(of(told, MANIFESTS).note)
@@ -173,7 +173,7 @@ def test_what_an_open_run_reads_by_its_version_is_not_vacuumed(ledger: Ledger) -
 
 
 @pytest.mark.thorough
-def test_a_table_that_can_not_be_maintained_is_told_and_the_others_are(aged: Ledger) -> None:
+def test_failing_table_is_reported_and_the_others_are_maintained(aged: Ledger) -> None:
     for part in Path(aged.location(PLANS), "_delta_log").glob("*.*"):
         part.unlink()
     Path(aged.location(PLANS), "_delta_log", "00000000000000000000.json").write_text("{}\n")
@@ -184,15 +184,13 @@ def test_a_table_that_can_not_be_maintained_is_told_and_the_others_are(aged: Led
     assert "long-ago" not in topics(aged, AUDIT)
 
 
-def test_a_run_id_that_is_taken_is_refused(aged: Ledger) -> None:
-    with pytest.raises(UsageError, match="there is a run over already"):
+def test_existing_run_id_is_refused(aged: Ledger) -> None:
+    with pytest.raises(UsageError, match="run over already exists"):
         maintain(aged, settings(aged), replace(Request(execute=True), run_id="over"))
 
 
 @pytest.mark.thorough
-def test_on_stdout_is_the_result_and_nothing_of_sparks_and_a_folder_is_no_old_file(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_stdout_contains_only_the_result(ledger: Ledger, tmp_path: Path) -> None:
     """VACUUM prints to Java's stdout, and lists the folder of the change data feed among the old files."""
     write(ledger, MANIFESTS, {"cluster": "main", "topic": "one", "state": "present"})
     ledger.update(MANIFESTS, "topic = 'one'", {"owner": "'somebody'"})
@@ -222,10 +220,10 @@ def until(met: Callable[[], bool]) -> None:
     raise AssertionError("waited in vain")
 
 
-def test_an_append_under_way_when_audit_is_opened_for_a_delete_is_made_again(
+def test_append_during_a_delete_from_audit_is_repeated(
     aged: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lifting delta.appendOnly is a commit that makes every append begun before it fail once."""
+    """Lifting delta.appendOnly is a commit that makes every earlier pending append fail once."""
     begun, go_on = tmp_path / "begun", tmp_path / "go_on"
 
     @F.udf("string")
@@ -242,7 +240,7 @@ def test_an_append_under_way_when_audit_is_opened_for_a_delete_is_made_again(
         set_property(self, table, name, value)
         if value == "false":
             go_on.touch()
-            # It fails, and the one after it is committed before the delete begins.
+            # It fails, and the next append is committed before the delete begins.
             appended.result()
 
     monkeypatch.setattr(Ledger, "_set_property", lifted)
@@ -255,8 +253,8 @@ def test_an_append_under_way_when_audit_is_opened_for_a_delete_is_made_again(
 
 
 @pytest.mark.thorough
-def test_appends_to_audit_go_on_while_old_rows_are_deleted_and_none_is_lost(aged: Ledger) -> None:
-    # Fewer than a delete is tried again for.
+def test_appends_to_audit_continue_while_old_rows_are_deleted(aged: Ledger) -> None:
+    # Fewer appends than a delete is retried for.
     names = [f"meanwhile-{number}" for number in range(4)]
 
     def append() -> None:
@@ -273,10 +271,8 @@ def test_appends_to_audit_go_on_while_old_rows_are_deleted_and_none_is_lost(aged
     assert append_only(aged, AUDIT) == "true"
 
 
-def test_a_table_that_a_run_made_append_only_again_before_the_delete_is_opened_once_more(
-    aged: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a run opens `audit` between the two commits of a maintenance."""
+def test_delete_lifts_append_only_again_if_a_run_restored_it(aged: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This happens when a run opens `audit` between the two commits of a maintenance."""
     set_property, lifted = Ledger._set_property, []
 
     def interfere(self: Ledger, table: Table, name: str, value: str) -> None:
@@ -315,11 +311,11 @@ maintain(ledger, settings, Request(execute=True, retention_days={"audit": 1}))
 
 
 @pytest.mark.thorough
-def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_killed(
+def test_run_restores_append_only_after_killed_maintenance(
     aged: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = commands.settings_file(tmp_path, {"main": ["localhost:9092"]}, root=aged.root)
-    # The JVM is of the same process group.
+    # The JVM is in the same process group.
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(config)],
         env=commands.environment(),
@@ -339,8 +335,8 @@ def test_audit_is_append_only_again_when_a_run_opens_it_after_a_maintenance_was_
 
 
 @pytest.mark.thorough
-def test_of_old_rows_those_that_tell_which_topics_are_ours_stay(ledger: Ledger) -> None:
-    """C21, M3, and drift kind `recreated`: they answer as before."""
+def test_rows_that_prove_topic_ownership_are_kept(ledger: Ledger) -> None:
+    """C21, M3, and the drift kind `recreated` still work as before."""
     since = midnight() - timedelta(days=9)
 
     def row(topic: str, hours: int, action: str = "create", **given: Any) -> Mapping[str, Any]:
@@ -397,7 +393,7 @@ def states(ledger: Ledger) -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the_way(ledger: Ledger) -> None:
+def test_expired_plans_are_abandoned(ledger: Ledger) -> None:
     old, young = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) - timedelta(hours=23)
 
     def run(run_id: str, state: str, started_at: datetime, command: str) -> Mapping[str, Any]:
@@ -428,8 +424,8 @@ def test_plans_that_are_too_old_to_be_applied_are_abandoned_and_no_longer_in_the
     assert maintain(ledger, settings(ledger), Request(execute=True)).abandoned == []
 
 
-def test_an_old_plan_that_applied_something_is_reported_and_not_sealed(ledger: Ledger) -> None:
-    """Anybody can add such a run: a digest, with the key if there is one, would prove it."""
+def test_partly_applied_old_plan_is_reported_and_not_abandoned(ledger: Ledger) -> None:
+    """Anybody could add such a run, but only a digest, with the key if there is one, would prove it."""
     old = datetime.now(UTC) - timedelta(days=30)
     write(ledger, RUNS, {**run_row("forged", "planned", old), "arguments": {"command": "plan"}})
     write(ledger, AUDIT, audit_row("forged", "deleted", old))
@@ -443,7 +439,7 @@ def test_an_old_plan_that_applied_something_is_reported_and_not_sealed(ledger: L
 
 
 @pytest.mark.thorough
-def test_how_old_a_plan_may_be_is_as_the_settings_say(ledger: Ledger) -> None:
+def test_plans_expire_according_to_the_settings(ledger: Ledger) -> None:
     row = run_row("saved", "planned", datetime.now(UTC) - timedelta(days=30))
     write(ledger, RUNS, {**row, "arguments": {"command": "plan"}})
     patient = replace(settings(ledger), guards=GuardSettings(max_plan_age=timedelta(days=31).total_seconds()))

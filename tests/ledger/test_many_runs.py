@@ -29,7 +29,7 @@ SHARDLESS = replace(
 
 
 def a_run(ledger: Ledger, run_id: str, together: Barrier) -> None:
-    """Its row, and three states, each a commit; some runs are abandoned in the end."""
+    """Commit a run's row and three states; some runs are abandoned in the end."""
     settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
     together.wait()
     run = runs.begin(ledger, settings, Request(command="maintain", run_id=run_id), {"about": run_id})
@@ -47,8 +47,8 @@ def check(ledger: Ledger, names: list[str], table: Table = RUNS) -> None:
 
 
 @pytest.mark.thorough
-def test_runs_at_once_each_leave_their_row_as_they_mean_it(ledger: Ledger) -> None:
-    """Fifty with `make test-faults`. Two updates of an unpartitioned table always conflict: then 45 came to nothing."""
+def test_simultaneous_runs_each_keep_their_own_row(ledger: Ledger) -> None:
+    """Fifty runs with `make test-faults`. Updates of an unpartitioned table always conflict, so 45 of 50 failed."""
     names = [f"run-{number}" for number in range(RUNS_AT_ONCE)]
     together = Barrier(RUNS_AT_ONCE)
     with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
@@ -57,8 +57,8 @@ def test_runs_at_once_each_leave_their_row_as_they_mean_it(ledger: Ledger) -> No
 
 
 @pytest.mark.thorough
-def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: SparkSession, tmp_path: Path) -> None:
-    """It isn't partitioned: its runs wait for each other. A run that it has already is taken up as ever."""
+def test_older_table_accepts_simultaneous_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """The table isn't partitioned, so runs wait for each other. Its existing runs can be resumed as before."""
     ledger = Ledger(spark, str(tmp_path / "ledger"))
     ledger._create_if_missing(SHARDLESS)
     earlier = [{"run_id": name, "state": "planned", "epoch": 1} for name in ("given up", "done")]
@@ -78,8 +78,8 @@ def test_a_table_of_an_older_version_takes_several_runs_at_once_too(spark: Spark
     assert states == {**dict.fromkeys([*names, "done"], "finished"), "given up": "abandoned"}
 
 
-def test_two_starts_of_one_run_in_one_process_leave_one_of_them_the_run(ledger: Ledger) -> None:
-    """They share Spark's application: the row says which start it belongs to."""
+def test_second_start_in_a_process_takes_over_the_run(ledger: Ledger) -> None:
+    """Both share Spark's application, so the row names the start that it belongs to."""
     settings = Settings(path=Path("tests.toml"), tables=TablesSettings(root=ledger.root), clusters={})
     request = Request(command="provision", run_id="twice")
     ledger.ensure(RUNS)

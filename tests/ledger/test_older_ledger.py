@@ -1,4 +1,4 @@
-"""A ledger that an older version wrote (tests/data) is opened, read and written on with."""
+"""A ledger written by an older version (tests/data) can be opened, read and written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topicledger.schemas import AUDIT, PLANS, RUNS, TABLES
 from topicledger.schemas.tables import Table
 
 CLUSTER_ID = "topicledger-old-ledger"
-"""Of the cluster that it calls `main`."""
+"""Id of the cluster that the ledger calls `main`."""
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,13 @@ def estate(spark: SparkSession, older: Path) -> Iterator[Estate]:
 
 
 def keyed_by_topic(estate: Estate, table: Table) -> set[str]:
-    """The runs that have rows in a table, each row of which names its topic as the resource."""
+    """Return the runs with rows in a table, whose rows all have the topic as the resource."""
     keys = estate.ledger.read(table).select("run_id", "topic", "resource_type", "resource").distinct().collect()
     assert {(row["resource_type"], row["resource"]) for row in keys} == {("topic", row["topic"]) for row in keys}
     return {row["run_id"] for row in keys}
 
 
-def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
+def test_finished_runs_of_an_older_ledger_are_reported(estate: Estate) -> None:
     asked = report.of_run(estate.ledger, "deleted", ())
     found = report.gather(estate.ledger, asked, datetime.now(UTC))
     assert found.outcomes() == {"ok": 2}
@@ -57,7 +57,7 @@ def test_its_finished_runs_are_reported_as_they_were(estate: Estate) -> None:
     assert last["bad name!"][:2] == ("manifest", "refused")
 
 
-def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
+def test_open_plan_of_an_older_ledger_can_be_abandoned(estate: Estate) -> None:
     runs.abandon(estate.ledger, estate.settings, "planned")
     row = find_run(estate.ledger, "planned")
     assert row is not None
@@ -65,7 +65,7 @@ def test_its_open_plan_can_be_given_up(estate: Estate) -> None:
 
 
 @pytest.mark.thorough
-def test_new_runs_and_audits_are_written_into_it(estate: Estate) -> None:
+def test_new_runs_and_audits_are_added_to_an_older_ledger(estate: Estate) -> None:
     assert estate.run(run_id="today", wait_visible=30.0).exit_code == 0
     assert {topic: row[1] for topic, row in estate.last("today").items()} == {
         "old.kept": "ok",
@@ -86,7 +86,7 @@ def test_new_runs_and_audits_are_written_into_it(estate: Estate) -> None:
         assert {"created", "today"} <= keyed_by_topic(estate, table)
 
 
-def test_every_table_of_it_has_todays_columns_once_it_is_opened(estate: Estate) -> None:
+def test_tables_of_an_older_ledger_get_the_current_columns(estate: Estate) -> None:
     estate.ledger.ensure(*TABLES.values())
     for table in TABLES.values():
         assert [column.name for column in table.schema] == estate.ledger.read(table).columns[: len(table.schema)]

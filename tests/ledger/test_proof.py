@@ -1,4 +1,4 @@
-"""The proof of runs: what `runs verify` finds, and that others compute the same digests."""
+"""The proof of runs: findings of `runs verify`, and digests that other programs can recompute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from topicledger.schemas import AUDIT, PLANS, RUNS, Table
 
 DOCS = Path(__file__).parents[2] / "docs" / "proof.md"
 TRANSCRIPT = Path(os.environ["TOPICLEDGER_TRANSCRIPT"]) if "TOPICLEDGER_TRANSCRIPT" in os.environ else None
-"""A file that gets what is printed, to be put into docs."""
+"""File for the printed output, to be copied into docs."""
 KEY = "0123456789abcdef" * 4
 HOSTILE = "t\u0001\n`é\U0001f600'"
 ACTIONS = (
@@ -62,7 +62,7 @@ def rows(run: Run, *given: Mapping[str, Any], **more: Any) -> list[dict[str, Any
 
 
 def ended(ledger: Ledger, run_id: str, key: str | None = None, at: datetime | None = None) -> Run:
-    """A run with rows, as its end leaves it."""
+    """Write a finished run with rows."""
     at = at or datetime.now(UTC)
     request = runs.Request(command="provision", run_id=run_id, requested_by="ann")
     run = runs.begin(ledger, settings_of(ledger, key), request, {"command": "provision", "about": HOSTILE})
@@ -89,7 +89,7 @@ def tampered(ledger: Ledger, table: Table) -> DeltaTable:
 
 @pytest.fixture(scope="module")
 def three_runs(spark: SparkSession, pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """A ledger with three runs that ended one after the other, to copy."""
+    """Provide a ledger with three consecutive runs, to be copied."""
     root = tmp_path_factory.mktemp("three") / "ledger"
     shutil.copytree(pristine.root, root)
     ledger = Ledger(spark, str(root))
@@ -114,9 +114,7 @@ def example() -> ModuleType:
     return module
 
 
-def test_a_row_that_is_changed_is_found_here_and_by_others_with_delta_rs_alone(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_row_is_found_here_and_with_delta_rs_alone(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROOF_KEY", KEY)
     first = ended(ledger, "run-0", "env:PROOF_KEY")
     settings = settings_of(ledger, "env:PROOF_KEY")
@@ -133,7 +131,7 @@ def test_a_row_that_is_changed_is_found_here_and_by_others_with_delta_rs_alone(
 
 
 def printed(verified: Verified) -> str:
-    """What `runs verify` prints, as docs show it: digests shortened."""
+    """Return the output of `runs verify` with shortened digests, as in docs."""
     console = Console(file=io.StringIO(), width=160)
     render(verified, console)
     lines = re.sub("[0-9a-f]{64}", "5f0c...", console.file.getvalue())
@@ -183,7 +181,7 @@ def restored(ledger: Ledger) -> None:
 
 
 SHOWN = (one_changed, one_removed, one_added, run_removed, only_the_row_of_the_run_removed, restored)
-"""What docs/proof.md shows the words of."""
+"""Manipulations whose output is in docs/proof.md."""
 
 
 @pytest.mark.thorough
@@ -201,7 +199,7 @@ SHOWN = (one_changed, one_removed, one_added, run_removed, only_the_row_of_the_r
         (restored, [("run-2", "rows_removed", "audit")]),
     ],
 )
-def test_a_manipulation_is_found_and_named_by_its_run(
+def test_manipulation_is_found_and_names_the_run(
     three: Ledger, manipulate: Callable[[Ledger], None], findings: list[tuple[str, str, str]]
 ) -> None:
     assert found(verify(three, settings_of(three))) == []
@@ -213,7 +211,7 @@ def test_a_manipulation_is_found_and_named_by_its_run(
 
 
 @pytest.mark.thorough
-def test_optimize_and_vacuum_change_no_digest_and_only_later_runs_can_be_verified(three: Ledger) -> None:
+def test_optimize_and_vacuum_do_not_change_digests(three: Ledger) -> None:
     for table in (PLANS, AUDIT, RUNS):
         three.compact(table)
     three.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
@@ -233,7 +231,7 @@ def test_optimize_and_vacuum_change_no_digest_and_only_later_runs_can_be_verifie
 
 
 @pytest.mark.thorough
-def test_the_last_run_can_be_removed_unseen_but_for_its_digest_kept_elsewhere(three: Ledger) -> None:
+def test_removal_of_the_last_run_shows_only_by_a_kept_digest(three: Ledger) -> None:
     (digest,) = verify(three, settings_of(three)).heads
     for table in (PLANS, AUDIT, RUNS):
         tampered(three, table).delete("run_id = 'run-2'")
@@ -243,7 +241,7 @@ def test_the_last_run_can_be_removed_unseen_but_for_its_digest_kept_elsewhere(th
 
 @pytest.fixture(scope="module")
 def signed_runs(spark: SparkSession, pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """A ledger with three signed runs, to copy."""
+    """Provide a ledger with three signed runs, to be copied."""
     root = tmp_path_factory.mktemp("signed") / "ledger"
     shutil.copytree(pristine.root, root)
     ledger = Ledger(spark, str(root))
@@ -262,7 +260,7 @@ def signed(signed_runs: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def forge(ledger: Ledger, run_id: str, *, of: str = "run-1", rows: bool = True, **columns: object) -> None:
-    """Add a run that looks like another one but for some columns, with rows of `audit`."""
+    """Add a copy of another run with some different columns, and with rows of `audit`."""
     found = ledger.stored(RUNS).where(F.col("run_id") == of).withColumn("run_id", F.lit(run_id))
     for name, value in columns.items():
         found = found.withColumn(name, F.lit(value).cast(RUNS.schema[name].dataType))
@@ -273,7 +271,7 @@ def forge(ledger: Ledger, run_id: str, *, of: str = "run-1", rows: bool = True, 
 
 
 def led_back_by_another_key(ledger: Ledger) -> None:
-    """The run before --from leads to the newest one, forged: both say that another key signed them."""
+    """The run before --from refers to a forged newest run; both claim to be signed with a different key."""
     digests = {row["run_id"]: row["digest"] for row in ledger.read(RUNS).collect()}
     foreign = "map('algorithm', 'HMAC-SHA256', 'key_id', '0badc0de')"
     set_in_runs(ledger, "run_id = 'run-0'", proof=foreign, previous_digest=f"'{digests['run-2']}'")
@@ -286,7 +284,7 @@ def set_in_runs(ledger: Ledger, condition: str, **values: str) -> None:
 
 ABANDONED = RunState.ABANDONED.value
 OTHER_ROWS = [("forged", "rows_removed", "plans"), ("forged", "rows_changed", "audit")]
-"""Of a forged run that has the digest of another one: its rows have another run id."""
+"""Findings for a forged run with the digest of another run, since its rows have a different run id."""
 
 
 LED_BACK = [
@@ -348,7 +346,7 @@ def forged_with_an_early_end(ledger: Ledger) -> None:
 
 
 def nonsense(ledger: Ledger) -> None:
-    """Values that a reader could stumble over."""
+    """Write values that could break a reader."""
     forge(ledger, "forged", digest="\u00e9", finished_at=None, started_at=None, previous_digest=",,x")
     never = tampered(ledger, RUNS)
     never.update("run_id = 'forged'", {"finished_at": "timestamp_micros(9223372036854775807)"})
@@ -386,7 +384,7 @@ def nonsense(ledger: Ledger) -> None:
         ),
     ],
 )
-def test_nobody_without_the_key_can_forge_or_hide_a_run(
+def test_runs_cannot_be_forged_or_hidden_without_the_key(
     signed: Ledger, manipulate: Callable[[Ledger], None], since: str | None, findings: list[tuple[str, str, str]]
 ) -> None:
     manipulate(signed)
@@ -403,14 +401,14 @@ def test_nobody_without_the_key_can_forge_or_hide_a_run(
         (newest_abandoned_without_digest, [("run-2", "no_digest", "runs")]),
     ],
 )
-def test_a_forgery_without_digests_is_found_without_a_key_too(
+def test_forgery_without_digests_is_found_without_a_key(
     three: Ledger, manipulate: Callable[[Ledger], None], findings: list[tuple[str, str, str]]
 ) -> None:
     manipulate(three)
     assert found(verify(three, settings_of(three))) == findings
 
 
-def test_from_follows_the_digests_and_not_the_times_that_rows_say(signed: Ledger) -> None:
+def test_from_follows_digests_and_not_times_in_rows(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     clean = verify(signed, settings, since="run-2")
     assert (found(clean), clean.runs, clean.earlier) == ([], 1, 2)
@@ -426,7 +424,7 @@ def test_from_follows_the_digests_and_not_the_times_that_rows_say(signed: Ledger
     assert found(verify(signed, settings, since="run-2"))[-1] == ("run-2", "run_changed", "runs")
 
 
-def test_a_key_makes_every_run_without_a_digest_a_finding(signed: Ledger) -> None:
+def test_with_a_key_every_run_without_a_digest_is_a_finding(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     abandoned_forged_before_all(signed)
     all_digests_removed(signed)
@@ -440,7 +438,7 @@ def test_a_key_makes_every_run_without_a_digest_a_finding(signed: Ledger) -> Non
     assert "nothing proves 4 open runs with rows" in printed(verified)
 
 
-def test_an_abandoned_run_is_proven_as_a_finished_one(signed: Ledger) -> None:
+def test_abandoned_run_is_proven_like_a_finished_one(signed: Ledger) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     request = runs.Request(command="provision", run_id="given-up")
     run = runs.begin(signed, settings, request, {"command": "provision"})
@@ -455,7 +453,7 @@ def test_an_abandoned_run_is_proven_as_a_finished_one(signed: Ledger) -> None:
     verified = verify(signed, settings)
     assert (found(verified), verified.runs, verified.unproven, verified.heads) == ([], 4, 0, [row["digest"]])
 
-    # As an older topicledger would have left it; abandoned once more, it gets its digest.
+    # The state that an older topicledger would leave; abandoning the run again gives it its digest.
     set_in_runs(signed, "run_id = 'given-up'", digest="NULL", proof="NULL", previous_digest="NULL")
     assert found(verify(signed, settings)) == [("given-up", "no_digest", "runs")]
     runs.abandon(signed, settings, "given-up")
@@ -474,8 +472,8 @@ def test_a_run_of_another_ledger_with_the_same_key_is_found(ledger: Ledger, sign
 
 
 @pytest.mark.thorough
-def test_an_open_run_is_not_proven_and_is_named(signed: Ledger) -> None:
-    """So the newest run, made open again, looks like one: its digest kept elsewhere shows it."""
+def test_open_run_is_named_as_not_proven(signed: Ledger) -> None:
+    """The newest run, made open again, looks like an open run; only a digest kept elsewhere reveals it."""
     settings = settings_of(signed, "env:PROOF_KEY")
     (digest,) = verify(signed, settings).heads
     set_in_runs(signed, "run_id = 'run-2'", state="'applying'", digest="NULL", finished_at="NULL")
@@ -484,7 +482,7 @@ def test_an_open_run_is_not_proven_and_is_named(signed: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_runs_from_before_the_key_are_left_out_by_from(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_leaves_out_runs_from_before_the_key(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROOF_KEY", KEY)
     settings = settings_of(ledger, "env:PROOF_KEY")
     ended(ledger, "unsigned")
@@ -495,7 +493,7 @@ def test_runs_from_before_the_key_are_left_out_by_from(ledger: Ledger, monkeypat
     assert (found(verified), verified.earlier, verified.unproven_runs) == ([], 1, ["older"])
 
 
-def test_a_short_key_verifies_what_it_signed_and_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_key_verifies_old_runs_but_signs_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(ledger, "env:PROOF_KEY")
     monkeypatch.setenv("PROOF_KEY", "s3cret")
     with monkeypatch.context() as older:
@@ -509,9 +507,7 @@ def test_a_short_key_verifies_what_it_signed_and_signs_nothing(ledger: Ledger, m
 
 
 @pytest.mark.thorough
-def test_who_has_no_key_cannot_forge_a_run_and_the_key_is_asked_for(
-    signed: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_is_required_and_runs_cannot_be_forged_without_it(signed: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(signed, "env:PROOF_KEY")
     ended(signed, "forged")
     assert found(verify(signed, settings)) == [("forged", "not_signed", "runs")]
@@ -527,7 +523,7 @@ def test_who_has_no_key_cannot_forge_a_run_and_the_key_is_asked_for(
 
 
 @pytest.mark.thorough
-def test_runs_that_end_at_once_are_a_fork_that_the_next_one_joins(ledger: Ledger) -> None:
+def test_simultaneous_ends_are_a_fork_that_the_next_run_joins(ledger: Ledger) -> None:
     ended(ledger, "before")
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda number: ended(Ledger(ledger.spark, ledger.root), f"at-once-{number}"), range(3)))
@@ -537,9 +533,9 @@ def test_runs_that_end_at_once_are_a_fork_that_the_next_one_joins(ledger: Ledger
 
 
 @pytest.mark.thorough
-def test_rows_that_maintain_removed_by_age_are_no_forgery(ledger: Ledger) -> None:
+def test_rows_removed_by_maintain_are_not_a_forgery(ledger: Ledger) -> None:
     past = datetime.now(UTC) - timedelta(days=40)
-    # A run of 40 days ago, as it would have ended then.
+    # A run that ended 40 days ago.
     run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision", run_id="aged"), {"command": "plan"})
     run.row = {**run.row, "started_at": past}
     ledger.update(RUNS, "run_id = 'aged'", {"started_at": f"TIMESTAMP '{past:%Y-%m-%d %H:%M:%S.%f} UTC'"})
@@ -559,7 +555,7 @@ def test_rows_that_maintain_removed_by_age_are_no_forgery(ledger: Ledger) -> Non
 
 
 @pytest.mark.thorough
-def test_of_many_rows_executors_make_the_same_digests(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_compute_the_same_digests(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})
     many = [{**ACTIONS[0], "topic": f"t{number}"} for number in range(1_000)]
     ledger.append(PLANS, ledger.rows(PLANS, rows(run, *many)), app_id="x", version=1)
@@ -589,7 +585,7 @@ def answered(topic: str, phase: Phase) -> PhaseResult:
     )
 
 
-def test_hashes_made_as_outcomes_are_appended_are_those_of_the_rows_in_the_table(
+def test_incremental_hashes_equal_those_of_the_rows_in_the_table(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runs.begin(ledger, settings_of(ledger), runs.Request(command="provision"), {"command": "provision"})
@@ -608,7 +604,7 @@ def test_hashes_made_as_outcomes_are_appended_are_those_of_the_rows_in_the_table
     assert proof.ending(run).proof["audit_rows"] == "5"
 
 
-def test_a_start_that_is_not_the_first_reads_what_the_first_appended(ledger: Ledger) -> None:
+def test_later_start_reads_rows_of_the_first_start(ledger: Ledger) -> None:
     ledger.ensure(PLANS, AUDIT)
     request = runs.Request(command="provision", run_id="twice")
     first = runs.start(ledger, settings_of(ledger), request)

@@ -38,7 +38,7 @@ def copy(ledger: Ledger, root: Path) -> Ledger:
 
 @pytest.fixture(scope="module")
 def told(pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """Monday: a run and an audit. Tuesday: a run that applied one of two topics, and an audit. To look at only."""
+    """Monday: a run and an audit. Tuesday: a run that applied one of two topics, and an audit. Read only."""
     ledger = copy(pristine, tmp_path_factory.mktemp("told") / "ledger")
 
     def run(run_id: str, command: str, started_at: datetime, **more: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
     return result
 
 
-def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: Ledger) -> None:
+def test_run_report_shows_open_actions_and_changes_since_the_last(told: Ledger) -> None:
     found = of(told, "tuesday")
     assert found.kind is ReportKind.RUN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
@@ -129,14 +129,14 @@ def test_a_run_is_told_with_what_is_open_and_what_changed_since_the_last(told: L
     assert [(each.phase, each.seconds) for each in found.requests.phases] == [("waited for apply", 1.0), ("apply", 1.0)]
 
 
-def test_the_first_run_is_compared_with_nothing(told: Ledger) -> None:
+def test_first_run_has_no_comparison(told: Ledger) -> None:
     found = of(told, "monday")
     assert found.compared is None
-    # No row of `plans` says when it was planned.
+    # The rows of `plans` have no planning time.
     assert [(each.phase, each.seconds) for each in found.requests.phases] == [("apply", 2.0), ("close", 88.0)]
 
 
-def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
+def test_audit_report_shows_its_drift(told: Ledger) -> None:
     found = of(told, "audit-2")
     assert found.kind is ReportKind.AUDIT
     assert found.drift is not None
@@ -151,7 +151,7 @@ def test_an_audit_is_told_by_its_drift(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
+def test_span_contains_runs_that_ended_in_it_and_its_last_audit(told: Ledger) -> None:
     found = gather(told, span(TUESDAY, NOW, ()), NOW)
     assert found.kind is ReportKind.SPAN
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 1}
@@ -167,14 +167,14 @@ def test_a_span_takes_what_ended_in_it_and_its_last_audit(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_a_span_is_compared_with_the_time_before_it(told: Ledger) -> None:
+def test_span_is_compared_with_the_previous_span(told: Ledger) -> None:
     found = gather(told, span(moment("2026-11-17", "--since"), moment("2026-11-18", "--until"), ()), NOW)
     assert found.compared is not None
     assert [(row.change, row.topic) for row in found.compared.rows] == [("new", "c"), ("gone", "a")]
 
 
-def test_a_span_counts_each_topic_once_and_says_whose_the_failures_of_each_run_are(told: Ledger) -> None:
-    """Monday's run failed `a`, which Tuesday's run made."""
+def test_span_counts_each_topic_once_and_failures_by_owner(told: Ledger) -> None:
+    """Monday's run failed to create `a`, and Tuesday's run created it."""
     found = gather(told, span(MONDAY, NOW, ()), NOW)
     assert found.outcomes() == {"failed": 1, "open": 1, "ok": 2}
     assert [(row.topic, row.outcome, row.run_id, row.owner) for row in found.rows] == [
@@ -187,13 +187,13 @@ def test_a_span_counts_each_topic_once_and_says_whose_the_failures_of_each_run_a
     assert (owners["monday"], owners["tuesday"]) == ({"team": 1}, {"": 1})
 
 
-def test_a_time_without_runs_is_empty(told: Ledger) -> None:
+def test_span_without_runs_is_empty(told: Ledger) -> None:
     found = gather(told, span(moment("2025-01-01", "--since"), moment("2025-02-01", "--until"), ()), NOW)
     assert (found.outcomes(), found.history.run_count, found.drift) == ({}, 0, None)
 
 
 @pytest.mark.thorough
-def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:
+def test_report_contains_only_selected_clusters(told: Ledger) -> None:
     found = of(told, "tuesday", "payments")
     assert {each.cluster for each in found.tallies} == {"payments"}
     assert found.outcomes() == {"failed": 1}
@@ -203,7 +203,7 @@ def test_only_the_clusters_asked_for_are_told(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
+def test_details_are_limited_and_the_query_returns_all(told: Ledger) -> None:
     found = gather(told, of_run(told, "monday", ()), NOW, listed=1)
     assert [row.topic for row in found.rows] == ["a"]
     assert [row["topic"] for row in told.spark.sql(found.query).collect()] == ["a", "d"]
@@ -215,8 +215,8 @@ def test_details_are_bounded_and_the_query_has_them_all(told: Ledger) -> None:
 
 
 @pytest.mark.thorough
-def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path: Path) -> None:
-    """Of a run what it changed, of an audit what changed since the one before, of a span what changed in it."""
+def test_acls_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: Path) -> None:
+    """A run shows its changes, an audit the changes since the previous one, a span the changes within it."""
     assert of(told, "tuesday").history.rights is None, "no rights are declared"
     ledger = copy(told, tmp_path / "rights")
     ledger.ensure(ACLS)
@@ -279,8 +279,8 @@ def test_rights_are_told_by_owner_and_what_changed_since(told: Ledger, tmp_path:
 
 
 @pytest.mark.thorough
-def test_quotas_are_by_owner_with_what_changed_since(told: Ledger, tmp_path: Path) -> None:
-    """As rights: from what to what, and whose it is."""
+def test_quotas_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: Path) -> None:
+    """Like ACLs: previous and current limits, and the owner."""
     assert of(told, "tuesday").history.quotas is None, "no quotas are declared"
     ledger = copy(told, tmp_path / "quotas")
     ledger.ensure(QUOTAS)
@@ -324,7 +324,7 @@ def test_quotas_are_by_owner_with_what_changed_since(told: Ledger, tmp_path: Pat
     assert "producer_byte_rate 1000 -&gt; 2000" in render(of(ledger, "tuesday"))
 
 
-def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path: Path) -> None:
+def test_missing_drift_table_means_no_audit(told: Ledger, tmp_path: Path) -> None:
     again = copy(told, tmp_path / "ledger")
     shutil.rmtree(again.location(DRIFT))
     found = gather(again, span(moment("2026-11-01", "--since"), NOW, ()), NOW)
@@ -333,7 +333,7 @@ def test_where_there_is_no_drift_table_there_was_no_audit(told: Ledger, tmp_path
     assert not Path(again.location(DRIFT)).exists()
 
 
-def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) -> None:
+def test_report_command_writes_a_page_and_prints_its_path(told: Ledger, tmp_path: Path) -> None:
     out, result_file = tmp_path / "report.html", tmp_path / "result.json"
     done = report(told, tmp_path, "--run-id", "tuesday", "--out", str(out), "--result-file", str(result_file))
     assert (done.exit_code, done.stdout) == (0, f"wrote {out}\n")
@@ -350,7 +350,7 @@ def test_the_command_writes_a_page_and_says_where(told: Ledger, tmp_path: Path) 
 
 
 @pytest.mark.thorough
-def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
+def test_report_command_accepts_a_span(told: Ledger, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     more = ("--since", "2026-11-16", "--until", "2026-11-18T00:00+00:00", "--format", "json")
     done = report(told, tmp_path, "--out", str(out), *more)
@@ -371,7 +371,7 @@ def test_the_command_takes_a_span(told: Ledger, tmp_path: Path) -> None:
         (["--since", "2026-11-16", "--cluster", "other"], "other"),
     ],
 )
-def test_what_makes_no_sense_is_told_and_writes_nothing(
+def test_invalid_report_options_are_errors_and_write_nothing(
     told: Ledger, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     out = tmp_path / "report.html"
@@ -382,7 +382,7 @@ def test_what_makes_no_sense_is_told_and_writes_nothing(
 
 
 @pytest.mark.thorough
-def test_a_table_that_is_not_as_it_should_be_leaves_the_last_page_alone(told: Ledger, tmp_path: Path) -> None:
+def test_broken_table_keeps_the_last_page(told: Ledger, tmp_path: Path) -> None:
     broken = copy(told, tmp_path / "ledger")
     location = broken.location(DRIFT)
     shutil.rmtree(location)

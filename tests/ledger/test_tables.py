@@ -1,6 +1,6 @@
-"""The ledger's Delta tables: made as described, checked when met, appended to once.
+"""The ledger's Delta tables: created as described, checked when opened, appended to once.
 
-What each table looks like is kept in golden/*.txt. To write these anew after a change that is meant:
+The expected form of each table is in golden/*.txt. To rewrite these files after an intended change:
     TOPICLEDGER_GOLDEN=write pytest tests/ledger/test_tables.py -k golden
 """
 
@@ -53,7 +53,7 @@ ONCE: Any = {"app_id": "test", "version": 1}
 
 
 def described(ledger: Ledger, table: Table) -> str:
-    """A table as it is on disk, one line per fact."""
+    """Describe a table as it is on disk, one line per fact."""
     detail = ledger.spark.sql(f"DESCRIBE DETAIL {ledger.sql_name(table)}").collect()[0]
     lines = [f"table {table.name}: {detail['description']}", "", "columns"]
     for field in ledger._load(table).schema:
@@ -68,7 +68,7 @@ def described(ledger: Ledger, table: Table) -> str:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_each_table_is_made_as_its_golden_file_says(pristine: Ledger, name: str) -> None:
+def test_created_table_matches_its_golden_file(pristine: Ledger, name: str) -> None:
     golden = GOLDEN / f"{name}.txt"
     found = described(pristine, TABLES[name])
     if os.environ.get("TOPICLEDGER_GOLDEN") == "write":
@@ -76,24 +76,22 @@ def test_each_table_is_made_as_its_golden_file_says(pristine: Ledger, name: str)
     assert found == golden.read_text(encoding="utf-8")
 
 
-def test_there_is_no_golden_file_without_a_table() -> None:
+def test_every_golden_file_has_a_table() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(TABLES)
 
 
-def test_tables_that_are_there_are_checked_and_left_as_they_are(ledger: Ledger) -> None:
+def test_existing_tables_are_checked_and_not_changed(ledger: Ledger) -> None:
     all_tables(ledger)
     assert [ledger.latest_version(table) for table in TABLES.values()] == [0] * len(TABLES)
 
 
 def make(spark: SparkSession, root: Path, table: Table, schema: StructType) -> Ledger:
-    """A ledger in which somebody else made the table, with another schema."""
+    """Return a ledger in which another tool created the table with a different schema."""
     DeltaTable.create(spark).location(str(root / table.name)).addColumns(schema).execute()
     return Ledger(spark, str(root))
 
 
-def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_wrong_columns_of_our_table_are_all_named_in_the_error(spark: SparkSession, tmp_path: Path) -> None:
     fields = [field for field in RUNS.schema if field.name not in ("epoch", "exit_code", "counts")]
     other = [StructField("exit_code", LongType()), StructField("mood", StringType()), StructField("Zeal", StringType())]
     ledger = make(spark, tmp_path, RUNS, StructType([*fields, *other]))
@@ -111,16 +109,14 @@ def test_a_table_of_ours_with_other_columns_is_an_error_that_names_them_all(
     assert ledger.latest_version(RUNS) == 0
 
 
-def test_a_shared_table_may_have_more_columns_in_any_order_and_other_nullability(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_shared_table_may_have_other_columns_order_and_nullability(spark: SparkSession, tmp_path: Path) -> None:
     fields = [StructField("ticket", IntegerType(), nullable=False), *reversed(list(MANIFEST_ROWS))]
     ledger = make(spark, tmp_path, MANIFESTS, StructType(fields))
     ledger.ensure(MANIFESTS)
     assert ledger.read(MANIFESTS).columns == [field.name for field in fields]
 
 
-def test_a_shared_table_with_a_wrong_type_or_without_a_column_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_shared_table_with_wrong_or_missing_column_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     fields = [field for field in MANIFEST_ROWS if field.name not in ("configs", "labels")]
     ledger = make(spark, tmp_path, MANIFESTS, StructType([*fields, StructField("configs", StringType())]))
     with pytest.raises(TableError, match="no column labels; column configs is string, not map<string,string>"):
@@ -128,7 +124,7 @@ def test_a_shared_table_with_a_wrong_type_or_without_a_column_is_an_error(spark:
 
 
 def older(ledger: Ledger, table: Table, *lacking: str, version: int = 1) -> list[dict[str, Any]]:
-    """Makes a table as an older topicledger did, without some columns; returns its rows as they are to be read."""
+    """Create a table as an older topicledger did, without some columns; return the rows to expect when reading."""
     schema = StructType([field for field in table.schema if field.name not in lacking])
     with_defaults = {SCHEMA_VERSION_PROPERTY: str(version), **table.properties}
     then = replace(table, schema=schema, properties=with_defaults)
@@ -144,7 +140,7 @@ def a_row(name: str, schema: StructType) -> dict[str, Any]:
 
 
 def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]:
-    """Name, type and comment of the columns of `table` as the ledger has it."""
+    """Return name, type and comment of the columns of `table` in the ledger."""
     return sorted(
         (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
         for field in ledger._load(table).schema
@@ -156,7 +152,7 @@ def of_schema(ledger: Ledger, table: Table) -> list[tuple[str, str, str | None]]
     [("runs", ("counts", "principal")), ("audit", ("configs", "error")), ("manifests", ("labels", "assignments"))],
 )
 @pytest.mark.parametrize("where", ["folder", "catalog"])
-def test_columns_that_a_table_of_an_older_topicledger_lacks_are_added(
+def test_missing_columns_of_older_tables_are_added(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, name: str, lacking: tuple[str, ...], where: str
 ) -> None:
     ledger = request.getfixturevalue("in_catalog") if where == "catalog" else Ledger(spark, str(tmp_path / "ledger"))
@@ -168,7 +164,7 @@ def test_columns_that_a_table_of_an_older_topicledger_lacks_are_added(
     assert of_schema(ledger, table) == sorted(
         (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment")) for field in table.schema
     )
-    # What older rows lack reads as its default.
+    # Columns missing in older rows are read as their defaults.
     defaults = [{"resource_type": "topic", "resource": row["topic"]} if table.defaults else {} for row in rows]
     filled = [row | default for row, default in zip(rows, defaults, strict=True)]
     assert sorted(dicts(ledger.read(table)), key=str) == filled
@@ -179,7 +175,7 @@ def test_columns_that_a_table_of_an_older_topicledger_lacks_are_added(
     assert ledger.latest_version(table) == version
 
 
-def test_processes_that_add_the_same_columns_at_once_all_go_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_processes_can_add_the_same_columns_at_once(spark: SparkSession, tmp_path: Path) -> None:
     older(Ledger(spark, str(tmp_path)), PLANS, "violations", "batch")
     together = Barrier(4)
 
@@ -193,15 +189,15 @@ def test_processes_that_add_the_same_columns_at_once_all_go_on(spark: SparkSessi
         assert [sorted(columns) for columns in pool.map(ensure, range(4))] == [sorted(PLANS.schema.names)] * 4
 
 
-def test_columns_are_added_to_a_shared_table_beside_those_of_others(spark: SparkSession, tmp_path: Path) -> None:
-    """The table has no version of ours: somebody else made it."""
+def test_missing_columns_are_added_to_a_shared_table(spark: SparkSession, tmp_path: Path) -> None:
+    """The table has no version of ours, since another tool created it."""
     fields = [field for field in MANIFEST_ROWS if field.name != "labels"]
     ledger = make(spark, tmp_path, MANIFESTS, StructType([StructField("ticket", IntegerType()), *fields]))
     ledger.ensure(MANIFESTS)
     assert ledger.read(MANIFESTS).columns == ["ticket", *(field.name for field in fields), "labels"]
 
 
-def test_a_column_that_is_never_null_is_never_added(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_are_not_nullable_are_never_added(spark: SparkSession, tmp_path: Path) -> None:
     fields = [field for field in MANIFEST_ROWS if field.name not in ("cluster", "owner")]
     ledger = make(spark, tmp_path, MANIFESTS, StructType(fields))
     with pytest.raises(TableError, match="no column owner; no column cluster"):
@@ -209,7 +205,7 @@ def test_a_column_that_is_never_null_is_never_added(spark: SparkSession, tmp_pat
     assert ledger.latest_version(MANIFESTS) == 0
 
 
-def test_a_table_of_a_newer_topicledger_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_of_a_newer_topicledger_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     newer = replace(
         RUNS,
         schema=StructType([*RUNS.schema, StructField("mood", StringType())]),
@@ -221,7 +217,7 @@ def test_a_table_of_a_newer_topicledger_is_an_error_that_says_so(spark: SparkSes
         ledger.ensure(RUNS)
 
 
-def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_foreign_folder_is_an_error_and_stays_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "audit"
     folder.mkdir()
     (folder / "notes.parquet").write_text("mine")
@@ -232,10 +228,8 @@ def test_a_folder_of_something_else_is_an_error_and_stays_as_it_is(spark: SparkS
 
 
 @pytest.mark.parametrize("name", ["leases", "manifests", "audit"])
-def test_a_table_whose_making_was_stopped_before_its_first_commit_is_made(
-    spark: SparkSession, tmp_path: Path, name: str
-) -> None:
-    """Its folder holds a log without a commit; Delta refuses to create a table there."""
+def test_table_without_a_first_commit_is_created(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Its folder contains a log without a commit; Delta refuses to create a table there."""
     (tmp_path / name / "_delta_log").mkdir(parents=True)
     ledger = Ledger(spark, str(tmp_path))
     ledger.ensure(TABLES[name])
@@ -244,7 +238,7 @@ def test_a_table_whose_making_was_stopped_before_its_first_commit_is_made(
 
 
 @pytest.mark.parametrize("where", ["folder", "catalog"])
-def test_processes_that_make_the_same_table_at_once_all_go_on(
+def test_processes_can_create_the_same_table_at_once(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, where: str
 ) -> None:
     root = request.getfixturevalue("in_catalog").root if where == "catalog" else str(tmp_path)
@@ -261,7 +255,7 @@ def test_processes_that_make_the_same_table_at_once_all_go_on(
     assert Ledger(spark, root).read(LEASES).count() == 4
 
 
-def test_a_root_that_is_not_there_is_an_error_where_it_must_be(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_root_is_an_error_if_it_must_exist(spark: SparkSession, tmp_path: Path) -> None:
     for root in (str(tmp_path / "mistyped"), f"file:{tmp_path}/mistyped", f"file://{tmp_path}/mistyped"):
         with pytest.raises(TableError, match="mistyped does not exist: correct"):
             require_root(root)
@@ -274,7 +268,7 @@ S3 = ("s3://bucket/ledger", "s3a://bucket/ledger", "S3A://bucket/ledger", "s3n:/
 
 @pytest.fixture
 def log_store(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Sets the session's LogStore of a scheme; there is none at first."""
+    """Provide a function that sets the session's LogStore of a scheme; there is none at first."""
     keys = [f"spark.delta.logStore.{scheme}.impl" for scheme in ("s3", "s3a", "s3n")]
     before = {key: spark.conf.get(key, None) for key in keys}
     for key in keys:
@@ -288,7 +282,7 @@ def log_store(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
 
 
 @pytest.mark.parametrize("root", S3)
-def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
+def test_s3_without_a_safe_log_store_is_refused_or_warned_about(
     spark: SparkSession, root: str, log_store: Callable[[str, str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger, scheme = Ledger(spark, root), root.partition(":")[0].lower()
@@ -309,7 +303,7 @@ def test_s3_without_a_log_store_for_several_drivers_is_refused_or_warned_of(
     assert caplog.text == ""
 
 
-def test_where_a_put_is_atomic_no_log_store_is_needed(
+def test_storage_with_atomic_puts_needs_no_log_store(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for root in (str(tmp_path), f"file:{tmp_path}", "s3-like/folder", "abfss://x@y/z", "gs://bucket/ledger"):
@@ -317,10 +311,10 @@ def test_where_a_put_is_atomic_no_log_store_is_needed(
     assert caplog.text == ""
 
 
-def test_files_that_machines_share_are_refused_or_warned_of(
+def test_shared_file_systems_are_refused_or_warned_about(
     pristine: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The master's address stands for a cluster: test_standalone_cluster has a real one."""
+    """The master's address stands for a cluster; test_standalone_cluster has a real one."""
     monkeypatch.setattr(Ledger, "_master", "spark://here:7077")
     for root in (pristine.root, f"file:{pristine.root}"):
         ledger = Ledger(pristine.spark, root)
@@ -332,7 +326,7 @@ def test_files_that_machines_share_are_refused_or_warned_of(
     Ledger(pristine.spark, "hdfs://name/ledger").require_atomic_commits(refuse=True)
 
 
-def test_a_file_system_without_hard_links_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_hard_links_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path, target: Path) -> None:
         raise OSError(errno.EOPNOTSUPP, "no links here")
 
@@ -345,7 +339,7 @@ def test_a_file_system_without_hard_links_is_refused(ledger: Ledger, monkeypatch
 
 
 @pytest.mark.parametrize("command", ["apply", "provision"])
-def test_a_run_on_s3_is_refused_before_anything_is_read_there(
+def test_unsafe_run_on_s3_is_refused_before_any_read(
     spark: SparkSession,
     tmp_path: Path,
     command: str,
@@ -364,13 +358,13 @@ def test_a_run_on_s3_is_refused_before_anything_is_read_there(
 
     refused = run("")
     assert (refused.exit_code, "tables in s3a://bucket/ledger" in refused.stderr) == (2, True)
-    # There is no file system for s3a here: whoever reads fails otherwise.
+    # There is no file system for s3a here, so any read would fail with a different error.
     went_on = run("single_writer = true")
     assert (went_on.exit_code, "S3AFileSystem" in went_on.stderr) == (1, True), went_on.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_root_that_may_not_be_written_is_an_error_of_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_unwritable_root_is_an_error_of_one_line(spark: SparkSession, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(TableError, match=r"table .*/runs can't be opened or created") as error:
         Ledger(spark, str(tmp_path)).ensure(RUNS)
@@ -378,12 +372,12 @@ def test_a_root_that_may_not_be_written_is_an_error_of_one_line(spark: SparkSess
     assert "\n" not in str(error.value)
 
 
-def test_a_query_finds_a_table_under_a_relative_root(spark: SparkSession, pristine: Ledger) -> None:
+def test_query_finds_a_table_under_a_relative_root(spark: SparkSession, pristine: Ledger) -> None:
     relative = os.path.relpath(pristine.root)
     assert spark.sql(f"SELECT * FROM {Ledger(spark, relative).sql_name(RUNS)}").collect() == []
 
 
-def test_reading_a_table_that_is_missing_or_was_never_that_old_is_an_error(ledger: Ledger) -> None:
+def test_reading_a_missing_table_or_version_is_an_error(ledger: Ledger) -> None:
     with pytest.raises(TableError, match="can't be read"):
         Ledger(ledger.spark, ledger.root + "/nowhere").latest_version(MANIFESTS)
     with pytest.raises(PySparkException):
@@ -398,7 +392,7 @@ def topics_of(ledger: Ledger, table: Table) -> list[str]:
     return sorted(row["topic"] for row in ledger.read(table).select("topic").collect())
 
 
-def test_an_append_happens_once_however_often_it_is_tried(ledger: Ledger) -> None:
+def test_repeated_append_takes_effect_once(ledger: Ledger) -> None:
     ledger.append(AUDIT, audit_rows(ledger, "a"), app_id="run-1", version=1_000_001)
     ledger.append(AUDIT, audit_rows(ledger, "again"), app_id="run-1", version=1_000_001)
     ledger.append(AUDIT, audit_rows(ledger, "other run"), app_id="run-2", version=1_000_001)
@@ -406,7 +400,7 @@ def test_an_append_happens_once_however_often_it_is_tried(ledger: Ledger) -> Non
     assert topics_of(ledger, AUDIT) == ["a", "next", "other run"]
 
 
-def test_an_empty_append_shuts_out_an_earlier_start_of_the_same_run(ledger: Ledger) -> None:
+def test_empty_append_excludes_an_earlier_start_of_the_run(ledger: Ledger) -> None:
     ledger.append(PLANS, ledger.spark.createDataFrame([], PLANS.schema), app_id="run-1", version=2_000_000)
     late = frame(ledger.spark, PLANS.schema, [{"run_id": "run-1", "topic": "late"}])
     ledger.append(PLANS, late, app_id="run-1", version=1_000_007)
@@ -416,7 +410,7 @@ def test_an_empty_append_shuts_out_an_earlier_start_of_the_same_run(ledger: Ledg
 
 
 @pytest.mark.thorough
-def test_what_is_in_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> None:
+def test_rows_of_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> None:
     ledger.append(AUDIT, audit_rows(ledger, "a"), app_id="run-1", version=1)
     with pytest.raises(Exception, match="append"):
         DeltaTable.forPath(ledger.spark, ledger.location(AUDIT)).delete("topic = 'a'")
@@ -426,7 +420,7 @@ def test_what_is_in_audit_can_be_neither_deleted_nor_changed(ledger: Ledger) -> 
     assert "java" not in str(error.value)
 
 
-def test_an_append_of_columns_in_another_order_and_more_of_them_keeps_the_table_as_it_is(ledger: Ledger) -> None:
+def test_append_with_other_columns_keeps_the_schema(ledger: Ledger) -> None:
     rows = audit_rows(ledger, "a").select(F.lit(1).alias("more"), *reversed(AUDIT.schema.names))
     ledger.append(AUDIT, rows, app_id="run-1", version=1)
     assert ledger.read(AUDIT).columns == AUDIT.schema.names
@@ -434,7 +428,7 @@ def test_an_append_of_columns_in_another_order_and_more_of_them_keeps_the_table_
 
 
 @pytest.mark.thorough
-def test_clusters_are_replaced_as_a_whole_whatever_their_names_and_others_stay(ledger: Ledger) -> None:
+def test_replacing_clusters_keeps_other_clusters(ledger: Ledger) -> None:
     names = ["it's", "back\\slash\\", "per%cent", "a' OR 'b' = 'b", "slash/and=colon:"]
     before = observed_rows(
         ledger.spark,
@@ -452,7 +446,7 @@ def test_replacing_no_clusters_commits_nothing(ledger: Ledger) -> None:
     assert ledger.latest_version(OBSERVED) == 0
 
 
-def test_clusters_differ_where_their_rows_do_whoever_observed_them_and_when(ledger: Ledger) -> None:
+def test_clusters_differ_only_by_content_not_by_run_or_time(ledger: Ledger) -> None:
     spark = ledger.spark
     assignments = {0: [1, 2], 1: [2, 1]}
     first, second = (datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2))
@@ -476,14 +470,14 @@ def test_clusters_differ_where_their_rows_do_whoever_observed_them_and_when(ledg
     assert ledger.clusters_that_differ(OBSERVED, observed_rows(spark), []) == []
 
 
-def test_rows_of_a_cluster_that_is_not_being_replaced_are_refused(ledger: Ledger) -> None:
+def test_rows_of_clusters_not_being_replaced_are_refused(ledger: Ledger) -> None:
     rows = observed_rows(ledger.spark, {"cluster": "other", "topic": "a"})
     with pytest.raises(TableError, match="can't be written"):
         ledger.replace_clusters(OBSERVED, rows, ["main"])
 
 
 @pytest.mark.thorough
-def test_a_merge_adds_and_changes_rows_and_leaves_columns_of_others_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_keeps_columns_of_other_tools(spark: SparkSession, tmp_path: Path) -> None:
     ledger = make(spark, tmp_path, MANIFESTS, StructType([*MANIFESTS.schema, StructField("ticket", StringType())]))
     old = [
         {"cluster": "main", "topic": "same", "state": "present", "configs": {"a": "1", "b": "2"}},
@@ -531,7 +525,7 @@ def in_catalog(spark: SparkSession) -> Iterator[Ledger]:
 
 
 @pytest.mark.thorough
-def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Ledger) -> None:
+def test_tables_can_be_in_a_catalog_schema(in_catalog: Ledger) -> None:
     ledger = in_catalog
     require_root(ledger.root)
     ledger.ensure(BROKERS, USAGES)
@@ -549,7 +543,7 @@ def test_a_schema_of_a_catalog_holds_the_tables_as_a_folder_does(in_catalog: Led
     assert ledger.read(BROKERS, version=1).count() == 2
 
 
-def test_of_a_catalog_it_counts_where_the_tables_are(in_catalog: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_location_of_catalog_tables_is_checked(in_catalog: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = in_catalog._addresses()
     assert folder.startswith("file:")
     in_catalog.ensure(RUNS)
@@ -562,8 +556,8 @@ def test_of_a_catalog_it_counts_where_the_tables_are(in_catalog: Ledger, monkeyp
 
 
 @pytest.mark.thorough
-def test_updates_by_several_drivers_at_once_all_come_through(ledger: Ledger) -> None:
-    """Each rewrites the file that the others' rows are in: Delta lets one win, the others do it again."""
+def test_simultaneous_updates_by_several_drivers_all_succeed(ledger: Ledger) -> None:
+    """Each rewrites the file with the other drivers' rows: Delta lets one succeed, and the others retry."""
     names = [f"run-{number}" for number in range(4)]
     rows = [{"run_id": name, "state": "planning", "epoch": 1} for name in names]
     ledger.append(RUNS, frame(ledger.spark, RUNS.schema, rows).coalesce(1), app_id="test", version=1)
@@ -581,7 +575,7 @@ def lease(name: str, changes: int, **given: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("there_before", [False, True])
-def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: Ledger, there_before: bool) -> None:
+def test_exactly_one_of_several_drivers_gets_a_row(ledger: Ledger, there_before: bool) -> None:
     if there_before:
         assert ledger.compare_and_set(LEASES, "cluster_id", [lease("one", 1)]) == 1
 
@@ -599,7 +593,7 @@ def test_of_drivers_that_want_the_same_row_at_once_exactly_one_gets_it(ledger: L
 
 @pytest.fixture
 def in_tokyo(spark: SparkSession) -> Iterator[None]:
-    """A session whose zone is another than that of the moments that it is given."""
+    """Provide a session whose time zone differs from that of the given moments."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     yield
@@ -607,7 +601,7 @@ def in_tokyo(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_tokyo")
-def test_rows_are_set_where_nobody_changed_them_new_ones_among_them_or_not(ledger: Ledger) -> None:
+def test_rows_are_set_only_if_nobody_changed_them(ledger: Ledger) -> None:
     name = "it's \\ a ${env:HOME} \\u0041 name"
     moment = datetime(2026, 11, 22, 10, 11, 12, 345678, tzinfo=timezone(timedelta(hours=2)))
     read_as = moment.astimezone().replace(tzinfo=None)
@@ -616,12 +610,12 @@ def test_rows_are_set_where_nobody_changed_them_new_ones_among_them_or_not(ledge
     found = {row["cluster_id"]: row for row in dicts(ledger.read(LEASES))}
     assert (found["one"]["run_id"], found["two"]["acquired_at"]) == (name, read_as)
 
-    # All were there before; of one, somebody else knows more.
+    # All rows existed before; another writer changed one of them.
     again = [{**asked[0], "changes": 2, "released_at": moment}, {**asked[1], "changes": 3, "run_id": "late"}]
     assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
     again[1] = {**asked[1], "changes": 2, "run_id": f"other {name}"}
     assert ledger.compare_and_set(LEASES, "cluster_id", again) == 1
-    # One is new, one changes, and one changed meanwhile.
+    # One is new, one changes, and one was changed in the meantime.
     mixed = [lease("three", 1), {**again[1], "changes": 3, "host": "h"}, {**again[0], "changes": 2, "host": "h"}]
     assert ledger.compare_and_set(LEASES, "cluster_id", mixed) == 2
     found = {row["cluster_id"]: row for row in dicts(ledger.read(LEASES))}
@@ -642,7 +636,7 @@ def test_many_rows_are_set_at_once(ledger: Ledger) -> None:
 
 @pytest.mark.thorough
 def test_rows_of_other_keys_may_change_meanwhile(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that renews its leases is not in the way of others: nobody tries again."""
+    """A run that renews its leases doesn't block other runs: nobody has to retry."""
     monkeypatch.setitem(retries.SECONDS, Trouble.CONFLICT, 0.0)
     monkeypatch.setattr(retries, "_LEAST_TRIES", 1)
     names = [f"cluster-{number}" for number in range(3)]

@@ -1,4 +1,4 @@
-"""Throttles that are written down: however many there are, and of whichever run."""
+"""Recorded throttles, of any number and of any run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def on_topic(number: int, config: str, value: str = "0:1") -> Throttle:
     return Throttle(resource_type=TOPIC, resource=f"t.'{number}", config=config, before=None, value=value)
 
 
-def test_throttles_of_8_000_topics_are_taken_away_in_one_join(ledger: Ledger) -> None:
-    """A condition with a term for each topic ended in a heap error. Other topics, configs and clusters keep theirs."""
+def test_throttles_of_8_000_topics_are_removed_in_one_join(ledger: Ledger) -> None:
+    """A condition with a term for each topic caused a heap error. Throttles of other topics and clusters stay."""
     assert clusters_left(ledger) == {}
     written = records(ledger, "first", "main")
     throttles = [on_topic(n, config) for n in range(TOPICS) for config in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]

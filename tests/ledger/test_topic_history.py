@@ -1,4 +1,4 @@
-"""The history of a topic: who declared, planned, approved and changed it, and how it drifted, by the tables alone."""
+"""The history of a topic from the tables: who declared, planned, approved and changed it, and its drift."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def append(ledger: Ledger, table: Table, *rows: dict[str, Any]) -> None:
     ledger.append(table, ledger.rows(table, rows), app_id=table.name, version=1)
 
 
-def test_everything_that_happened_to_a_topic_is_told_in_the_order_of_time(ledger: Ledger, tmp_path: Path) -> None:
+def test_history_shows_all_events_of_a_topic_in_order(ledger: Ledger, tmp_path: Path) -> None:
     config = commands.settings_file(tmp_path, {"main": ["localhost:1"]}, root=ledger.root)
     for name, partitions in (("first", 2), ("second", 3)):
         file = tmp_path / f"{name}.yaml"
@@ -52,7 +52,7 @@ def test_everything_that_happened_to_a_topic_is_told_in_the_order_of_time(ledger
         {**about, "run_id": "open", "action": "delete", "phase": "guard", "outcome": "refused",
          "error": "MAX_DELETES_EXCEEDED", "error_message": "0", "planned_at": minute(9)},
         {**create, "topic": "b", "resource": "b", "planned_at": minute(1)},
-        # A right of that name isn't the topic.
+        # An ACL of that name isn't the topic.
         {**about, "resource_type": "acl", "run_id": "made", "action": "acl_add", "planned_at": minute(1)},
     )  # fmt: skip
     ok = {"outcome": "ok", "error_code": 0}
@@ -119,7 +119,7 @@ def test_everything_that_happened_to_a_topic_is_told_in_the_order_of_time(ledger
     assert nothing.startswith("nobody's on main: 0 events")
 
 
-def test_an_older_ledger_tells_the_history_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_history_works_on_an_older_ledger(spark: SparkSession, tmp_path: Path) -> None:
     with tarfile.open(OLDER) as archive:
         archive.extractall(tmp_path, filter="data")
     found = of_topic(Ledger(spark, str(tmp_path / "ledger")), "main", "old.gone")

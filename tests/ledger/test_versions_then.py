@@ -1,4 +1,4 @@
-"""A plan from earlier manifests is of one moment, for every declared table."""
+"""A plan from earlier manifests uses the same moment for every declared table."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def versions(estate: Estate, manifests: int | datetime) -> dict[str, int]:
     return {**found, "manifests": run.manifest_version}
 
 
-def test_declared_tables_are_read_as_of_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
-    """A version of `manifests` is that of the last moment at which it was the latest."""
+def test_declared_tables_are_read_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
+    """A version of `manifests` means the last moment at which it was the latest version."""
     estate = Estate(spark, tmp_path / "ledger", {"main": "localhost:1"})
     shutil.rmtree(tmp_path / "ledger" / "quotas")
     append(estate, MANIFESTS, topic="first")

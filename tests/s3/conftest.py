@@ -1,6 +1,6 @@
-"""A server that speaks S3, for all tests of tables there.
+"""An S3 server for all tests of tables on S3.
 
-Where it isn't set up (`make setup-s3`) these tests are skipped, unless TOPICLEDGER_S3=required.
+If it isn't set up (`make setup-s3`), these tests are skipped, unless TOPICLEDGER_S3=required.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does the commands that standard input names, a JSON list of arguments a line, and answers with how each ended."""
+"""Run commands from standard input, one JSON list of arguments per line, and print how each ended."""
 
 from __future__ import annotations
 

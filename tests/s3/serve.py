@@ -1,13 +1,13 @@
 """Moto's S3 and DynamoDB on a free port, in moto's own environment: serve.py ADDRESS_FILE LOG [OPTION...].
 
-Writes its address to ADDRESS_FILE when it listens, and a line for each request to LOG: its method, its path, its
-If-None-Match, the status. Ends when its standard input does.
+Writes its address to ADDRESS_FILE when it listens, and a line for each request to LOG: method, path, If-None-Match and
+status. Ends when its standard input ends.
 
---unconditional  takes no notice of If-None-Match, as older stores do
---lose-answers   carries out each third commit of Delta's and answers 503 all the same
+--unconditional  ignores If-None-Match, as older stores do
+--lose-answers   carries out every third commit of Delta, but answers 503
 
-Moto asks whether an object is there and then writes it, in a thread for each request: of two conditional writes at once
-both can succeed. S3 has no such gap, so requests that write are done one after the other.
+Moto checks whether an object exists and then writes it, in a thread for each request, so that two simultaneous
+conditional writes can both succeed. S3 has no such gap, so requests that write are serialised.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 
 class Storage:
-    """The application, made as atomic as S3, and as bad as the options say."""
+    """The application, made as atomic as S3, with the faults that the options request."""
 
     def __init__(self, log: Path, options: list[str]) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
@@ -62,7 +62,7 @@ class Storage:
 
 
 class Quiet(WSGIRequestHandler):
-    """Keeps connections, as S3 does, and says nothing."""
+    """Keeps connections open, as S3 does, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,4 +1,4 @@
-"""S3 for tests: moto's server in its own environment, and what a job needs to keep its tables there."""
+"""S3 for tests: moto's server in its own environment, and the settings of jobs with tables there."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BUCKET = "ledgers"
 ACCESS_KEY = "AKIATESTTOPICLEDGER"
 SECRET_KEY = "a-secret-key/that+must-be-nowhere-0123456789"
 SINGLE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
-"""Delta's own, for one driver at a time."""
+"""Delta's own LogStore, for one driver at a time."""
 
 
 class Server:
-    """Moto's server, while it is open."""
+    """Moto's server, which runs while this is open."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.log = folder / "requests.log"
@@ -38,7 +38,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=(folder / "server.log").open("w"),
             stderr=subprocess.STDOUT,
-            # Nothing of our environment's packages.
+            # Without our environment's packages.
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         )
         until(lambda: address.exists() or self._process.poll() is not None, seconds=120)
@@ -59,13 +59,13 @@ class Server:
         self._process.wait(timeout=60)
 
     def requests(self) -> Sequence[Sequence[str]]:
-        """What was asked so far: method, path or action, If-None-Match or a dash, status."""
-        # The server may be amid the last line.
+        """Return the requests so far: method, path or action, If-None-Match or a dash, status."""
+        # The server may still be writing the last line.
         whole, _, _ = self.log.read_text(encoding="utf-8").rpartition("\n")
         return [line.split(" ") for line in whole.splitlines()]
 
     def environment(self, log_store: str | None = None, **more: str) -> dict[str, str]:
-        """Of jobs with tables there: S3A's jars and settings; credentials where S3A looks for them by itself."""
+        """Return the environment of jobs with tables on S3: jars, settings, and S3A's credentials."""
         confs = {
             "fs.s3a.endpoint": self.address,
             "fs.s3a.endpoint.region": "us-east-1",
@@ -85,17 +85,17 @@ class Server:
         }
 
     def upload(self, folder: Path, name: str) -> str:
-        """Copy a ledger there; returns its root."""
+        """Copy a ledger to S3; return its root."""
         fs.copy_files(str(folder), f"{BUCKET}/{name}", destination_filesystem=self.files)
         return f"s3a://{BUCKET}/{name}"
 
     def download(self, name: str, folder: Path) -> Path:
-        """A copy of all that is under a root."""
+        """Return a local copy of everything under a root."""
         fs.copy_files(f"{BUCKET}/{name}", str(folder), source_filesystem=self.files)
         return folder
 
     def rows(self, name: str, table: str) -> list[dict[str, Any]]:
-        """A table's rows, by delta-rs."""
+        """Return a table's rows, read with delta-rs."""
         options = {
             "AWS_ENDPOINT_URL": self.address,
             "AWS_ALLOW_HTTP": "true",
@@ -110,7 +110,7 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What became of a command."""
+    """Result of a command."""
 
     exit_code: int
     stdout: str
@@ -118,7 +118,7 @@ class Done:
 
 
 class Driver:
-    """A Python that does one command after the other, in one session."""
+    """A Python process that runs one command after the other in one session."""
 
     def __init__(self, environment: Mapping[str, str], log: Path) -> None:
         self._log = log.open("w")
@@ -144,20 +144,20 @@ class Driver:
         self._log.close()
 
     def start(self, *arguments: str) -> None:
-        """Begin a command."""
+        """Start a command."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(arguments) + "\n")
         self.process.stdin.flush()
 
     def end(self) -> Done:
-        """Wait for the command."""
+        """Wait for the command, and return its result."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, Path(self._log.name).read_text(encoding="utf-8")[-20_000:]
         return Done(**json.loads(line))
 
     def run(self, *arguments: str, expected: int = 0) -> Done:
-        """Do a command; fails where it ends otherwise than expected."""
+        """Run a command; fail if its exit code isn't the expected one."""
         self.start(*arguments)
         done = self.end()
         assert done.exit_code == expected, (arguments, done.exit_code, done.stdout[-5_000:], done.stderr[-5_000:])

@@ -18,9 +18,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
 
 
-def test_every_command_works_on_s3_and_nobody_is_shown_the_key(
-    s3: Server, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_every_command_works_on_s3_without_showing_the_key(s3: Server, kafka: EmbeddedKafka, tmp_path: Path) -> None:
     prefix, name = "s3-commands.", "commands"
     root = f"s3a://{BUCKET}/{name}"
     config = str(
@@ -80,7 +78,7 @@ def test_every_command_works_on_s3_and_nobody_is_shown_the_key(
         ("second", f"{prefix}c", "create", "ok"),
     }
     assert {row["run_id"]: row["state"] for row in s3.rows(name, "runs")}["last"] == "finished"
-    # Every commit was made on the condition that there is none of its version.
+    # Every commit was conditional on the absence of its version.
     commits = [
         (condition, status) for method, path, condition, status in s3.requests() if _is_commit(method, path, name)
     ]
@@ -92,7 +90,7 @@ def test_every_command_works_on_s3_and_nobody_is_shown_the_key(
     tables = [folder.name for folder in copy.iterdir() if (folder / "_delta_log").is_dir()]
     assert len(tables) > 8
     said += [path.read_bytes().decode(errors="replace") for path in (*files, *logs.iterdir(), tmp_path / "driver.log")]
-    # Parquet may hold a text compressed.
+    # Parquet may contain text in compressed form.
     said += [repr(s3.rows(name, table)) for table in tables]
     assert any(root in each for each in said)
     assert not [each for each in said if SECRET_KEY in each]
@@ -102,7 +100,7 @@ def _is_commit(method: str, path: str, name: str) -> bool:
     return method == "PUT" and path.startswith(f"/{BUCKET}/{name}/") and path.endswith(".json") and "_delta_log" in path
 
 
-def test_a_job_by_spark_submit_works_on_s3_and_its_arguments_have_no_key(
+def test_spark_submit_works_on_s3_without_key_arguments(
     s3: Server, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     prefix, name = "s3-submit.", "submit"
@@ -118,7 +116,7 @@ def test_a_job_by_spark_submit_works_on_s3_and_its_arguments_have_no_key(
     assert [row["outcome"] for row in s3.rows(name, "audit") if row["phase"] == "apply"] == ["ok"]
     assert SECRET_KEY not in done.stdout + done.stderr
 
-    # With the store that knows its own driver only, it is refused unless there is never another one.
+    # With the LogStore for a single driver it is refused, unless there is never another driver.
     environment = s3.environment(SINGLE_DRIVER)
     job[-1] = "alone"
     refused = commands.run(job, **environment)

@@ -19,12 +19,12 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 MOST = max(2, min(KILLS, 20))
 KILL_AT = [2 + number // 2 for number in range(MOST)] if THOROUGH else [10 + 4 * number for number in range(MOST)]
-"""At which event each start is killed, counted anew; a few kills are amid the creates."""
+"""The event at which each start is killed, counted per start; a few kills are during the creates."""
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(300 + 150 * MOST)
-def test_a_driver_killed_amid_creates_loses_nothing(
+def test_driver_killed_during_creates_loses_nothing(
     s3: Server, spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """C18, D7: events are requests, answers and commits."""
@@ -58,6 +58,6 @@ def test_a_driver_killed_amid_creates_loses_nothing(
             killed.append(str(job.killed_at))
             fault.tried += 1
     assert code == 0
-    # A copy: what judges a run reads tables on this machine.
+    # A local copy, since the checks read tables on this machine.
     told.check(fault, s3.download(name, tmp_path / "copy"), "killed", kafka, prefix, dict.fromkeys(names, True))
     assert fault.tried == MOST, killed

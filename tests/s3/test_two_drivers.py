@@ -1,4 +1,4 @@
-"""Several drivers with tables on S3 at once, answers that get lost, and a store that can't refuse."""
+"""Several drivers with tables on S3 at once, lost answers, and a store without conditional writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
 
 
 def commits(s3: Server, name: str, status: str) -> Sequence[str]:
-    """Commits below a root that were answered so."""
+    """Return the commits below a root that were answered with this status."""
     return [
         path
         for method, path, condition, answer in s3.requests()
@@ -36,7 +36,7 @@ def manifest(folder: Path, topic: str) -> str:
 
 @pytest.fixture
 def drivers(s3: Server, tmp_path: Path) -> Iterator[Sequence[Driver]]:
-    """Two, each a process with a session of its own."""
+    """Provide two drivers, each a process with its own session."""
     with (
         Driver(s3.environment(), tmp_path / "driver-0.log") as first,
         Driver(s3.environment(), tmp_path / "driver-1.log") as second,
@@ -44,7 +44,9 @@ def drivers(s3: Server, tmp_path: Path) -> Iterator[Sequence[Driver]]:
         yield first, second
 
 
-def test_what_two_drivers_commit_at_once_is_all_there(s3: Server, drivers: Sequence[Driver], tmp_path: Path) -> None:
+def test_simultaneous_commits_of_two_drivers_are_all_kept(
+    s3: Server, drivers: Sequence[Driver], tmp_path: Path
+) -> None:
     name, rounds = "two-loads", 6
     config = commands.settings_file(tmp_path, {"main": ["localhost:1"]}, root=f"s3a://{BUCKET}/{name}")
     for number in range(rounds):
@@ -54,13 +56,13 @@ def test_what_two_drivers_commit_at_once_is_all_there(s3: Server, drivers: Seque
         assert [each.exit_code for each in ended] == [0, 0], ended
     loaded = Counter(row["topic"] for row in s3.rows(name, "manifests"))
     assert loaded == Counter(f"loaded-{index}-{number}" for index in range(2) for number in range(rounds))
-    # They met: S3 refused the second of two that committed the same version.
+    # They collided: S3 refused the second of two commits of the same version.
     assert commits(s3, name, "412")
     made = Counter(commits(s3, name, "200"))
     assert set(made.values()) == {1}
 
 
-def test_of_two_drivers_one_changes_a_cluster(
+def test_only_one_of_two_drivers_changes_a_cluster(
     s3: Server, drivers: Sequence[Driver], spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     prefix, name = "s3-two.", "two-runs"
@@ -83,8 +85,8 @@ def test_of_two_drivers_one_changes_a_cluster(
     assert lease["released_at"] is not None
 
 
-def test_a_commit_whose_answer_is_lost_is_made_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """The request is sent again, and S3 refuses it: what is there is the commit itself."""
+def test_commit_with_a_lost_answer_is_made_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The request is sent again, and S3 refuses it, since the existing object is the commit itself."""
     prefix, name = "s3-lost.", "lost"
     s3 = Server(tmp_path, "--lose-answers")
     try:
@@ -103,7 +105,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once(kafka: EmbeddedKafka, tmp_pa
         s3.close()
 
 
-def test_a_store_that_takes_no_notice_of_the_condition_is_refused(tmp_path: Path) -> None:
+def test_store_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
     s3 = Server(tmp_path, "--unconditional")
     try:
         config = commands.settings_file(tmp_path, {"main": ["localhost:1"]}, root=f"s3a://{BUCKET}/unconditional")

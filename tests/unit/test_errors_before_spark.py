@@ -55,10 +55,10 @@ def told(capsys: pytest.CaptureFixture[str], folder: Path, settings: str, *argum
     [
         (BAD_ROW, 4, "topic a b: topic has a character other than ASCII letters"),
         (BAD_ROW, 4, "; num_partitions is 0; it must be at least 1"),
-        (BAD_RIGHTS, 4, "acl: operation CREATE means nothing on a GROUP; it has READ, DESCRIBE, DELETE"),
+        (BAD_RIGHTS, 4, "acl: operation CREATE does not apply to a GROUP; use READ, DESCRIBE, DELETE"),
         (BAD_RIGHTS, 5, "acl: operation is REED; write one of ALTER"),
-        (BAD_RIGHTS, 5, "; resource_name is a b, which no topic's name can be or begin with"),
-        (BAD_RIGHTS, 6, "this right is present at m.yaml:3, and absent here; keep one"),
+        (BAD_RIGHTS, 5, "; resource_name is a b, which is not a legal topic name or prefix"),
+        (BAD_RIGHTS, 6, "this ACL is present at m.yaml:3, and absent here; keep one"),
         (BAD_QUOTAS, 3, "quota: producer_byte_rate is 1.000000005E8; it must be a whole number"),
         (BAD_QUOTAS, 4, "quota: it has no limit; write one, or state absent to remove all"),
         (BAD_FIELD, 3, "unknown field `num_partitons`; did you mean `num_partitions`?"),

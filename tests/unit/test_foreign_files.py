@@ -233,21 +233,21 @@ def test_rows_and_texts_that_a_file_multiplies_are_measured(
 ) -> None:
     monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     form, text = BOMBS_WITHOUT_TOPICS[name]
-    assert any("stand for more than" in error for error in errors(read(form, text)))
+    assert any("expand to more than" in error for error in errors(read(form, text)))
 
 
 @pytest.mark.parametrize("form", BOMBS_OF_TWO_FILES)
 def test_what_many_topics_refer_to_is_measured_too(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
     text, more = BOMBS_OF_TWO_FILES[form]
-    assert any("stand for more than" in error for error in errors(read(form, text, g_yaml=more)))
+    assert any("expand to more than" in error for error in errors(read(form, text, g_yaml=more)))
 
 
 @pytest.mark.parametrize("form", BOMBS)
 @pytest.mark.timeout(60)
 def test_aliases_cannot_blow_a_file_up(read: Read, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setattr("topicledger.files.yaml_files._MAX_ALIASED", 1000)
-    assert any("stand for more than" in error for error in errors(read(form, BOMBS[form])))
+    assert any("expand to more than" in error for error in errors(read(form, BOMBS[form])))
 
 
 @EVERY
@@ -422,7 +422,7 @@ items:
         ("apiVersion: kafka.strimzi.io/v1\nmetadata: {name: t}\n", "f.yaml:1: `kind` is missing"),
         (
             SMALLEST["jikkou"],
-            "f.yaml:1: `apiVersion` is kafka.jikkou.io/v1, another tool's; this format's is kafka.strimzi.io/v1",
+            "f.yaml:1: `apiVersion` is kafka.jikkou.io/v1, of another tool; this format has kafka.strimzi.io/v1",
         ),
         (SMALLEST["strimzi"].replace("/v1", "/v7"), "f.yaml:1: `apiVersion` is kafka.strimzi.io/v7; known: kafka."),
         (SMALLEST["strimzi"].replace("{name: t}", "{}"), "f.yaml:3: `metadata.name` is missing"),
@@ -433,9 +433,15 @@ items:
             'f.yaml:4: `spec.partitions` must be an integer, not the string "t',
         ),
         (SMALLEST["strimzi"].replace("2}", "2.5}"), "f.yaml:4: `spec.partitions` must be an integer, not the number 2"),
-        (SMALLEST["strimzi"].replace("2}", "99999999999}"), "f.yaml:4: `spec.partitions` is 99999999999, more than 32"),
+        (
+            SMALLEST["strimzi"].replace("2}", "99999999999}"),
+            "f.yaml:4: `spec.partitions` is 99999999999, which does not fit",
+        ),
         (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: {a: b}}"), "f.yaml:4: `spec.config`: `k` must be"),
-        (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: null}"), "f.yaml:4: `spec.config`: `k` is null; to"),
+        (
+            SMALLEST["strimzi"].replace("partitions: 2", "config: {k: null}"),
+            "f.yaml:4: `spec.config`: `k` is null; for",
+        ),
         (SMALLEST["strimzi"].replace("partitions: 2", "config: {k: [a, [b]]}"), "f.yaml:4: `spec.config`: `k` must be"),
         ("kind: List\nitems: [a]\n", 'f.yaml:2: each of `items` must be a mapping, not the string "a"'),
     ],
@@ -527,9 +533,13 @@ spec: {name: someone, mechanism: scram-sha-256}
         ("  partitions: 2\n", "", "f.yaml:9: `spec.partitions` is missing"),
         ("  replicationFactor: 2\n", "", "f.yaml:9: `spec.replicationFactor` is missing"),
         ("PLACEMENT", "everywhere", "f.yaml:12: `spec.placement.strategy` is unknown: everywhere; known: `any`"),
-        ("PLACEMENT", "static", "f.yaml:12: `spec.placement.staticAssignments` has 0 partitions, `spec.partitions` sa"),
+        (
+            "PLACEMENT",
+            "static",
+            "f.yaml:12: `spec.placement.staticAssignments` has 0 partitions, but `spec.partitions` is",
+        ),
         ("PLACEMENT", "static, staticAssignments: [[1, 2]]", "f.yaml:12: `spec.placement.staticAssignments` has 1 pa"),
-        ("PLACEMENT", "static, staticAssignments: [[1], [2]]", "f.yaml:12: `spec.placement.staticAssignments` has row"),
+        ("PLACEMENT", "static, staticAssignments: [[1], [2]]", "f.yaml:12: `spec.placement.staticAssignments` has par"),
         ("PLACEMENT", "static, staticAssignments: [[1, a], [2, 1]]", "f.yaml:12: `assignments`: partition `0`: a bro"),
         ("    max.message.bytes", "    retention.ms: 1\n    max.message.bytes", "f.yaml:9: `spec.retentionMinutes` an"),
         ("360", "-1", "f.yaml:9: `spec.retentionMinutes` is -1; it must be at least 0"),
@@ -604,13 +614,13 @@ def test_jikkou_topics_lists_and_config_maps_of_any_file_are_read(read: Read) ->
 @pytest.mark.parametrize(
     ("more", "old", "new", "message"),
     [
-        ("", "", "", "f.yaml:10: `spec.configMapRefs` names the ConfigMap Common, which no file here has; name the fi"),
+        ("", "", "", "f.yaml:10: `spec.configMapRefs` names the ConfigMap Common, which no file here has; load the fi"),
         (CONFIG_MAP, "Common]", "Commmon]", "f.yaml:10: `spec.configMapRefs` names the ConfigMap Commmon, which no fi"),
         (CONFIG_MAP, "[Common]", "[1]", "f.yaml:10: `spec.configMapRefs` must hold names of ConfigMaps"),
         (CONFIG_MAP, "max.message.bytes: 2000000", "cleanup.policy: compact", "f.yaml:10: `spec.configMapRefs` names "),
         (CONFIG_MAP, "delete: true", "delete: maybe", "f.yaml:17: `metadata.annotations.jikkou.io/delete` must be tr"),
         (CONFIG_MAP, "billing.invoices", "'{{ team }}.x'", 'f.yaml:4: `metadata.name` is the placeholder "{{ team }}'),
-        (CONFIG_MAP, "spec:", "template: {values: {}}\nspec:", "f.yaml:7: `template` has to be rendered by Jikkou fi"),
+        (CONFIG_MAP, "spec:", "template: {values: {}}\nspec:", "f.yaml:7: `template` must be rendered by Jikkou fi"),
         (CONFIG_MAP + "---\n" + CONFIG_MAP.replace("2,", "1,"), "", "", "g.yaml:11: `metadata.name` is Common, as is "),
         (CONFIG_MAP, "kafka.jikkou.io/v1beta2\nkind: KafkaTopicL", "x/v1\nkind: KafkaTopicL", "f.yaml:13: `apiVersi"),
     ],
@@ -756,8 +766,8 @@ def test_julies_properties_say_how_topics_are_named(read: Read, properties: str,
 @pytest.mark.parametrize(
     ("format", "message"),
     [
-        ("{{ context | upper }}.{{topic}}", "of templates only plain {{names}} are understood"),
-        ("{{ kontext }}.{{topic}}", "but nothing here is called kontext"),
+        ("{{ context | upper }}.{{topic}}", "templates may contain only plain {{names}}"),
+        ("{{ kontext }}.{{topic}}", "but there is no value named kontext"),
     ],
 )
 def test_a_name_that_cannot_be_made_is_an_error(read: Read, format: str, message: str) -> None:
@@ -849,7 +859,7 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
         (
             "\tTopic: clicks\tPartition: 1",
             "#",
-            ["f.yaml:3: is no line of", "f.yaml:1: only 1 of topic clicks's 2 partitions"],
+            ["f.yaml:3: is not a line of", "f.yaml:1: only 1 of topic clicks's 2 partitions"],
         ),
         (
             DESCRIBED.split("\n")[0] + "\n",
@@ -858,9 +868,9 @@ def test_a_secret_value_and_a_reassignment_are_listed(read: Read) -> None:
         ),
         ("cleanup.policy=", "", ["f.yaml:1: `Configs` must be name=value,..."]),
         ("retention.ms=", "cleanup.policy=", ["f.yaml:1: `Configs` has cleanup.policy twice"]),
-        ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 is more than 32 bits hold"]),
-        ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: is no line of"]),
-        ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is no line of", "f.yaml: 2 lines are none of"]),
+        ("Factor: 2", "Factor: 3000000000", ["f.yaml:1: topic clicks: 3000000000 is which does not fit into 32 bits"]),
+        ("\n\n", "\nError while executing topic command : x\n", ["f.yaml:4: is not a line of"]),
+        ("\n\n", "\n[1] WARN a\n[2] WARN b\n", ["f.yaml:4: is not a line of", "f.yaml: 2 lines are not lines of"]),
     ],
 )
 def test_what_is_no_description_is_told_with_its_line(read: Read, old: str, new: str, messages: list[str]) -> None:
@@ -929,7 +939,7 @@ def test_what_kafka_acls_lists_becomes_rights(read: Read) -> None:
     ]
     assert leftovers(parsed) == {"Group:g ALLOW READ TOPIC PREFIXED pay. *": 3}
     (error,) = errors(read("kafka-acls", ACL_LIST + "Picked up JAVA_TOOL_OPTIONS\n"))
-    assert error.startswith("f.yaml:8: is no line of `kafka-acls.sh --list`")
+    assert error.startswith("f.yaml:8: is not a line of `kafka-acls.sh --list`")
     (error,) = errors(read("kafka-acls", ACL_LIST.partition("\n")[2]))
     assert error.startswith("f.yaml:1: ")
 

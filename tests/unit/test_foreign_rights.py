@@ -123,7 +123,7 @@ def test_files_of_services_that_a_state_names_are_to_be_named_too(read: Read) ->
     services = "services:\n  a: {type: application, principal: 'User:a', produces: [t]}\n"
     assert list(rights(read("kafka-gitops", state, services_yaml=services))) == ["User:a"]
     (error,) = errors(read("kafka-gitops", state))
-    assert "`settings.files.services` names services.yaml, where the services are; name that file, too" in error
+    assert "`settings.files.services` names services.yaml, which has the services; load that file, too" in error
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_roles_of_julie_become_rights(read: Read) -> None:
     }
     left = {each.key: each.what for each in parsed.not_carried_over}
     assert "applicationId" in left["projects.streams"]
-    assert "User:name only" in left["connect"]
+    assert "only User:name" in left["connect"]
     assert "projects.connectors.artifacts" in left
 
 

@@ -150,7 +150,7 @@ def special(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 @pytest.mark.timeout(20)
 def test_only_regular_files_are_read(special: dict[str, Path], tmp_path: Path) -> None:
-    reason = "isn't a regular file; a pipe's content is read from `-`"
+    reason = "is not a regular file; to read from a pipe, use `-`"
     for path in special.values():
         assert errors(read_manifest_files([path], NOTHING)) == [f"{path}: {reason}"]
     (tmp_path / "link.json").symlink_to(special["fifo"].name)
@@ -320,19 +320,23 @@ def test_rows_of_errors_are_cut_and_the_rest_is_not_read(tmp_path: Path) -> None
 HINTS = {
     "a tab": ("m.yaml", "cluster: c\ntopics:\n\t- {topic: t}\n", "m.yaml:3: not valid YAML: a tab; write blanks"),
     "a tab deeper": ("m.yaml", "cluster: c\ntopics:\n  - topic: t\n\t\towner: o\n", "a tab; write blanks"),
-    "semicolons": ("m.csv", "cluster;topic;num_partitions\nc;t;3\n", "its cells are separated by semicolons"),
-    "tabs": ("m.csv", "cluster\ttopic\nc\tt\n", "its cells are separated by tabs"),
+    "semicolons": ("m.csv", "cluster;topic;num_partitions\nc;t;3\n", "cells are separated by semicolons"),
+    "tabs": ("m.csv", "cluster\ttopic\nc\tt\n", "cells are separated by tabs"),
     "a template line": (
         "m.yaml",
         "{{- range .Values.topics }}\ncluster: c\n{{- end }}\n",
-        "m.yaml:1: has a placeholder",
+        "m.yaml:1: contains a template placeholder",
     ),
     "a template value": (
         "m.yaml",
         "cluster: c\ntopics:\n  - topic: t\n    num_partitions: {{ .Values.partitions }}\n",
-        "m.yaml:4: has a placeholder of a template; let its tool fill it in first",
+        "m.yaml:4: contains a template placeholder; render the template first",
     ),
-    "a template count": ("m.yaml", "cluster: c\ntopics: [{topic: t, num_partitions: '${N}'}]\n", "has a placeholder"),
+    "a template count": (
+        "m.yaml",
+        "cluster: c\ntopics: [{topic: t, num_partitions: '${N}'}]\n",
+        "contains a template placeholder",
+    ),
     "a reserved character": ("m.yaml", "cluster: c\ntopics: [{topic: t, owner: @me}]\n", "begins with @; quote it"),
     "an exponent": (
         "m.yaml",

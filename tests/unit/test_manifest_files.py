@@ -263,8 +263,8 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("num_partitions: 1.5", "`num_partitions` must be an integer, not the number 1.5"),
         ("num_partitions: true", "`num_partitions` must be an integer, not the boolean true"),
         ("num_partitions: 1_000", "must be an integer, not `1_000`; write plain digits"),
-        ("num_partitions: 2147483648", "`num_partitions` is 2147483648, more than 32 bits hold"),
-        ("num_partitions: " + "9" * 9000, "more than 32 bits hold"),
+        ("num_partitions: 2147483648", "`num_partitions` is 2147483648, which does not fit into 32 bits"),
+        ("num_partitions: " + "9" * 9000, "which does not fit into 32 bits"),
         ("replication_factor: [3]", "`replication_factor` must be an integer, not a list"),
         ("partitions: 3", "unknown field `partitions`; did you mean `num_partitions`?"),
         ("replicas: 3", "unknown field `replicas`; did you mean `replication_factor`?"),
@@ -273,7 +273,7 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("owner: true", "`owner` must be a string, not the boolean true; quote it"),
         ("owner: {a: b}", "`owner` must be a string, not a mapping"),
         ("configs: [a]", "`configs` must be a mapping, not a list"),
-        ("configs: {a: null}", "`configs`: `a` is null; to leave it to the broker's default use no key at all"),
+        ("configs: {a: null}", "`configs`: `a` is null; for the broker's default, leave the key out"),
         ("configs: {a: [compact, delete]}", 'write a comma-separated string, "a,b"'),
         ("configs: {a: {b: c}}", "not a mapping"),
         ("configs: {a: 1, a: 2}", "`a` is written twice"),
@@ -287,15 +287,15 @@ def test_no_yaml_ever_raises(text: str) -> None:
         ("assignments: {x: [1]}", 'partition `x` must be an integer, not the string "x"'),
         ('assignments: {0: ["1"]}', 'a broker id must be an integer, not the string "1"'),
         ("assignments: {0: [1], '0': [2]}", "`0` is written twice"),
-        ("assignments: {0: [99999999999]}", "more than 32 bits hold"),
+        ("assignments: {0: [99999999999]}", "which does not fit into 32 bits"),
         ("topic: again", "`topic` is written twice"),
         (
             "owner: !!python/object/apply:os.system [x]",
-            "a tag (`!name`) means nothing in a manifest",
+            "a tag (`!name`) is not allowed in a manifest",
         ),
-        ("owner: !env NAME", "a tag (`!name`) means nothing in a manifest; quote text"),
-        ("owner: *nowhere", "`*nowhere` refers to nothing before it"),
-        ("configs: &c {a: *c}", "`*c` refers to nothing before it"),
+        ("owner: !env NAME", "a tag (`!name`) is not allowed in a manifest; quote text"),
+        ("owner: *nowhere", "`*nowhere` is an alias without an anchor before it"),
+        ("configs: &c {a: *c}", "`*c` is an alias without an anchor before it"),
         ("configs: {<<: 5}", "`<<` takes a mapping or a list of them"),
         ("configs: " + "[" * 200 + "]" * 200, "nested too deeply"),
         ("owner: 'open", "not valid YAML: found unexpected end of stream"),
@@ -369,7 +369,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
     assert texts(parsed) == [
         "m.json:5: `cluster` is written twice",
         "m.json:6: unknown field `topik`; did you mean `topic`?",
-        "m.json:6: must be an object with the fields of a topic, a right or a quota, not a number",
+        "m.json:6: must be an object with the fields of a topic, an ACL or a quota, not a number",
     ]
 
 
@@ -383,7 +383,7 @@ def test_json_rows_and_errors_have_real_lines(parse: Parse) -> None:
         ("[]\nx", "m.json:2: not valid JSON: something follows the closing ]"),
         ("[" * 100_000, "m.json:1: not valid JSON: nested too deeply"),
         ('[{"cluster":"c","topic":"a","configs":{"x":6.048e8}}]', "m.json:1: `configs`: `x`: `6.048e8` can be written"),
-        ('[{"cluster":"c","topic":"a","configs":{"x":NaN}}]', "m.json:1: `configs`: `x`: `NaN` is no JSON value"),
+        ('[{"cluster":"c","topic":"a","configs":{"x":NaN}}]', "m.json:1: `configs`: `x`: `NaN` is not a JSON value"),
         ('[{"cluster":"c","topic":"a","configs":{"x":1,"x":2}}]', "m.json:1: `x` is written twice"),
         ('[{"cluster":"c","topic":"a","num_partitions":"12"}]', "m.json:1: `num_partitions` must be an integer"),
         (
@@ -424,9 +424,12 @@ def test_csv_rows_have_the_line_they_begin_on(parse: Parse) -> None:
     ("text", "messages"),
     [
         ("cluster,topik\nc,a\n", ["m.csv:1: unknown column `topik`; did you mean `topic`?", "`topic` is missing"]),
-        ("cluster,topic,topic\nc,a,a\n", ["m.csv:1: column `topic` is there twice"]),
+        ("cluster,topic,topic\nc,a,a\n", ["m.csv:1: column `topic` appears twice"]),
         ("topic\na\n", ["m.csv:1: column `cluster` is missing"]),
-        ("cluster,topic\nc\nc,a,b\n", ["m.csv:2: has 1 cells, the header 2", "m.csv:3: has 3 cells, the header 2"]),
+        (
+            "cluster,topic\nc\nc,a,b\n",
+            ["m.csv:2: has 1 cells, but the header has 2", "m.csv:3: has 3 cells, but the header has 2"],
+        ),
         ("cluster,topic\n,a\nc,\n", ["m.csv:2: `cluster` is missing", "m.csv:3: `topic` is missing"]),
         ("cluster,topic,num_partitions\nc,a,x\n", ['m.csv:2: `num_partitions` must be an integer, not the string "x"']),
         ("cluster,topic,num_partitions\nc,a,1e3\n", ["m.csv:2: `num_partitions` must be an integer"]),
@@ -591,7 +594,7 @@ def test_aliases_cannot_blow_a_file_up(parse: Parse, monkeypatch: pytest.MonkeyP
     parsed = parse("m.yaml", BOMBS[name])
     assert parsed.errors
     if name != "nested lists":
-        assert "stand for more than" in parsed.errors[-1].message
+        assert "expand to more than" in parsed.errors[-1].message
 
 
 def test_yaml_is_read_the_same_without_libyaml(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ NOT_ASCII = "topic has a character other than ASCII letters, digits, '.', '_' an
 BOTH = "assignments exclude num_partitions and replication_factor, which they imply; give one or the other"
 GAPS = "assignments must number the partitions 0 to n-1 without gaps"
 NO_BROKERS = "assignments leave a partition without brokers"
-STRANGE_BROKER = "assignments hold a null or negative broker id"
+STRANGE_BROKER = "assignments contain a null or negative broker id"
 UNEVEN = "assignments give partitions different numbers of replicas"
 TWICE = "assignments name a broker twice for one partition"
 
@@ -56,7 +56,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "250 characters": (
         {"topic": "x" * 250},
         "INVALID_TOPIC",
-        "topic has 250 characters; Kafka takes at most 249",
+        "topic has 250 characters; Kafka accepts at most 249",
     ),
     "a space": ({"topic": "a b"}, "INVALID_TOPIC", NOT_ASCII),
     "only a space": ({"topic": " "}, "INVALID_TOPIC", NOT_ASCII),
@@ -91,7 +91,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "32768 replicas": (
         {"replication_factor": 32768},
         "INVALID_REPLICATION_FACTOR",
-        "replication_factor is 32768; Kafka takes at most 32767",
+        "replication_factor is 32768; Kafka accepts at most 32767",
     ),
     "assignments and partitions": ({"assignments": {0: [1]}, "num_partitions": 1}, "ASSIGNMENTS_AND_COUNTS", BOTH),
     "assignments and replicas": ({"assignments": {0: [1]}, "replication_factor": 1}, "ASSIGNMENTS_AND_COUNTS", BOTH),
@@ -157,7 +157,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
         "UNKNOWN_CLUSTER",
         "the run settings name no cluster x; known: main, other; "
         f"{NOT_ASCII}; state is ; write present or absent; num_partitions is 0{COUNT_HINT}; "
-        f"replication_factor is 40000; Kafka takes at most 32767; {BOTH}; {GAPS}; "
+        f"replication_factor is 40000; Kafka accepts at most 32767; {BOTH}; {GAPS}; "
         "configs without a value: ; leave the key out for the broker's default",
     ),
 }

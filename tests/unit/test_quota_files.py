@@ -98,12 +98,12 @@ WRONG: Mapping[str, str] = {
     '{user: ""}': "user is empty; write a name, <default>, or null; it has no limit; write one, or state absent",
     "{user: a}": "it has no limit; write one, or state absent to remove all",
     "{user: a, producer_byte_rate: 0.5}": "producer_byte_rate is 0.5; it must be a whole number",
-    "{user: a, ip: 10.0.0.1, connection_creation_rate: 5}": "ip stands alone",
-    "{user: a, connection_creation_rate: 5}": "connection_creation_rate is 5.0; only an ip has it",
-    "{ip: h, request_percentage: 5}": "request_percentage is 5.0; an ip has connection_creation_rate only",
+    "{user: a, ip: 10.0.0.1, connection_creation_rate: 5}": "ip can't be combined",
+    "{user: a, connection_creation_rate: 5}": "connection_creation_rate is 5.0; only an ip can have it",
+    "{ip: h, request_percentage: 5}": "request_percentage is 5.0; an ip can have only connection_creation_rate",
     "{user: a, request_percentage: 0}": "request_percentage is 0.0; it must be above 0, or null for no limit",
     "{user: a, request_percentage: 1, state: gone}": "state is gone; write present or absent",
-    "{user: first, request_percentage: 1}": "this entity is declared otherwise at",
+    "{user: first, request_percentage: 1}": "this entity is declared differently at",
     "{user: first, state: absent}": "this entity is present at",
 }
 
@@ -190,8 +190,8 @@ def test_the_quotas_of_julies_platform_are_those_of_the_names_that_brokers_know(
         (8, "platform.kafka.quotas.principal"),
         (14, "platform.kafka.quotas.principal"),
     }
-    assert "User:shop, whom Julie limits and no broker knows" in left[8, "platform.kafka.quotas.principal"]
-    assert "User:name only" in left[14, "platform.kafka.quotas.principal"]
+    assert "User:shop, whom Julie limits but no broker knows" in left[8, "platform.kafka.quotas.principal"]
+    assert "only User:name" in left[14, "platform.kafka.quotas.principal"]
     for old, new, message in [
         ("50.0", "half", '11: `platform.kafka.quotas.request_percentage` must be a number, not the string "half"'),
         ('"User:shop"', "null", "8: `platform.kafka.quotas.principal` is missing"),
@@ -289,4 +289,4 @@ def test_what_kafka_configs_prints_of_quotas_is_read(tmp_path: Path) -> None:
     left = [(each.line, each.key) for each in parsed.not_carried_over]
     assert left == [(2, "SCRAM credential configs"), (7, "new_limit")]
     (error,) = told(foreign(tmp_path, "kafka-configs", "Dynamic configs for broker 1 are:\n" + DESCRIBED))
-    assert error.startswith("1: is no line of `kafka-configs.sh --describe`")
+    assert error.startswith("1: is not a line of `kafka-configs.sh --describe`")

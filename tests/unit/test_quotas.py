@@ -37,14 +37,14 @@ WRONG = {
     "it names no user, client_id or ip": {"user": None},
     "user is empty": {"user": ""},
     "client_id is empty": {"client_id": ""},
-    "ip stands alone": {"ip": "10.0.0.1", "producer_byte_rate": None, "connection_creation_rate": 1.0},
+    "ip can't be combined": {"ip": "10.0.0.1", "producer_byte_rate": None, "connection_creation_rate": 1.0},
     "producer_byte_rate is 0.0; it must be above 0": {"producer_byte_rate": 0.0},
     "producer_byte_rate is -1.0; it must be above 0": {"producer_byte_rate": -1.0},
     "producer_byte_rate is 1000.5; it must be a whole number": {"producer_byte_rate": 1000.5},
     "request_percentage is NaN": {"request_percentage": float("nan")},
     "request_percentage is Infinity; for no limit write null": {"request_percentage": float("inf")},
-    "connection_creation_rate is 5.0; only an ip has it": {"connection_creation_rate": 5.0},
-    "producer_byte_rate is 1000.0; an ip has connection_creation_rate only": {"user": None, "ip": "10.0.0.2"},
+    "connection_creation_rate is 5.0; only an ip can have it": {"connection_creation_rate": 5.0},
+    "producer_byte_rate is 1000.0; an ip can have only connection_creation_rate": {"user": None, "ip": "10.0.0.2"},
     "it has no limit": {"producer_byte_rate": None},
     "state is gone; write present or absent": {"state": "gone"},
 }
@@ -171,7 +171,7 @@ def test_refused_row_changes_no_entity_that_it_may_mean(spark: SparkSession) -> 
 @pytest.mark.parametrize(
     ("entity", "reason"),
     [
-        ({"user": "User:bob"}, "leave out User:"),
+        ({"user": "User:bob"}, "remove User:"),
         ({"user": "*"}, "write <default>"),
         ({"user": None, "client_id": "*"}, "write <default>"),
         ({"user": "CN=bob"}, None),

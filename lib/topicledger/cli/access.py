@@ -114,7 +114,7 @@ def access_who(
 def access_what(options: Options, principal: str, operation: str | None, source: str) -> int:
     """What a principal may do on one --cluster, and which ACLs say so. Changes nothing."""
     if not principal.startswith("User:"):
-        raise UsageError(f"--principal is {principal}; Kafka's authorizer knows User:name only")
+        raise UsageError(f"--principal is {principal}; Kafka's authorizer knows only User:name")
     return _answered(options, operation, source, lambda known: _what(known, principal, operation))
 
 

@@ -166,7 +166,7 @@ def accept(
     cluster = settings.cluster(name)
     ledger.ensure(CLUSTERS, RUNS, PLANS)
     if run_id is not None and find_run(ledger, run_id) is not None:
-        raise UsageError(f"there is a run {run_id} already; accepting a cluster resumes no run: give another id")
+        raise UsageError(f"run {run_id} already exists; accepting a cluster can't resume a run: use another run id")
     with ClusterAdmin(cluster, settings.kafka) as admin:
         live = admin.describe_cluster().cluster_id
     known = recorded(ledger)

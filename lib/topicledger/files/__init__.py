@@ -1,5 +1,6 @@
-"""Manifest files (YAML, JSON, CSV): read into rows and loaded into tables, and written from what clusters have.
+"""Manifest files (YAML, JSON, CSV): read into rows, loaded into tables, and written from the state of clusters.
 
-The three formats become the same few values first (`values`), which one place checks (`entries`), so that a field means
-the same and is refused in the same words wherever it is written. Files of other tools (`foreign`) become the same rows.
+All three formats are first converted to the same few kinds of values (`values`), which one module checks (`entries`).
+So a field has the same meaning and the same errors in every format. Files of other tools (`foreign`) become the same
+rows.
 """

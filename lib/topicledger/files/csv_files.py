@@ -1,6 +1,6 @@
-"""CSV manifests: a topic, a right or a quota a record, under a header of field names; maps are cells of JSON text.
+"""CSV manifests: one topic, ACL or quota per record, under a header of field names; maps are cells of JSON text.
 
-A record's line is where it begins, since a quoted cell can go over several.
+A record's line is the line on which it begins, since a quoted cell can span several lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBERS = ("num_partitions", "replication_factor", *LIMITS)
 
 def read_csv(text: str, report: Report) -> None:
     """Report the rows and errors of a CSV manifest."""
-    limit = csv.field_size_limit(_MAX_CELL)  # a map of many assignments is longer than csv's own limit
+    limit = csv.field_size_limit(_MAX_CELL)  # a map of many assignments exceeds csv's own limit
     try:
         _read_csv_records(text, report)
     finally:
@@ -47,7 +47,7 @@ def _read_csv_records(text: str, report: Report) -> None:
             if not _check_header(columns, kind, line, report):
                 return
         elif len(cells) != len(columns):
-            report.error(line, f"has {len(cells)} cells, the header {len(columns)}")
+            report.error(line, f"has {len(cells)} cells, but the header has {len(columns)}")
         else:
             value, wrong = _csv_object(columns, cells, line, report)
             if kind.read is not None:
@@ -61,7 +61,7 @@ def _read_csv_records(text: str, report: Report) -> None:
 
 
 def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
-    """Each record with the line it begins on."""
+    """Yield each record with the line on which it begins."""
     records = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -74,11 +74,12 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What the records of a file are about."""
+    """The kind of a file's records."""
 
     known: tuple[str, ...]
-    """Columns that it may have."""
+    """Known columns."""
     needed: tuple[str, ...]
+    """Required columns."""
     read: Callable[[Object, int, Reader], None] | None = None
     """Reports a record; None for topics."""
 
@@ -101,16 +102,16 @@ def _kind_of(columns: list[str]) -> _Kind:
 
 def _check_header(columns: list[str], kind: _Kind, line: int, report: Report) -> bool:
     known, before = kind.known, report.errors
-    # A file without one of our columns may be anything, a secret too: its header is not shown.
+    # A file without any of our columns may be anything, even a secret, so its header is not shown.
     unknown = [name for name in columns if name not in known]
     if len(unknown) == len(columns):
-        report.error(line, f"no column of a manifest, such as {', '.join(kind.needed)}{_other_separator(columns)}")
+        report.error(line, f"has no column of a manifest, such as {', '.join(kind.needed)}{_other_separator(columns)}")
         return False
     for name in unknown:
         report.error(line, f"unknown column `{named(name)}`; {meant(name, known)}")
     for name in known:
         if columns.count(name) > 1:
-            report.error(line, f"column `{name}` is there twice")
+            report.error(line, f"column `{name}` appears twice")
     for name in kind.needed:
         if name not in columns:
             report.error(line, f"column `{name}` is missing")
@@ -118,15 +119,15 @@ def _check_header(columns: list[str], kind: _Kind, line: int, report: Report) ->
 
 
 def _other_separator(columns: list[str]) -> str:
-    """What to say of a header whose columns something else than a comma separates."""
+    """Return a hint if the header's columns are separated by something other than commas."""
     for separator, name in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if any(not _EVERY.isdisjoint(map(str.strip, each.split(separator))) for each in columns):
-            return f": its cells are separated by {name}; separate them by commas"
+            return f": cells are separated by {name}; separate them by commas"
     return ""
 
 
 def _csv_object(columns: list[str], cells: list[str], line: int, report: Report) -> tuple[Object, bool]:
-    """A record as a mapping, and whether something in it is wrong already; an empty cell is null."""
+    """Return a record as a mapping, and whether it has errors; an empty cell is null."""
     pairs: list[tuple[Key, Value, int]] = []
     wrong = False
     for name, cell in zip(columns, cells, strict=True):

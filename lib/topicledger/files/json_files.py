@@ -1,6 +1,6 @@
-"""JSON manifests: a list of topics, rights and quotas, or one of them a line.
+"""JSON manifests: a list of topics, ACLs and quotas, or one of them per line.
 
-The list is decoded element by element, since the decoder itself doesn't say on which line an entry begins.
+The list is decoded element by element, since the decoder itself doesn't report the line on which an entry begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _json_number(text: str) -> Number | Surprise:
 
 
 def _json_constant(text: str) -> Surprise:
-    return Surprise(text, f"`{text}` is no JSON value; write a string")
+    return Surprise(text, f"`{text}` is not a JSON value; write a string")
 
 
 def _json_object(pairs: list[tuple[str, Value]]) -> Object:
@@ -37,18 +37,18 @@ def _json_object(pairs: list[tuple[str, Value]]) -> Object:
 JSON = json.JSONDecoder(
     object_pairs_hook=_json_object, parse_float=_json_number, parse_int=_json_number, parse_constant=_json_constant
 )
-"""Decodes JSON text to values; the maps in the cells of a CSV manifest too."""
+"""Decodes JSON text to values, including maps in cells of CSV manifests."""
 
 _JSON_BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def json_reason(error: json.JSONDecodeError | RecursionError) -> str:
-    """What `JSON` found wrong."""
+    """Return the description of a decoding error."""
     return "nested too deeply" if isinstance(error, RecursionError) else error.msg
 
 
 def read_json(text: str, report: Report) -> None:
-    """Report the rows and errors of a JSON manifest, be it a list or lines."""
+    """Report the rows and errors of a JSON manifest, which is a list or has one object per line."""
     reader = Reader(report)
     entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
     for value, line in entries:
@@ -59,12 +59,12 @@ def read_json(text: str, report: Report) -> None:
         elif isinstance(value, Object):
             reader.row(reader.entry(value, line), line)
         else:
-            what = "an object with the fields of a topic, a right or a quota"
+            what = "an object with the fields of a topic, an ACL or a quota"
             report.error(line, f"must be {what}, not {type_of(value)}")
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
-    """One value a line; a broken line doesn't stop the others."""
+    """Yield one value per line; a broken line doesn't stop the others."""
     for line, written in enumerate(text.split("\n"), start=1):
         written = written.strip(" \t\r")
         if not written:
@@ -73,11 +73,11 @@ def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:
             yield JSON.decode(written), line
         except (json.JSONDecodeError, RecursionError) as error:
             reason = f"not valid JSON: {json_reason(error)}"
-            report.error(line, f"{reason} (one object a line, or all of them in one [list])")
+            report.error(line, f"{reason} (one object per line, or all objects in one [list])")
 
 
 def _json_array(text: str, report: Report) -> Iterator[tuple[Value, int]]:
-    """The elements of the array that ``text`` is, each with its line."""
+    """Yield the elements of the JSON array ``text``, each with its line."""
     line, counted = 1, 0
 
     def line_at(position: int) -> int:

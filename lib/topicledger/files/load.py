@@ -1,4 +1,4 @@
-"""Manifest files into the table `manifests`: checked whole first, then one MERGE, with a row in `runs`."""
+"""Load manifest files into the table `manifests`: check all of them first, then run one MERGE; adds a row to `runs`."""
 
 from __future__ import annotations
 
@@ -34,19 +34,17 @@ _FILES_SHOWN = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Replace:
-    """That rows which no file has are removed from the clusters that the files name.
+    """A request to remove rows that no file has, from the clusters that the files name.
 
     Raises UsageError for an owner without a name.
     """
 
     owners: tuple[str, ...] = ()
-    """Only rows of these owners, compared as everywhere else; empty takes all rows."""
+    """Remove only rows of these owners, compared as everywhere else; empty for rows of all owners."""
 
     def __post_init__(self) -> None:
         if not all(owner.strip(BLANKS) for owner in self.owners):
-            raise UsageError(
-                "--replace-owner needs the name of an owner: topics without one are removed by --replace only"
-            )
+            raise UsageError("--replace-owner needs the name of an owner: only --replace removes topics without one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,44 +62,44 @@ class Removed:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """What a load did to the table."""
+    """Result of a load."""
 
     added: int
     changed: int
     unchanged: int
     removed: int
-    """With --replace: rows of the files' clusters that no file has."""
+    """With --replace: number of rows of the files' clusters that no file has."""
     removed_rows: Sequence[Removed] = ()
-    """The first 20 of them, by cluster and topic."""
+    """The first 20 removed rows, by cluster and topic."""
     run_id: str | None = None
-    """Of its row in `runs`; None where the rows come from no files, and of a dry run."""
+    """The id of the load's row in `runs`; None for a dry run, and if the rows don't come from files."""
     not_carried_over: Sequence[NotCarriedOver] = ()
     """With --from: each unsupported field, with its place."""
 
     @property
     def all_removed(self) -> int:
-        """Rows that go, of `manifests` and of other tables."""
+        """Number of removed rows of all tables."""
         return self.removed + sum(counts["removed"] for counts in self.resources.values())
 
     resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The same counts of rows of `acls` and `quotas`, by table that the files declare anything of."""
+    """The same counts for rows of `acls` and `quotas`, by table; only tables that the files have entries for."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """With --from: entries that are no topics to manage, counted by kind."""
+    """With --from: counts by kind of entries that aren't topics to manage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Changes:
-    """What the table doesn't say yet."""
+    """The changes that a load makes."""
 
     rows: DataFrame
     loaded: Loaded
-    """Their numbers, as if the load had been made."""
+    """The result of the load, before it is done."""
     removed: DataFrame | None = None
-    """(cluster, topic, owner); None where nothing is replaced."""
+    """Rows to remove (cluster, topic, owner); None without --replace."""
     removable: Column | None = None
-    """Which rows may be removed, by the alias `old`."""
+    """Condition of rows that may be removed, with the alias `old`."""
     resources: Sequence[ResourceChanges] = ()
-    """Of other tables that a file declares anything of."""
+    """Changes of the other tables that the files have entries for."""
 
 
 def load(
@@ -114,17 +112,17 @@ def load(
     run_id: str | None = None,
     requested_by: str | None = None,
 ) -> Loaded:
-    """Load what `read` returned into `manifests`, in one commit, or nothing at all; a row in `runs` says who did.
+    """Load what `read` returned into `manifests` in one commit, or nothing at all; a row in `runs` records the load.
 
-    Additive; with `replace` the files are the whole truth for the clusters they name, or for these owners' topics
-    there. Raises ManifestFileError listing every row that a run would refuse by itself, with its file and line (C1,
-    C3). Raises GuardStopped where more than `guards.max_removed_rows` rows would be removed, and UsageError for a run
-    id that there is already.
+    Only adds and changes rows. With `replace`, the files are the complete declaration for the clusters that they name,
+    or for the given owners' topics there. Raises ManifestFileError listing every row that a run would refuse by itself,
+    with its file and line (C1, C3). Raises GuardStopped if more than `guards.max_removed_rows` rows would be removed,
+    and UsageError if the run id already exists.
     """
     rows, resources = frames(ledger.spark, parsed)
     ledger.ensure(RUNS, MANIFESTS, *(table for table in RESOURCES if table.name in resources))
     if run_id is not None and find_run(ledger, run_id) is not None:
-        raise UsageError(f"there is a run {run_id} already; a load can't be resumed: give another id")
+        raise UsageError(f"run {run_id} already exists; a load can't be resumed: use another run id")
     clusters = sorted({row.cluster for row in parsed.rows})
     named = sorted({*clusters, *(row.cluster for row in parsed.resource_rows)})
     arguments = _arguments(parsed.digests, named, replace, foreign)
@@ -149,9 +147,9 @@ def load(
 
 
 def compare(ledger: Ledger, settings: Settings, parsed: ParsedManifests, *, replace: Replace | None = None) -> Loaded:
-    """What `load` would do: everything is checked, compared and counted, and no table is written or made.
+    """Return the result that `load` would have: check, compare and count, but write and create no table.
 
-    Raises what `load` raises; without a table `manifests` every row would be added.
+    Raises what `load` raises. If the table `manifests` doesn't exist, all rows count as added.
     """
     rows, resources = frames(ledger.spark, parsed)
     table = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
@@ -168,7 +166,7 @@ def _with_resources(
     parsed: ParsedManifests,
     replace: Replace | None,
 ) -> _Changes:
-    """Also what the files change of other tables, in the clusters that they declare anything of there."""
+    """Add the changes of other tables, in the clusters that the files have entries for."""
     owners, found = None if replace is None else replace.owners, []
     for table in RESOURCES:
         if table.name in resources:
@@ -189,7 +187,7 @@ def _with_leftovers(loaded: Loaded, parsed: ParsedManifests) -> Loaded:
 
 
 def merge(ledger: Ledger, rows: DataFrame) -> Loaded:
-    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or none where the table says so already."""
+    """Merge rows of `manifests`, one per (cluster, topic), in one commit, or in none if nothing changes."""
     ledger.ensure(MANIFESTS)
     changes = _difference(ledger.read(MANIFESTS), rows)
     _make(ledger, changes)
@@ -217,7 +215,7 @@ def _finish(run: Run, counts: Mapping[str, int], code: ExitCode) -> None:
 def _arguments(
     digests: Mapping[str, str], clusters: Sequence[str], replace: Replace | None, foreign: Foreign | None
 ) -> dict[str, str]:
-    """What the row in `runs` says of the load."""
+    """Return the arguments of the load for its row in `runs`."""
     arguments = {**files_arguments(digests), "clusters": ",".join(clusters)}
     if replace is not None:
         arguments["replace"] = "owners" if replace.owners else "clusters"
@@ -233,14 +231,14 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
     more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
     count = loaded.all_removed
     rows = "1 row" if count == 1 else f"{count:,} rows"
-    of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes rows of that owner only"
+    of_owners, or_else = "", "; --replace-owner OWNER instead of --replace removes only rows of that owner"
     if replace.owners:
         of_owners, or_else = f" of {', '.join(map(show, replace.owners))}", ""
     lines = [
         f"rows of manifests that loading {named}{more} would remove:",
         *(f"  {line}" for line in _lines(loaded)),
         f"{rows}{of_owners} in all, and guards.max_removed_rows is {settings.guards.max_removed_rows:,}: "
-        f"nothing was loaded. If they are meant to go, set max_removed_rows = {count} under [guards] in "
+        f"nothing was loaded. If they should be removed, set max_removed_rows = {count} under [guards] in "
         f"{settings.path} and load again{or_else}",
     ]
     error = GuardStopped("\n".join(lines))
@@ -270,7 +268,7 @@ def _difference(
     removable = F.col("old.cluster").isin(*clusters)
     if replace.owners:
         removable = removable & is_one_of(F.col("old.owner"), replace.owners)
-    # Read once: what is counted, listed and removed are the same rows.
+    # Read once, so that the same rows are counted, listed and removed.
     removed = table.where(removable).join(rows, on=key, how="left_anti").select(*key, "owner").localCheckpoint()
     count = removed.count()
     first = removed.orderBy(*key).limit(SHOWN_REMOVED).collect() if count else []
@@ -279,7 +277,7 @@ def _difference(
 
 
 def removals(loaded: Loaded) -> list[str]:
-    """What was removed, in lines for the terminal: the first rows, and how many more there are."""
+    """Return lines for the terminal: the first removed rows, and the number of the others."""
     return [f"removed: {line}" for line in _lines(loaded)]
 
 
@@ -294,7 +292,7 @@ def _lines(loaded: Loaded) -> list[str]:
 
 
 def leftovers(loaded: Loaded) -> list[str]:
-    """The unsupported fields and what was skipped, in lines for the terminal; equal ones share a line."""
+    """Return lines for the terminal about unsupported fields and skipped entries; equal ones share a line."""
     alike: dict[str, list[NotCarriedOver]] = {}
     for each in loaded.not_carried_over:
         alike.setdefault(each.what, []).append(each)

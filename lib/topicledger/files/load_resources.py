@@ -1,4 +1,4 @@
-"""What manifest files declare beside topics, into its tables: compared with them first, then one MERGE each."""
+"""Load resources beside topics into their tables: compare them first, then run one MERGE for each table."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ _SHOWN_RIGHTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceChanges:
-    """What a table doesn't say yet."""
+    """The changes that a load makes to one table."""
 
     table: Table
     rows: DataFrame
     counts: Mapping[str, int]
-    """added, changed, unchanged, removed."""
+    """Numbers of rows: added, changed, unchanged, removed."""
     removed: DataFrame | None = None
-    """The key of rows that no file has; None where nothing is replaced."""
+    """Keys of the rows that no file has; None without --replace."""
 
 
 def frames(spark: SparkSession, declared: Mapping[str, Sequence[ResourceRow]]) -> Mapping[str, DataFrame]:
-    """Rows by table, one per its key, of what files declare of each table; tables of which they declare nothing are
-    left out. The rows are as `resource_reasons` wants them."""
+    """Return the declared rows of each table, one per key, without tables that files have no entries for.
+
+    `resource_reasons` has checked the rows.
+    """
     return {table.name: _frame(spark, table, rows) for table in RESOURCES if (rows := declared.get(table.name))}
 
 
@@ -51,8 +53,10 @@ def _frame(spark: SparkSession, table: Table, rows: Sequence[ResourceRow]) -> Da
 def difference(
     declared: Table, table: DataFrame, rows: DataFrame, clusters: Sequence[str], owners: tuple[str, ...] | None
 ) -> ResourceChanges:
-    """What `rows` change of `table`, the rows of `declared`. `owners`: whose rows of `clusters` are removed where
-    `rows` lack them, empty for everybody's, None for nobody's."""
+    """Return the changes that `rows` make to `table`, the current rows of `declared`.
+
+    `owners`: owners whose rows of `clusters` are removed if `rows` lack them; empty for all owners, None for none.
+    """
     key = declared.key
     same = [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in key]
     old, differs = F.col("old.cluster").isNotNull(), differ(declared, "old", "new")
@@ -77,13 +81,13 @@ def difference(
 
 
 def make(ledger: Ledger, changes: ResourceChanges) -> None:
-    """Make the table say so, in one commit, or none where it says so already."""
+    """Make the changes in one commit, or in none if there are no changes."""
     if any(changes.counts[name] for name in ("added", "changed", "removed")):
         ledger.merge(changes.table, changes.table.key, changes.rows, removed=changes.removed)
 
 
 def expansions(rows: Sequence[ResourceRow]) -> list[str]:
-    """What shorthands became, in lines for the terminal: the first, and how many more there are."""
+    """Return lines for the terminal with the expansions of the first shorthands, and the number of the others."""
     by_entry: dict[tuple[str, int, str], list[ResourceRow]] = {}
     for row in rows:
         if row.shorthand is not None:

@@ -1,4 +1,4 @@
-"""Manifest files into rows of `manifests`: every error of every file, with its line, before anything is done."""
+"""Read manifest files into rows: report every error of every file, with its line, before anything else happens."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show
 
 LISTED_FILES = 100
-"""How many files the row in `runs` names one by one."""
+"""Largest number of files that the row in `runs` lists."""
 _REASON_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """That the files are another tool's."""
+    """Options for reading another tool's files."""
 
     form: str
     """A name in FOREIGN_FORMATS."""
     cluster: str | None = None
-    """The cluster of all topics; None: the one that the files name."""
+    """The cluster of all topics; None for the one that the files name."""
 
 
 def read(
@@ -52,17 +52,17 @@ def read(
     stdin_format: Format | None = None,
     foreign: Foreign | None = None,
 ) -> ParsedManifests:
-    """Read files, without Spark; `foreign` says that they are another tool's.
+    """Read files without Spark; with `foreign`, files of another tool.
 
-    Raises ManifestFileError listing, each with its line, every error of every file, and every topic, right and quota
-    that a run would refuse by itself (C1, C3, A3, A4, Q2).
+    Raises ManifestFileError listing, with lines, every error of every file, and every topic, ACL and quota that a run
+    would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
     if foreign is not None:
         if FOREIGN_FORMATS[foreign.form].is_listing:
             parsed = _without_refused(parsed)
         _leave_ignored(parsed, settings)
-    hint = "; --cluster NAME puts the topics on another one" if foreign is not None else ""
+    hint = "; --cluster NAME puts the topics on another cluster" if foreign is not None else ""
     _require_none(
         chain(
             parsed.errors,
@@ -77,7 +77,7 @@ def read(
 
 
 def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
-    """Leave out what a run would refuse, though a cluster has it: brokers take ACLs that never apply (A3)."""
+    """Leave out rows that a run would refuse although a cluster has them: brokers accept useless ACLs (A3)."""
     kept: dict[str, list[ResourceRow]] = {table: [] for table in parsed.resources}
     left_out = list(parsed.not_carried_over)
     for table, rows in parsed.resources.items():
@@ -92,16 +92,18 @@ def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
 
 
 def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:
-    """The rows that `read` returned, one per (cluster, topic), as `manifests` has them; and by name those of each other
-    table that the files declare anything of."""
+    """Return what `read` returned as rows of `manifests`, one per (cluster, topic), and of the other tables by name.
+
+    Tables that the files have no entries for are left out.
+    """
     rows = _frame(spark, parsed.rows).drop("file", "line").dropDuplicates(["cluster", "topic"])
     return rows, load_resources.frames(spark, parsed.resources)
 
 
 def files_arguments(digests: Mapping[str, str]) -> dict[str, str]:
-    """What the row in `runs` says of files, bounded: of very many files the first, their number and one SHA-256.
+    """Return the arguments about files for the row in `runs`; for very many files the first, their number and a digest.
 
-    In: each file, as it was named, and the SHA-256 of its bytes.
+    In: the name of each file as given, and the SHA-256 of its bytes.
     """
     files = [{"file": name, "sha256": digest} for name, digest in digests.items()]
     arguments = {"files": json.dumps(files[:LISTED_FILES])}
@@ -132,13 +134,15 @@ def _parse(
         raise UsageError(f"--stdin-format is for native files; with --from {foreign.form} leave it out")
     form = FOREIGN_FORMATS[foreign.form]
     if foreign.cluster is None and not form.names_cluster:
-        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't say which cluster they are for")
+        raise UsageError(f"--from {form.name} needs --cluster NAME: its files don't name a cluster")
     return read_foreign_files(paths, stdin, form, cluster=foreign.cluster)
 
 
 def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
-    """List the configs that `changes.ignore` leaves to others as not carried over: files of other tools may have what
-    these set for a while."""
+    """List ignored configs (`changes.ignore`) as not carried over.
+
+    Files of other tools may contain configs that these tools set temporarily.
+    """
     usual, ignored = ChangeSettings().ignore, settings.ignored_configs
     for place, row in enumerate(parsed.rows):
         names = [name for name in row.configs or () if name in ignored.get(row.cluster, usual)]
@@ -150,7 +154,7 @@ def _leave_ignored(parsed: ParsedManifests, settings: Settings) -> None:
                     file=row.file,
                     line=row.line,
                     key=f"{show(row.topic)}: {show(name)}",
-                    what="changes.ignore in the settings leaves it to others",
+                    what="ignored because of changes.ignore in the settings",
                 )
                 for name in names
             )
@@ -194,12 +198,12 @@ def _not_yours(rows: Sequence[ManifestRow], owners: Owners) -> Iterator[FileErro
 
 
 def _repeated(rows: Sequence[ManifestRow]) -> Iterator[FileError]:
-    """Rows that say of a topic something else than an earlier one; a copy that says the same is no error (C2)."""
+    """Yield an error for each row that differs from an earlier row of the same topic; equal copies are fine (C2)."""
     first: dict[tuple[str, str], ManifestRow] = {}
     for row in rows:
         earlier = first.setdefault((row.cluster, row.topic), row)
         if any(getattr(row, name) != getattr(earlier, name) for name in manifests.COLUMNS):
             message = (
-                f"topic {show(row.topic)} is declared otherwise at {earlier.file}:{earlier.line}; keep one of them"
+                f"topic {show(row.topic)} is declared differently at {earlier.file}:{earlier.line}; keep one of them"
             )
             yield FileError(file=row.file, line=row.line, message=message)

@@ -1,7 +1,8 @@
-"""Finds the files that paths stand for, reads their bytes and hands the text to the parser of its format.
+"""Find the files that paths stand for, read their bytes and pass the text to the parser of its format.
 
-The only module of the package that touches the file system or standard input. The job may read more than the people
-whose pull requests bring the files: a link to a file elsewhere is an error, and so is what isn't a regular file.
+This is the only module of the package that reads the file system or standard input. The job may be able to read more
+than the authors of the files may, so a link to a file outside the folder is an error, and so is anything but a regular
+file.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from topicledger.manifests.files.entries import Report, TooManyErrorsError
 from topicledger.manifests.files.results import FileError, Format, ParsedManifests
 
 MAX_BYTES = 256 * 1024 * 1024
-"""All files of a load together: more than a million topics."""
+"""Limit for all files of a load together; enough for more than a million topics."""
 _PIECE = 1024 * 1024
 STDIN_NAME = "stdin"
-"""What rows and errors from `-` carry as their file."""
+"""File name in rows and errors from `-`."""
 
 _FORMATS: Mapping[str, Format] = {
     ".yaml": "yaml",
@@ -40,10 +41,10 @@ _FORMATS: Mapping[str, Format] = {
 def read_manifest_files(
     paths: Sequence[Path | Literal["-"]], stdin: TextIO, *, stdin_format: Format | None = None
 ) -> ParsedManifests:
-    """Read files, folders (recursively, sorted, hidden names skipped) and `-`; never raises for what they contain.
+    """Read files, folders (recursively, sorted, without hidden names) and `-`; never raises because of their content.
 
-    A file met twice is read once. ``stdin_format`` says what `-` holds; without it, JSON if it begins with [ or {,
-    else YAML.
+    A file that is named twice is read once. ``stdin_format`` is the format of `-`; by default JSON if it begins with [
+    or {, else YAML.
     """
     result = ParsedManifests(rows=[], errors=[])
     with suppress(TooManyErrorsError):
@@ -58,9 +59,9 @@ def read_manifest_files(
 def read_foreign_files(
     paths: Sequence[Path | Literal["-"]], stdin: TextIO, form: ForeignFormat, *, cluster: str | None
 ) -> ParsedManifests:
-    """Read another tool's files the same way: of folders those with a suffix of ``form``, else files of any name.
+    """Read another tool's files the same way: files of any name, and in folders those with a suffix of ``form``.
 
-    ``cluster`` is the cluster of all topics, whatever the files say; None: the one that the files name.
+    ``cluster`` overrides the cluster of all topics; None for the cluster that the files name.
     """
     result = ParsedManifests(rows=[], errors=[])
     found = _texts(paths, stdin, form.suffixes, result, any_suffix=True)
@@ -77,7 +78,7 @@ def _texts(
     *,
     any_suffix: bool,
 ) -> Iterator[tuple[str | None, str, Report]]:
-    """The suffix (None of `-`), the text and the report of each file that can be read."""
+    """Yield the suffix (None for `-`), the text and the report of each readable file."""
     seen: set[str] = set()
     left = MAX_BYTES
     for path in paths:
@@ -113,21 +114,21 @@ def _texts(
 
 
 class _NotReadError(Exception):
-    """A file that may not be read; str() is the reason."""
+    """A file must not be read; str() is the reason."""
 
 
 _LEAVES = "is a link that leaves its folder: put the file itself there, or name what the link points to"
 
 
 def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> tuple[Sequence[Path], Path | None]:
-    """The manifest files that a path stands for; and the real path of the folder, None where the path is a file."""
+    """Return the manifest files that a path stands for, and the folder's real path, or None if the path is a file."""
     if any(_leaves(each, each.parent) for each in _links_named_in(path)):
         result.errors.append(FileError(str(path), None, _LEAVES))
         return [], None
     try:
         is_folder = path.is_dir()
     except OSError:
-        is_folder = False  # a folder above it is closed: reading it tells
+        is_folder = False  # a parent folder isn't accessible; reading the file will report it
     if not is_folder:
         return [path], None
 
@@ -156,27 +157,27 @@ def _files_of(path: Path, suffixes: Sequence[str], result: ParsedManifests) -> t
 
 
 def _links_named_in(path: Path) -> Iterator[Path]:
-    """The links of a path that may come with the files: all of a relative path, of an absolute one the last part."""
+    """Yield the links in a path that may come with the files: any part of a relative path, or the last part."""
     try:
         yield from (each for each in (path, *(() if path.is_absolute() else path.parents)) if each.is_symlink())
     except (OSError, ValueError):
-        return  # reading it tells
+        return  # reading the file will report it
 
 
 def _leaves(path: Path, folder: Path) -> bool:
-    """Whether a path leads out of a folder, links followed."""
+    """Whether a path, with links followed, leads out of a folder."""
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _read_file(path: Path, folder: Path | None, suffixes: Sequence[str] | None, left: int) -> bytes:
-    """The first ``left`` bytes of a file, and one more where there are more; raises OSError and _NotReadError.
+    """Return at most ``left`` + 1 bytes of a file; raises OSError and _NotReadError.
 
-    ``folder``: the real path of the folder that it was found in.
+    ``folder``: the real path of the folder in which it was found.
     """
     real = os.path.realpath(path)
     if folder is not None and not Path(real).is_relative_to(folder):
         raise _NotReadError(_LEAVES)
-    # Looked at before it is opened, which waits for a FIFO's writer, and rewinds a tape.
+    # Checked before opening, which would wait for the writer of a FIFO, or rewind a tape.
     _require_regular(os.stat(real))  # noqa: PTH116
     with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
         _require_regular(os.fstat(file.fileno()))
@@ -187,7 +188,7 @@ def _read_file(path: Path, folder: Path | None, suffixes: Sequence[str] | None, 
 
 def _read(file: BinaryIO, left: int) -> bytes:
     content = bytearray()
-    # Piece by piece: a file may be longer than it says, and one read of the limit takes that much memory.
+    # Read in pieces: a file may be longer than its reported size, and one large read takes that much memory.
     while len(content) <= left and (piece := file.read(_PIECE)):
         content += piece
     return bytes(content)
@@ -195,10 +196,10 @@ def _read(file: BinaryIO, left: int) -> bytes:
 
 def _require_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise _NotReadError("isn't a regular file; a pipe's content is read from `-`")
+        raise _NotReadError("is not a regular file; to read from a pipe, use `-`")
 
 
 def _read_stdin(stdin: TextIO, left: int) -> bytes:
-    # the bytes, where there are any, since the terminal's encoding says nothing about a manifest
+    # Reads bytes if possible, since the terminal's encoding is unrelated to a manifest's.
     buffer: BinaryIO | None = getattr(stdin, "buffer", None)
     return stdin.read(left + 1).encode("utf-8") if buffer is None else _read(buffer, left)

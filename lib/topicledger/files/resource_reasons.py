@@ -1,5 +1,7 @@
-"""The rules of `acls.row_rules` and `quotas.row_rules` for rows of files, which are judged before there is a Spark
-session (A3, A4, Q2). As for topics (`reasons`), tests/properties/test_row_rules.py compares what both say of a row.
+"""The rules of `acls.row_rules` and `quotas.row_rules` in Python, for rows of files (A3, A4, Q2).
+
+Files are validated before Spark starts. As for topics (`reasons`), tests/properties/test_row_rules.py compares the
+messages of both.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ _REASON_CHARACTERS = 2_000
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _USER = "User:"
 _LARGEST = 2.0**63
-"""Whole limits are longs."""
+"""Upper bound of whole limits, which are longs."""
 
 Reasons = Iterator[str | None]
 
 
 def errors(declared: Mapping[str, Sequence[ResourceRow]]) -> list[FileError]:
-    """An error for each row that a run would refuse by itself, or that says something else than an earlier one of the
-    same resource. In: what files declare beside topics, by table."""
+    """Return an error for each row that a run would refuse by itself, or that differs from an earlier row.
+
+    In: the declared resources beside topics, by table.
+    """
     found = []
     for table in RESOURCES:
         kind, what, reasons_of = _KINDS[table.name]
@@ -41,17 +45,17 @@ def errors(declared: Mapping[str, Sequence[ResourceRow]]) -> list[FileError]:
                     FileError(file=row.file, line=row.line, message=f"{kind}: {show(why, _REASON_CHARACTERS)}")
                 )
         found += _repeated(table.key, what, rows)
-    # A shorthand's rights are often wrong alike.
+    # The ACLs of a shorthand often have the same error.
     return list(dict.fromkeys(found))
 
 
 def reasons(table: str, row: ResourceRow) -> str | None:
-    """Each rule that a row breaks by itself, in the words of the runs; None where it is fine."""
+    """Return the messages of all rules that a row breaks by itself, as a run would report them; else None."""
     return "; ".join(each for each in _KINDS[table][2](row) if each is not None) or None
 
 
 def _repeated(key: Sequence[str], what: str, rows: Sequence[ResourceRow]) -> list[FileError]:
-    """Rows that say of something else than an earlier one: of a right its state, of an entity its limits, too."""
+    """Return an error for each row that differs from an earlier row of the same resource in state or values."""
     first: dict[tuple[object, ...], ResourceRow] = {}
     found = []
     for row in rows:
@@ -60,7 +64,7 @@ def _repeated(key: Sequence[str], what: str, rows: Sequence[ResourceRow]) -> lis
         if row.state != earlier.state:
             says = f"is {earlier.state} at {earlier.file}:{earlier.line}, and {row.state} here"
         elif row.values != earlier.values:
-            says = f"is declared otherwise at {earlier.file}:{earlier.line}"
+            says = f"is declared differently at {earlier.file}:{earlier.line}"
         else:
             continue
         found.append(FileError(file=row.file, line=row.line, message=f"this {what} {says}; keep one"))
@@ -75,7 +79,7 @@ def _of_acl(row: ResourceRow) -> Reasons:
     yield _operation(values["operation"], values["resource_type"])
     yield _one_of("pattern_type", values["pattern_type"], PATTERN_TYPES)
     yield _name(values["resource_name"], values["resource_type"], prefixed=values["pattern_type"] == PREFIXED)
-    # Brokers have ACLs of any host: it must be possible to remove them.
+    # Brokers may have ACLs with any host, and it must be possible to remove them.
     yield None if row.state == ABSENT else host_reason(values["host"])
     yield state_reason(row.state)
 
@@ -84,7 +88,7 @@ def _principal(principal: str | None) -> str | None:
     if principal is None:
         return "principal is null; write User:name"
     if not principal.startswith(_USER) or principal == _USER:
-        return f"principal is {principal}; Kafka's authorizer knows User:name only"
+        return f"principal is {principal}; Kafka's authorizer knows only User:name"
     return None
 
 
@@ -103,7 +107,7 @@ def _operation(operation: str | None, resource_type: str | None) -> str | None:
         return f"operation is {operation}; write one of {', '.join(known)}, ALL"
     legal = OPERATIONS.get(resource_type or "", known)
     if operation not in ("ALL", *legal):
-        return f"operation {operation} means nothing on a {resource_type}; it has {', '.join((*legal, 'ALL'))}"
+        return f"operation {operation} does not apply to a {resource_type}; use {', '.join((*legal, 'ALL'))}"
     return None
 
 
@@ -117,7 +121,7 @@ def _name(name: str | None, resource_type: str | None, *, prefixed: bool) -> str
     if resource_type == "CLUSTER" and (name != CLUSTER_NAME or prefixed):
         return f"resource_name of a CLUSTER is {name}; write {CLUSTER_NAME}, LITERAL"
     if resource_type == "TOPIC" and name != WILDCARD and not _TOPIC.fullmatch(name):
-        return f"resource_name is {name}, which no topic's name can be or begin with"
+        return f"resource_name is {name}, which is not a legal topic name or prefix"
     return None
 
 
@@ -135,7 +139,7 @@ def _entity(user: object, client_id: object, ip: object) -> str | None:
     if user is None and client_id is None and ip is None:
         return "it names no user, client_id or ip; write one of them"
     if ip is not None and not (user is None and client_id is None):
-        return "ip stands alone: Kafka has no quotas of an ip with a user or client_id"
+        return "ip can't be combined with user or client_id"
     for name, value in zip(ENTITY, (user, client_id, ip), strict=True):
         if value == "":
             return f"{name} is empty; write a name, <default>, or null"
@@ -149,14 +153,14 @@ def _limit(name: str, value: float, *, of_ip: bool) -> str | None:
     if math.isinf(value):
         return f"{said}; for no limit write null"
     if of_ip != (name == IP_LIMIT):
-        return f"{said}; an ip has {IP_LIMIT} only" if of_ip else f"{said}; only an ip has it"
+        return f"{said}; an ip can have only {IP_LIMIT}" if of_ip else f"{said}; only an ip can have it"
     if name in WHOLE_LIMITS and not (value.is_integer() and value <= _LARGEST):
         return f"{said}; it must be a whole number"
     return None
 
 
 def _as_spark_writes(value: float) -> str:
-    """A double as `cast("string")` has it: as Java writes it."""
+    """Format a double as Spark's `cast("string")` does, which uses Java's form."""
     if math.isnan(value) or math.isinf(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -167,7 +171,7 @@ def _as_spark_writes(value: float) -> str:
 
 
 _KINDS: Mapping[str, tuple[str, str, Callable[[ResourceRow], Reasons]]] = {
-    ACLS.name: ("acl", "right", _of_acl),
+    ACLS.name: ("acl", "ACL", _of_acl),
     QUOTAS.name: ("quota", "entity", _of_quota),
 }
-"""By table: how errors name a row and what it is about, and what a row can get wrong by itself."""
+"""By table: prefix of errors, name of a resource in errors, and the rules that a row can break by itself."""

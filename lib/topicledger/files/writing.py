@@ -1,4 +1,4 @@
-"""Manifest rows -> a file that `load_manifests` reads back exactly: every text is quoted, whatever it looks like."""
+"""Write manifest rows to a file that `load_manifests` reads back exactly; every text is quoted."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def write_manifests(
     notes: Sequence[str],
     resources: Mapping[str, Iterable[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> Mapping[str, int]:
-    """Write rows of one cluster, in their order, as JSON or YAML by the file's suffix; returns how many it were, by
-    table.
+    """Write the rows of one cluster, in order, as JSON or YAML by the file's suffix; return their number by table.
 
-    `rows` have the fields of `manifests`, `resources` those of their tables, such as `acls`; null ones are left out.
-    `notes` become comments on top, and `note` of a row of topics one beside it; JSON has none. The file is complete or
-    it isn't there. Raises OSError where it can't be written.
+    `rows` have the fields of `manifests`, `resources` those of their tables, such as `acls`; nulls are left out.
+    `notes` become comments at the top, and a topic's `note` a comment beside it; JSON has no comments. An incomplete
+    file never appears under its name. Raises OSError if it can't be written.
     """
     lines: Callable[..., Iterator[str]] = _json if path.suffix.lower() == ".json" else _yaml
     counts = dict.fromkeys(("manifests", *resources), 0)
@@ -89,12 +88,12 @@ def _yaml(
 
 
 def _given(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says beside its cluster, the topic first; `present` goes without saying."""
+    """Return a row's fields without its cluster, the topic first; the default state `present` is left out."""
     return _given_of_resource({name: row[name] for name in FIELDS})
 
 
 def _given_of_resource(row: Mapping[str, Any]) -> dict[str, Any]:
-    """As `_given`, of a row of another table."""
+    """Return the fields of a row of any table, like `_given`."""
     fields = {name: value for name, value in row.items() if name != "cluster" and value is not None}
     if fields.get("state") == "present":
         del fields["state"]
@@ -117,7 +116,7 @@ def _value(value: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def quoted(text: str) -> str:
-    """A double-quoted scalar of YAML, on one line; what may not stand in it is escaped."""
+    """Return a double-quoted YAML scalar on one line, with characters escaped as needed."""
     if text.isascii() and text.isprintable():
         return json.dumps(text)
     return '"' + "".join(map(_escaped, text)) + '"'

@@ -1,4 +1,4 @@
-"""YAML manifests: documents of `topics`, `acls` and `quotas`, with a `cluster` and `defaults` that these inherit."""
+"""YAML manifests: documents of `topics`, `acls` and `quotas`, which inherit a `cluster` and `defaults`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_
 from topicledger.text import nearest
 
 _MAX_ALIASED = 5_000_000
-"""Values that one YAML file may add by aliases, merge keys, defaults and shorthands to those written in it."""
+"""Number of values that aliases, merge keys, defaults and shorthands may add to those written in a YAML file."""
 _RESOURCES = {"acls": read_acls, "quotas": read_quotas}
 _TOP_KEYS = ("cluster", "defaults", "topics", *_RESOURCES)
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
 
 def read_yaml(text: str, report: Report) -> None:
-    """Report the rows and errors of a YAML manifest, all its documents."""
+    """Report the rows and errors of all documents of a YAML manifest."""
     with measured(report):
         documents, reader = open_yaml(text, report)
         for value, line in documents:
@@ -29,23 +29,23 @@ def read_yaml(text: str, report: Report) -> None:
 
 
 def open_yaml(text: str, report: Report) -> tuple[list[tuple[Value, int]], Reader]:
-    """The documents of a file with their lines, and a reader of their values; raises TooMuchError."""
+    """Return the documents of a file with their lines, and a reader of their values; raises TooMuchError."""
     source = YamlDocuments(text, max_aliased=_MAX_ALIASED)
     documents: list[tuple[Value, int]] = []
     parse_yaml(source, documents, report)
-    # Four times: a million topics may have a dozen default configs each.
+    # Four times, since a million topics may have a dozen default configs each.
     report.visits = 4 * source.written + _MAX_ALIASED
     return documents, Reader(report)
 
 
 @contextmanager
 def measured(report: Report) -> Iterator[None]:
-    """Report a file that stands for too many values, instead of raising TooMuchError."""
+    """Report a file that expands to too many values, instead of raising TooMuchError."""
     try:
         yield
     except TooMuchError:
         report.error(
-            None, f"its aliases, merge keys, defaults and shorthands stand for more than {_MAX_ALIASED:,} values"
+            None, f"its aliases, merge keys, defaults and shorthands expand to more than {_MAX_ALIASED:,} values"
         )
 
 
@@ -88,7 +88,7 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
 
 
 def _yaml_defaults(top: Mapping[str, tuple[Value, int]], reader: Reader) -> Entry:
-    """`defaults` and the document's `cluster` as one entry."""
+    """Return `defaults` and the document's `cluster` as one entry."""
     defaults = Entry()
     value, line = top.get("defaults", (None, 0))
     if isinstance(value, Object):
@@ -98,7 +98,7 @@ def _yaml_defaults(top: Mapping[str, tuple[Value, int]], reader: Reader) -> Entr
     cluster, line = top.get("cluster", (None, 0))
     if cluster is not None:
         if "cluster" in defaults.given:
-            reader.report.error(line, "`cluster` is given here and in `defaults`; say it once")
+            reader.report.error(line, "`cluster` is given here and in `defaults`; give it once")
         defaults.given.add("cluster")
         defaults.cluster = reader.text("cluster", cluster, line)
         if defaults.cluster is None:
@@ -107,10 +107,10 @@ def _yaml_defaults(top: Mapping[str, tuple[Value, int]], reader: Reader) -> Entr
 
 
 def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
-    """Fill what the entry doesn't say from the defaults.
+    """Fill missing fields of the entry from the defaults.
 
-    A null of its own takes a default count or owner away; configs and labels are joined key by key; counts and a
-    placement exclude assignments (C1), so that one given by the topic drops the default of the other.
+    An explicit null removes a default count or owner. Configs and labels are merged key by key. Counts or a placement
+    exclude assignments (C1), so a topic's own value of either kind removes the default of the other.
     """
     counts = ("num_partitions", "replication_factor", "placement")
     own_counts = any(getattr(entry, name) is not None for name in counts)
@@ -125,7 +125,7 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
     if entry.cluster is None and "cluster" not in entry.failed:
         entry.cluster = defaults.cluster
         entry.failed |= defaults.failed & {"cluster"}
-    # a wrong default was reported where it stands, not at each topic
+    # An error in a default is reported at the default, not at each topic.
     if defaults.wrong:
         entry.failed.add(ELSEWHERE)
     entry.configs = _joined(defaults.configs, entry.configs, reader)
@@ -135,6 +135,6 @@ def _inherit(entry: Entry, defaults: Entry, reader: Reader) -> None:
 def _joined(defaults: dict[str, str] | None, own: dict[str, str] | None, reader: Reader) -> dict[str, str] | None:
     if not defaults:
         return defaults if own is None else own
-    # Of each topic, also where it has none of its own: its row has them all.
+    # Counted for each topic, since each row has all of them.
     reader.visit(weight(defaults))
     return {**defaults, **own} if own else defaults

@@ -105,7 +105,7 @@ def maintain(ledger: Ledger, settings: Settings, request: Request) -> Maintained
     """
     ledger.ensure(RUNS)
     if request.run_id is not None and find_run(ledger, request.run_id) is not None:
-        raise UsageError(f"there is a run {request.run_id} already; a maintenance can't be resumed: give another id")
+        raise UsageError(f"run {request.run_id} already exists; a maintenance can't be resumed: use another run id")
     if request.execute:
         # It seals what it abandons, and its own end: a missing key is an error before anything is done.
         proof.signer(settings)

@@ -1,7 +1,7 @@
-"""Phase manifest for rights: every row of `acls` is accepted, or refused with each of its reasons.
+"""Phase manifest for ACLs: accept each row of `acls`, or refuse it with all reasons.
 
-Kafka has no validate for ACLs and takes what can never grant anything, or what no broker can match (A3, A4): so the
-rules are ours.
+Kafka can't validate ACLs, and accepts ACLs that never grant anything or that no broker can match (A3, A4). So the rules
+are ours.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}
 CLAIMED = tuple(name for name in ACL_KEY if name != "host")
-"""Fields of an ACL that say what it is about: all but the host."""
+"""Fields of an ACL that determine what it is about: all but the host."""
 _TOPIC = r"\A[a-zA-Z0-9._-]{1,249}\z"
 
 
 def text_of(acl: str | None = None) -> Column:
-    """An ACL as one text, by which `plans` and `audit` name it: its values in the key's order, with blanks between.
+    """Return an ACL's text, its name in `plans` and `audit`: the values in the key's order, separated by blanks.
 
-    `acl`: a struct of `ACL_KEY`; None takes the row's own columns. A blank or backslash within a value has a backslash
-    before it, so that no two ACLs share a text.
+    `acl`: a struct of `ACL_KEY`; None takes the row's own columns. Blanks and backslashes within a value are escaped
+    with a backslash, so that no two ACLs share a text.
     """
     values = (F.col(name if acl is None else f"{acl}.{name}") for name in ACL_KEY)
     return F.concat_ws(" ", *(F.regexp_replace(value, r"([\\\s])", r"\\$1") for value in values))
 
 
 def values_of(acl: str) -> Column:
-    """map<string,string>: the struct `acl` of `ACL_KEY` by name, as `before` and `after` have it."""
+    """Return map<string,string>: the struct `acl` of `ACL_KEY` as a map by name, as in `before` and `after`."""
     return F.create_map(*(part for name in ACL_KEY for part in (F.lit(name), F.col(f"{acl}.{name}"))))
 
 
 def covered_topics(rights: DataFrame, topics: DataFrame) -> DataFrame:
-    """The topics that rights on topics cover: the columns of both, a row per right and topic.
+    """Join ACLs on topics with the topics that they cover: the columns of both, one row per ACL and topic.
 
     In: `rights` with cluster, resource_name, pattern_type; `topics` with cluster and topic. A literal `*` covers all.
     """
-    # By equality, also of prefixes: of each topic, what it begins with, at each length that a prefix has.
+    # Joins by equality, for prefixes, too: each topic is cut to every length that a prefix has.
     length = F.when(F.col("pattern_type") == PREFIXED, F.length("resource_name")).when(
         F.col("resource_name") == WILDCARD, F.lit(0)
     )
@@ -90,10 +90,10 @@ def _legal_principal() -> Rule:
     return Rule(
         error=Refusal.INVALID_ACL,
         reason=F.when(principal.isNull(), F.lit("principal is null; write User:name"))
-        # `Group:x` is taken by brokers, and no authorizer of Kafka's own ever matches it.
+        # Brokers accept `Group:x`, but none of Kafka's own authorizers ever matches it.
         .when(
             ~F.startswith(principal, F.lit("User:")) | (F.length(principal) <= len("User:")),
-            F.concat(F.lit("principal is "), principal, F.lit("; Kafka's authorizer knows User:name only")),
+            F.concat(F.lit("principal is "), principal, F.lit("; Kafka's authorizer knows only User:name")),
         ),
     )
 
@@ -121,7 +121,7 @@ def _legal_operation() -> Rule:
         .when(
             ~legal,
             F.concat(
-                F.lit("operation "), operation, F.lit(" means nothing on a "), resource_type, F.lit("; it has "), means
+                F.lit("operation "), operation, F.lit(" does not apply to a "), resource_type, F.lit("; use "), means
             ),
         ),
     )
@@ -144,19 +144,19 @@ def _legal_name() -> Rule:
         )
         .when(
             (resource_type == "TOPIC") & ~wildcard & ~name.rlike(_TOPIC),
-            F.concat(F.lit("resource_name is "), name, F.lit(", which no topic's name can be or begin with")),
+            F.concat(F.lit("resource_name is "), name, F.lit(", which is not a legal topic name or prefix")),
         ),
     )
 
 
 def _legal_host() -> Rule:
-    # Brokers have ACLs of any host: it must be possible to remove them.
+    # Brokers may have ACLs with any host, and it must be possible to remove them.
     kept = ~F.col("state").eqNullSafe(F.lit(ABSENT))
     return Rule(error=Refusal.INVALID_ACL, reason=F.when(kept, host_reason_column(F.col("host"))))
 
 
 def row_rules() -> Sequence[Rule]:
-    """The rules that a row of `acls` can break by itself (A3, A4)."""
+    """Return the rules that a row of `acls` can break by itself (A3, A4)."""
     return (
         _legal_principal(),
         _one_of("permission", PERMISSIONS),
@@ -170,9 +170,9 @@ def row_rules() -> Sequence[Rule]:
 
 
 def meant() -> Column:
-    """What a row may mean: a struct of `CLAIMED`, null in what can't be read, since that may be anything.
+    """Return the possible meaning of a row: a struct of `CLAIMED`, with null for fields that may mean anything.
 
-    An operation that means nothing on the type, or a name that the type can't have, leaves the type in doubt.
+    If the operation or the name doesn't fit the resource type, the type is null, too.
     """
 
     def known(*rules: Rule) -> Column:
@@ -185,7 +185,7 @@ def meant() -> Column:
         "permission": F.when(known(_one_of("permission", PERMISSIONS)), F.col("permission")),
         "operation": F.when(known(operation), F.col("operation")),
         "resource_type": F.when(known(of_type, operation, name), F.col("resource_type")),
-        # A prefix is about the name itself, too.
+        # A prefix also covers the name itself.
         "pattern_type": F.when(pattern, F.col("pattern_type")).otherwise(PREFIXED),
         "resource_name": F.when(known(name), F.col("resource_name")),
     }
@@ -193,7 +193,7 @@ def meant() -> Column:
 
 
 def unusual(acl: str) -> Column:
-    """string: why the struct `acl` of `ACL_KEY`, which brokers take, almost never applies; null where it may."""
+    """Return string: why an ACL (struct of `ACL_KEY`) that brokers accept almost never applies, else null."""
     principal, name = F.col(f"{acl}.principal"), F.col(f"{acl}.resource_name")
     literal_prefix = (F.col(f"{acl}.pattern_type") == LITERAL) & (name != WILDCARD) & F.endswith(name, F.lit(WILDCARD))
     reasons = (
@@ -202,12 +202,12 @@ def unusual(acl: str) -> Column:
             F.concat(
                 F.lit("principal is "),
                 principal,
-                F.lit(f"; brokers compare it as text, and only {EVERYONE} is everybody: write a row per principal"),
+                F.lit(f"; brokers compare it as text, and only {EVERYONE} is everyone: write one row per principal"),
             ),
         ),
         F.when(
             principal.rlike(r",\s*User:"),
-            F.concat(F.lit("principal is "), principal, F.lit("; it is one name with a comma: write a row each")),
+            F.concat(F.lit("principal is "), principal, F.lit("; it is one name with a comma: write one row per name")),
         ),
         F.when(
             literal_prefix,
@@ -222,7 +222,7 @@ def unusual(acl: str) -> Column:
 
 
 def complete(rows: DataFrame) -> DataFrame:
-    """Columns of `acls` (more are ignored), where a null that stands for a default has it."""
+    """Return the columns of `acls` with defaults in place of nulls; other columns are dropped."""
     return rows.select(
         *(
             F.coalesce(name, F.lit(_DEFAULTS[name])).alias(name) if name in _DEFAULTS else F.col(name)
@@ -232,13 +232,13 @@ def complete(rows: DataFrame) -> DataFrame:
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
-    """Judge rows of `acls`.
+    """Validate rows of `acls`.
 
-    In: its columns (more are ignored). Out: `ACLS`' columns with defaults filled in, `resource` (`text_of`), `error`,
-    `error_message`, and `phase` and `outcome`, null where the row is accepted. One row per right: duplicates are one
-    (A1), of the owner that comes first; where they disagree about `state`, all of them are one refused row.
+    In: its columns (others are ignored). Out: the columns of `ACLS` with defaults filled in, `resource` (`text_of`),
+    `error`, `error_message`, `phase` and `outcome`; the last four are null if the row is accepted. One row per ACL:
+    duplicates become one row (A1), with the first owner. If they disagree about `state`, they become one refused row.
 
-    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out.
+    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out.
     """
 
     def transform(acls: DataFrame) -> DataFrame:
@@ -248,7 +248,7 @@ def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transf
         key = ["cluster", *ACL_KEY]
         same = Window.partitionBy(*key)
         first = same.orderBy("owner", F.array_sort(F.map_entries("labels")))
-        conflict = F.lit("rows for this right say both present and absent; keep one of them")
+        conflict = F.lit("rows for this ACL are both present and absent; keep one of them")
         judged = (
             rows.transform(with_reasons([known_cluster(clusters), *row_rules()]))
             .withColumns(

@@ -1,8 +1,8 @@
-"""Hosts of ACLs, for rows of files and for tables (A4).
+"""Hosts of ACLs, in files and in tables (A4).
 
-A broker compares an ACL's host as text with what Java's `InetAddress.getHostAddress` returns for the client: IPv4
+A broker compares an ACL's host as text with the result of Java's `InetAddress.getHostAddress` for the client: IPv4
 without leading zeros, also for an IPv4 address within IPv6; IPv6 as eight groups in lower case without leading zeros;
-a link-local address with the number of the broker's interface (measured: Java 17, NIO sockets as brokers have).
+a link-local address with the number of the broker's interface (measured: Java 17, NIO sockets as in brokers).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NO_SPELLING = "one, such as 10.0.0.1, 2001:db8:0:0:0:0:0:1 or fe80:0:0:0:0:0:0:
 
 
 def host_reason(host: str | None) -> str | None:
-    """Return why no client can have this host, None where one may."""
+    """Return why no client can have this host, else None."""
     if host is None or host == WILDCARD or re.fullmatch(_ADDRESS, host):
         return None
     return f"{_BEFORE}{host}{_BETWEEN}{_spelling(host) or _NO_SPELLING}{_AFTER}"
 
 
 def host_reason_column(host: Column) -> Column:
-    """string: `host_reason` of a column."""
+    """`host_reason` for a column (string)."""
     said = F.concat(
         F.lit(_BEFORE), host, F.lit(_BETWEEN), F.coalesce(_spelling_column(host), F.lit(_NO_SPELLING)), F.lit(_AFTER)
     )
@@ -43,7 +43,7 @@ def host_reason_column(host: Column) -> Column:
 
 
 def _spelling(host: str) -> str | None:
-    """The address that is meant, as Java writes it; None where the text is none, or the interface is missing."""
+    """Return the address in Java's form; None if the text isn't an address, or its interface is missing."""
     text = host.lower()
     if dotted := re.fullmatch(_DOTTED, text):
         text = dotted[1]

@@ -1,4 +1,4 @@
-"""Configs that runs, audits and exports leave to others: `changes.ignore`, decided here for all of them."""
+"""Configs that runs, audits and exports ignore: `changes.ignore`, applied here for all of them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Ignored: TypeAlias = Mapping[str, Collection[str]]
 
 
 def is_ignored(ignored: Ignored, name: Column) -> Column:
-    """Whether the config `name` (string) is left to others on the row's `cluster`."""
+    """Whether the config `name` (string) is ignored on the row's `cluster`."""
     return F.coalesce(F.array_contains(_names(ignored), name), F.lit(False))
 
 
 def without_ignored(ignored: Ignored, configs: Column) -> Column:
-    """A map of configs by name without those that are left to others on the row's `cluster`."""
-    # Spark compiles no `map_filter` but interprets it: slow, so it is left to the few rows that need it.
+    """Return a map of configs by name without those that are ignored on the row's `cluster`."""
+    # Spark interprets `map_filter` instead of compiling it, so only the few rows that need it use it.
     touched = F.coalesce(F.arrays_overlap(F.map_keys(configs), _names(ignored)), F.lit(False))
     return F.when(touched, F.map_filter(configs, lambda name, _: ~is_ignored(ignored, name))).otherwise(configs)
 
 
 def _names(ignored: Ignored) -> Column:
-    """array<string>: names of the row's cluster."""
+    """Return array<string>: the ignored names on the row's cluster."""
     lists = {name: tuple(sorted(each)) for name, each in ignored.items()}
     if len(set(lists.values())) == 1:
         return _array(next(iter(lists.values())))

@@ -1,4 +1,4 @@
-"""Owners of topics, and when two are the same: blanks around them and their case don't count."""
+"""Owners of topics, compared regardless of surrounding blanks and case."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from topicledger.kafka.config_values import BLANKS
 
 
 def owner_key(owner: Column) -> Column:
-    """An owner (string) as owners are compared; null where there is none: a blank one is none."""
-    # Upper first: two forms of a letter that are one in capitals are one letter.
+    """Return an owner (string) in the form for comparisons; null if it is null or blank."""
+    # Upper case first, so that letters with the same upper case are equal.
     return F.nullif(F.lower(F.upper(F.btrim(owner, F.lit(BLANKS)))), F.lit(""))
 
 
 def is_one_of(owner: Column, owners: tuple[str, ...]) -> Column:
-    """boolean: whether the owner is one of these; null where there is none."""
+    """Return boolean: whether the owner is one of these; null if there is no owner."""
     return owner_key(owner).isin(*(owner_key(F.lit(each)) for each in owners))
 
 
 def of_topics(manifests: DataFrame) -> DataFrame:
-    """cluster, topic, owner: one row a topic, though other tools may have written several. In: rows of `manifests`."""
+    """Return one row per topic (cluster, topic, owner), although other tools may have written several.
+
+    In: rows of `manifests`.
+    """
     return manifests.groupBy("cluster", "topic").agg(F.min("owner").alias("owner"))

@@ -1,7 +1,7 @@
-"""Phase manifest for client quotas: every row of `quotas` is accepted, or refused with each of its reasons.
+"""Phase manifest for client quotas: accept each row of `quotas`, or refuse it with all reasons.
 
-What a cluster has to say of a row, such as whether it can resolve an ip, validateOnly says (Q1). Here is what Kafka
-takes and no broker can mean, and what a row alone shows wrong (Q2).
+The rules refuse values that Kafka accepts but cannot enforce, and errors that the row alone shows (Q2). Errors that
+depend on the cluster, such as an ip that it can't resolve, are left to validateOnly (Q1).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _VALUES = "map<string,string>"
 
 
 def text_of() -> Column:
-    """The row's entity as one text, by which `plans` and `audit` name it: `user=a client-id=<default>`.
+    """Return the text of the row's entity, its name in `plans` and `audit`: `user=a client-id=<default>`.
 
-    A blank or backslash within a name has a backslash before it, so that no two entities share a text.
+    Blanks and backslashes within a name are escaped with a backslash, so that no two entities share a text.
     """
     return F.concat_ws(
         " ",
@@ -34,7 +34,7 @@ def text_of() -> Column:
 
 
 def entity_of(text: str) -> dict[str, Column]:
-    """The columns user, client_id and ip of the text in a column, see `text_of`; null where the entity has none."""
+    """Return the columns user, client_id and ip of a text column (see `text_of`); null for missing parts."""
     name = r"((?:[^\\\s]++|\\.)*+)"
     parts = "".join(f"(?: ?{kind}={name})?" for kind in KAFKA_TYPES.values())
     found = (F.regexp_extract(text, f"(?s)^{parts}$", number) for number in range(1, len(ENTITY) + 1))
@@ -43,13 +43,13 @@ def entity_of(text: str) -> dict[str, Column]:
 
 
 def limits_of() -> Column:
-    """map<string,string>: the limits that the row has, by name, as `before` and `after` have them."""
+    """Return map<string,string>: the row's limits by name, as in `before` and `after`."""
 
     def text(name: str) -> Column:
         value = F.col(name)
         whole = value.try_cast("decimal(38,0)")
         parts = F.rtrim(value.try_cast("decimal(38,18)").cast("string"), F.lit("0"))
-        # As `text_of_limit` writes it.
+        # The same form as `text_of_limit` writes.
         return F.coalesce(
             F.when(value.eqNullSafe(whole.cast("double")), whole.cast("string")).otherwise(parts),
             value.cast("string"),
@@ -60,7 +60,7 @@ def limits_of() -> Column:
 
 
 def declared_limits() -> Column:
-    """As `limits_of`: those that a declared entity is to have, none where it is absent."""
+    """Return the limits that a declared entity must have, like `limits_of`; none if it is absent."""
     return F.when(F.col("state") == ABSENT, F.create_map().cast(_VALUES)).otherwise(limits_of())
 
 
@@ -74,7 +74,7 @@ def _legal_entity() -> Rule:
         )
         .when(
             ip.isNotNull() & F.coalesce(user, client_id).isNotNull(),
-            F.lit("ip stands alone: Kafka has no quotas of an ip with a user or client_id"),
+            F.lit("ip can't be combined with user or client_id"),
         )
         .otherwise(F.coalesce(*empty)),
     )
@@ -85,9 +85,9 @@ def _legal_limit(name: str) -> Rule:
     said = F.concat(F.lit(f"{name} is "), value.cast("string"))
     of_ip = name == IP_LIMIT
     elsewhere = F.col("ip").isNull() if of_ip else F.col("ip").isNotNull()
-    only = f"; an ip has {IP_LIMIT} only" if not of_ip else "; only an ip has it"
+    only = f"; an ip can have only {IP_LIMIT}" if not of_ip else "; only an ip can have it"
     reason = (
-        # Kafka takes NaN and Infinity.
+        # Kafka accepts NaN and Infinity.
         F.when(F.isnan(value) | ~(value > 0), F.concat(said, F.lit("; it must be above 0, or null for no limit")))
         .when(value == float("inf"), F.concat(said, F.lit("; for no limit write null")))
         .when(elsewhere & value.isNotNull(), F.concat(said, F.lit(only)))
@@ -108,24 +108,24 @@ def _any_limit() -> Rule:
 
 
 def row_rules() -> Sequence[Rule]:
-    """The rules that a row of `quotas` can break by itself (Q2)."""
+    """Return the rules that a row of `quotas` can break by itself (Q2)."""
     return (_legal_entity(), *map(_legal_limit, LIMITS), _any_limit(), legal_state())
 
 
 def unusual() -> Column:
-    """string: why the row's entity, which brokers take, almost never exists; null where it may."""
+    """Return string: why the row's entity, which brokers accept, almost never exists, else null."""
     user, named = F.col("user"), F.coalesce("user", "client_id")
     return F.when(
         F.startswith(user, F.lit("User:")),
-        F.concat(F.lit("user is "), user, F.lit("; quotas name a user without its type: leave out User:")),
+        F.concat(F.lit("user is "), user, F.lit("; quotas name users without a type: remove User:")),
     ).when(
         named == "*",
-        F.lit("user or client_id is *, which is a name like any other: write <default> for all that have no quotas"),
+        F.lit("user or client_id is *, which is an ordinary name: write <default> for everyone without own quotas"),
     )
 
 
 def complete(rows: DataFrame) -> DataFrame:
-    """Columns of `quotas` (more are ignored), where a null state is `present`."""
+    """Return the columns of `quotas` with `present` in place of a null state; other columns are dropped."""
     return rows.select(
         *(
             F.coalesce(name, F.lit(PRESENT)).alias(name) if name == "state" else F.col(name)
@@ -135,13 +135,13 @@ def complete(rows: DataFrame) -> DataFrame:
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None) -> Transform:
-    """Judge rows of `quotas`.
+    """Validate rows of `quotas`.
 
-    In: its columns (more are ignored). Out: `QUOTAS`' columns, `resource` (`text_of`), `error`, `error_message`, and
-    `phase` and `outcome`, null where the row is accepted. One row per entity, of the owner that comes first: copies are
-    one; where they disagree about state or limits, all of them are one refused row.
+    In: its columns (others are ignored). Out: the columns of `QUOTAS`, `resource` (`text_of`), `error`,
+    `error_message`, `phase` and `outcome`; the last four are null if the row is accepted. One row per entity: copies
+    become one row, with the first owner. If they disagree about state or limits, they become one refused row.
 
-    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out.
+    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out.
     """
 
     def transform(quotas: DataFrame) -> DataFrame:

@@ -1,7 +1,7 @@
-"""The rules of `rows.row_rules` for rows of files, which are judged before there is a Spark session (C1, C3).
+"""The rules of `rows.row_rules` in Python, for rows of files, which are validated before Spark starts (C1, C3).
 
-Tables may have a million rows that nobody has read yet: those are judged by Spark. What both say of a row is the same,
-word for word: tests/properties/test_row_rules.py compares them.
+Tables may have a million rows that were never read before; Spark validates those. Both must return exactly the same
+messages: tests/properties/test_row_rules.py compares them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEGAL_CONFIG = re.compile(r"[!-~]+")
 
 
 def reasons(row: ManifestRow) -> list[str]:
-    """Each rule that the row breaks by itself, in the words of the runs; empty where it is fine."""
+    """Return the messages of all rules that the row breaks by itself, as a run would report them."""
     return [
         reason
         for reason in (
@@ -56,7 +56,7 @@ def _topic(topic: str, state: str) -> str | None:
     if topic in (".", ".."):
         return f"topic can't be {topic}"
     if len(topic) > MAX_TOPIC_LENGTH:
-        return f"topic has {len(topic)} characters; Kafka takes at most {MAX_TOPIC_LENGTH}"
+        return f"topic has {len(topic)} characters; Kafka accepts at most {MAX_TOPIC_LENGTH}"
     if not _LEGAL.fullmatch(topic):
         return "topic has a character other than ASCII letters, digits, '.', '_' and '-'"
     if topic in INTERNAL_TOPICS:
@@ -74,7 +74,7 @@ def _count(column: str, count: int | None, most: int | None = None) -> str | Non
     if count is not None and count < 1:
         return f"{column} is {count}; it must be at least 1, or null for the broker's default"
     if count is not None and most is not None and count > most:
-        return f"{column} is {count}; Kafka takes at most {most}"
+        return f"{column} is {count}; Kafka accepts at most {most}"
     return None
 
 
@@ -92,7 +92,9 @@ def _assignments(assignments: Mapping[int, Sequence[int]] | None) -> str | None:
         "assignments are empty": not assignments,
         "assignments must number the partitions 0 to n-1 without gaps": set(assignments) != {*range(len(assignments))},
         "assignments leave a partition without brokers": not all(replicas),
-        "assignments hold a null or negative broker id": any(broker < 0 for brokers in replicas for broker in brokers),
+        "assignments contain a null or negative broker id": any(
+            broker < 0 for brokers in replicas for broker in brokers
+        ),
         "assignments name a broker twice for one partition": any(len({*each}) != len(each) for each in replicas),
         "assignments give partitions different numbers of replicas": len({len(each) for each in replicas}) > 1,
     }
@@ -124,7 +126,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def broken(rows: Sequence[ManifestRow]) -> Iterator[tuple[ManifestRow, str]]:
-    """The rows that break a rule, each with all its reasons as one text."""
+    """Yield the rows that break a rule, each with all its reasons as one text."""
     for row in rows:
         found = reasons(row)
         if found:

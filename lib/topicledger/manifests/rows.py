@@ -1,7 +1,8 @@
-"""Phase manifest: every row of `manifests` is accepted, or refused with each of its reasons.
+"""Phase manifest: accept each row of `manifests`, or refuse it with all reasons.
 
-Only what the row alone shows wrong is refused here; what needs the cluster is left to policy (collisions) or to
-validateOnly (a replication factor above the brokers, an unknown config), whose error is Kafka's own.
+The rules refuse only errors that the row alone shows. Errors that depend on the cluster are left to policies
+(collisions) or to validateOnly (a replication factor above the number of brokers, an unknown config), which returns
+Kafka's own error.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from topicledger.schemas import MANIFESTS
 PRESENT, ABSENT = "present", "absent"
 MAX_TOPIC_LENGTH = 249
 MAX_REPLICATION_FACTOR = 2**15 - 1
-INTERNAL = " is internal to Kafka: its brokers create it with configs of its own; remove it from the manifests"
+INTERNAL = " is internal to Kafka: brokers create it with their own configs; remove it from the manifests"
 COLLIDES = " collides with "
 WITH_INTERNAL = ", which is internal to Kafka and could not be created; choose another name, or declare it absent"
 PLACEMENTS = "; write any, racks, spread, rack:NAME or brokers:1,2,3"
-ILLEGAL_NAMES = "configs have names with a blank or another character that no config's name has: "
+ILLEGAL_NAMES = "config names contain blanks or other illegal characters: "
 ODD_VALUES = "configs have values that brokers return in another form: "
 PLAIN_VALUES = "; write plain decimal digits, NaN, true or false"
-PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both say where replicas are to be; give one or the other"
+PLACEMENT_AND_ASSIGNMENTS = "placement and assignments both determine the replicas; give one or the other"
 
 COLUMNS = MANIFESTS.schema.names
 
@@ -42,15 +43,15 @@ Transform = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What a row alone can get wrong."""
+    """A rule that a row can break by itself."""
 
     error: Refusal
     reason: Column
-    """Null when the row is fine, else what is wrong and what would be right."""
+    """Null if the row is fine, else what is wrong and how to correct it."""
 
 
 def known_cluster(clusters: Collection[str]) -> Rule:
-    """A row is for a cluster that the settings name."""
+    """Require a cluster that is in the settings."""
     known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
     names = F.lit(", ".join(sorted(clusters)))
     return Rule(
@@ -62,7 +63,7 @@ def known_cluster(clusters: Collection[str]) -> Rule:
 
 
 def legal_topic() -> Rule:
-    """`topic` is a name that Kafka takes."""
+    """Require a topic name that Kafka accepts."""
     topic = F.col("topic")
     return Rule(
         error=Refusal.INVALID_TOPIC,
@@ -72,7 +73,7 @@ def legal_topic() -> Rule:
         .when(
             F.length(topic) > MAX_TOPIC_LENGTH,
             F.concat(
-                F.lit("topic has "), F.length(topic), F.lit(f" characters; Kafka takes at most {MAX_TOPIC_LENGTH}")
+                F.lit("topic has "), F.length(topic), F.lit(f" characters; Kafka accepts at most {MAX_TOPIC_LENGTH}")
             ),
         )
         # \z, not $: Java's $ also matches before a final line break.
@@ -85,10 +86,10 @@ def legal_topic() -> Rule:
 
 
 def apart_from_internal() -> Rule:
-    """`topic` doesn't collide with an internal topic, unless it is absent: deleting such a topic is the cure (I1).
+    """Require a topic name that doesn't collide with an internal topic, unless the topic is absent (I1).
 
-    Kafka creates no topic whose name differs from another one's in `.` and `_` alone, so that consumer groups or
-    transactions would fail for good.
+    Kafka creates no topic whose name differs from an existing one only in `.` and `_`. Such a topic would make consumer
+    groups or transactions fail permanently, and deleting it is the remedy.
     """
     topic = F.col("topic")
     internal = F.replace(topic, F.lit("."), F.lit("_"))
@@ -100,7 +101,7 @@ def apart_from_internal() -> Rule:
 
 
 def legal_state() -> Rule:
-    """`state` is present or absent."""
+    """Require the state present or absent."""
     state = F.col("state")
     return Rule(
         error=Refusal.INVALID_STATE,
@@ -116,7 +117,7 @@ def _legal_count(column: str, error: Refusal, most: int | None = None) -> Rule:
     reason = F.when(count < 1, F.concat(F.lit(f"{column} is "), count, F.lit(hint)))
     if most is not None:
         reason = reason.when(
-            count > most, F.concat(F.lit(f"{column} is "), count, F.lit(f"; Kafka takes at most {most}"))
+            count > most, F.concat(F.lit(f"{column} is "), count, F.lit(f"; Kafka accepts at most {most}"))
         )
     return Rule(error=error, reason=reason)
 
@@ -137,7 +138,7 @@ def _legal_assignments() -> Rule:
     partitions = F.map_keys(assignments)
     replicas = F.map_values(assignments)
     count = F.size(partitions)
-    # A map that Spark didn't write may hold a key twice.
+    # A map that Spark didn't write may contain a key twice.
     twice = F.size(F.array_distinct(partitions)) != count
     gaps = (F.array_min(partitions) != 0) | (F.array_max(partitions) != count - 1) | twice
     empty = F.exists(replicas, lambda brokers: brokers.isNull() | (F.size(brokers) == 0))
@@ -149,7 +150,7 @@ def _legal_assignments() -> Rule:
         reason=F.when(assignments.isNotNull() & (count == 0), F.lit("assignments are empty"))
         .when(gaps, F.lit("assignments must number the partitions 0 to n-1 without gaps"))
         .when(empty, F.lit("assignments leave a partition without brokers"))
-        .when(unknown, F.lit("assignments hold a null or negative broker id"))
+        .when(unknown, F.lit("assignments contain a null or negative broker id"))
         .when(repeated, F.lit("assignments name a broker twice for one partition"))
         .when(uneven, F.lit("assignments give partitions different numbers of replicas")),
     )
@@ -173,7 +174,7 @@ def _legal_configs() -> Rule:
     blank = F.exists(names, lambda name: F.trim(name) == "")
     illegal = F.filter(names, lambda name: ~name.rlike(r"\A[!-~]+\z"))
     odd = F.map_keys(F.map_filter(configs, lambda _, value: is_odd_column(value)))
-    # A map that Spark didn't write may hold a key twice.
+    # A map that Spark didn't write may contain a key twice.
     twice = F.size(F.array_distinct(names)) != F.size(names)
     return Rule(
         error=Refusal.INVALID_CONFIGS,
@@ -193,13 +194,13 @@ def _legal_configs() -> Rule:
 
 
 def _quoted(names: Column) -> Column:
-    """Names in quotes, which show the blanks around them, in order of the alphabet."""
+    """Return the names in alphabetical order, quoted so that surrounding blanks are visible."""
     quoted = F.transform(F.array_sort(names), lambda name: F.concat(F.lit('"'), name, F.lit('"')))
     return F.array_join(quoted, ", ")
 
 
 def row_rules() -> Sequence[Rule]:
-    """The rules a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
+    """Return the rules that a manifest row can break by itself, whatever the settings (C1, C3, Kafka's legal names)."""
     return (
         legal_topic(),
         apart_from_internal(),
@@ -214,7 +215,7 @@ def row_rules() -> Sequence[Rule]:
 
 
 def with_reasons(rules: Sequence[Rule]) -> Transform:
-    """Adds `error`, the first broken rule's name (null when fine), and `error_message`, every reason."""
+    """Add `error`, the first broken rule's name (null if none), and `error_message`, all reasons."""
 
     def transform(rows: DataFrame) -> DataFrame:
         error = reduce(
@@ -236,17 +237,17 @@ def _comparable(column: str) -> Column:
 
 
 def content(rows: DataFrame, name: str) -> DataFrame:
-    """What the rows of each topic say, as one comparable value: cluster, topic, `name`."""
+    """Return the content of each topic's rows as one comparable value: cluster, topic, `name`."""
     rest = [column for column in COLUMNS if column not in ("cluster", "topic")]
     all_of_it = F.array_sort(F.collect_list(F.struct(*map(_comparable, rest))))
     return rows.groupBy("cluster", "topic").agg(all_of_it.alias(name))
 
 
 def _with_duplicates(rows: DataFrame) -> DataFrame:
-    """Adds `copies`, the number of rows of a (cluster, topic), `copy`, which of them this is, and `differs_in`.
+    """Add `copies`, the number of rows of a (cluster, topic), `copy`, the number of this row, and `differs_in`.
 
-    The lowest and the highest row are compared: of three and more rows, `differs_in` may leave out a column that only
-    one in the middle differs in, but it is never empty where two rows differ.
+    Only the lowest and the highest row are compared. With three or more rows, `differs_in` may omit a column in which
+    only a row in the middle differs, but it is never empty if two rows differ.
     """
     key = Window.partitionBy("cluster", "topic")
     rest = [column for column in COLUMNS if column not in ("cluster", "topic")]
@@ -264,7 +265,7 @@ def _with_duplicates(rows: DataFrame) -> DataFrame:
 
 
 def yours(owners: Owners) -> Sequence[Rule]:
-    """A row's owner may declare its topic, where the settings say who may."""
+    """Require an owner that may declare the topic, if the settings define owners."""
     if owners == Owners():
         return ()
 
@@ -276,14 +277,15 @@ def yours(owners: Owners) -> Sequence[Rule]:
 
 
 def judge(clusters: Collection[str], selected: Collection[str] | None, besides: Sequence[Rule] = ()) -> Transform:
-    """Judge manifest rows.
+    """Validate manifest rows.
 
-    In: the columns of `manifests` (more are ignored). Out: those columns, `error`, `error_message`, and `phase` and
-    `outcome`, null where the row is accepted. One row per (cluster, topic), refused where rows disagree (C2); identical
-    copies become one accepted row beside one that notes them (skipped). A row without a topic stays a row of its own.
+    In: the columns of `manifests` (others are ignored). Out: those columns, `error`, `error_message`, `phase` and
+    `outcome`; the last four are null if the row is accepted. One row per (cluster, topic), refused if rows disagree
+    (C2); identical copies become one accepted row and one skipped row that mentions them. Each row without a topic
+    remains a separate row.
 
-    `clusters` are the settings' names; rows of clusters other than `selected`, where given, are left out. `besides`:
-    more rules, such as `yours`.
+    `clusters` are the clusters in the settings. If `selected` is given, rows of other clusters are left out. `besides`:
+    additional rules, such as `yours`.
     """
 
     def transform(manifests: DataFrame) -> DataFrame:
@@ -300,7 +302,7 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
 
 
 def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform:
-    """As `judge`, by the settings: their clusters and owners, and without the configs that `changes.ignore` names."""
+    """Validate rows according to the settings: their clusters and owners; removes configs in `changes.ignore`."""
     judged = judge(list(settings.clusters), selected, yours(settings.owners))
     configs = without_ignored(settings.ignored_configs, F.col("configs"))
     return lambda manifests: manifests.transform(judged).withColumn("configs", configs)

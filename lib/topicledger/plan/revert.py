@@ -287,7 +287,7 @@ def _end(reverted: str, *, deletes: bool) -> Column:
         F.lit(Phase.OBSERVE.value),
         F.lit(Outcome.SKIPPED.value),
         F.lit(None).cast("string"),
-        text("changes.ignore in the settings leaves it to others: ", F.array_join(F.array_sort("_left"), ", ")),
+        text("ignored because of changes.ignore in the settings: ", F.array_join(F.array_sort("_left"), ", ")),
     )
     created, altered = _was(Action.CREATE), _was(Action.ALTER_CONFIGS)
     no_id = (

@@ -1,7 +1,7 @@
-"""What people already have: topic files of other tools -> the rows, errors and places of native manifest files.
+"""Read topic files of other tools into the same rows and errors as native manifest files.
 
-One module a format, all of one contract (`contract`). Unsupported fields are listed; a field that would mean something
-else in a row is an error with its line.
+There is one module for each format, with a common contract (`contract`). Unsupported fields are listed; a field that
+would have a different meaning in a row is an error with its line.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,6 @@ from topicledger.files.foreign.topicctl import TOPICCTL
 FOREIGN_FORMATS: Mapping[str, ForeignFormat] = {
     form.name: form for form in (STRIMZI, TOPICCTL, JIKKOU, KAFKA_GITOPS, JULIE, KAFKA_TOPICS, KAFKA_ACLS, KAFKA_QUOTAS)
 }
-"""By the name that `--from` takes."""
+"""Formats by name, for the option `--from`."""
 
 __all__ = ["FOREIGN_FORMATS", "ForeignFormat"]

@@ -1,4 +1,4 @@
-"""What a format of another tool is to the rest: a name, and a function that reports what texts hold."""
+"""The contract of another tool's format: a name, and a function that reports the content of files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Source:
 
     text: str
     report: Report
-    """Takes the file's rows, errors, unsupported fields, and what is skipped."""
+    """Collects the file's rows, errors, unsupported fields and skipped entries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,22 +22,23 @@ class ForeignFormat:
     """How one tool's files are read."""
 
     name: str
-    """What `--from` calls it."""
+    """The format's name for `--from`."""
     suffixes: tuple[str, ...]
-    """Which files of a folder are read; a file that is named may end in anything."""
+    """Suffixes of the files to read in folders; a file that is named explicitly may have any suffix."""
     names_cluster: bool
-    """Whether its files can say which cluster a topic is on."""
+    """Whether the files can name a topic's cluster."""
     is_listing: bool = False
-    """Whether its files list what lives on a cluster: what a run would refuse there is left out, not an error."""
+    """Whether the files list a cluster's live resources. Then those that a run would refuse are left out, and are not
+    an error."""
     read: Callable[[Sequence[Source], str | None], None]
-    """Reads all files at once, since one may refer to another. The string is the cluster of every topic, None where
-    the files are to say. Never raises for what a file contains."""
+    """Reads all files at once, since one may refer to another. The string is the cluster of every topic, or None for
+    the clusters that the files name. Never raises because of a file's content."""
 
 
 def no_line_of(command: str) -> str:
-    """What is wrong with a line that did not parse. It isn't shown: the file may be anything, a secret too."""
-    return f"is no line of `{command}`; keep what it prints on stdout"
+    """Return the error for a line that can't be parsed, without its text, since the file may contain secrets."""
+    return f"is not a line of `{command}`; keep its output on stdout only"
 
 
 YAML_SUFFIXES = (".yaml", ".yml", ".json")
-"""JSON too, which is read as the YAML that it is."""
+"""Suffixes of YAML files; JSON is read as YAML, too."""

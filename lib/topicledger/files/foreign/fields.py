@@ -1,6 +1,6 @@
-"""Mappings of another tool's file, read key by key, such that no key is dropped in silence.
+"""Read mappings of another tool's file key by key, so that no key is silently dropped.
 
-The checks of values are those of native files (`entries`); the names in errors are those of the file.
+Values are checked as in native files (`entries`); errors use the file's own names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from topicledger.manifests.files.yaml_values import Lines
 from topicledger.text import show
 
 _A_SLIP = 0.8
-"""From this likeness on, an unknown key is taken for a known one that was misspelt."""
+"""Lowest similarity at which an unknown key is taken for a misspelt known key."""
 
 Handle = Callable[[Value, int, Reader], None]
 
@@ -50,7 +50,7 @@ class YamlFile:
 
 
 class Fields:
-    """The keys of a mapping: each is taken once, and `rest` returns those not taken."""
+    """The keys of a mapping: each can be taken once, and `rest` handles those not taken."""
 
     def __init__(self, value: Object, path: str, reader: Reader, line: int) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class Fields:
         self._known: list[str] = []
 
     def name(self, key: str) -> str:
-        """A key with the way to it."""
+        """Return a key with its path."""
         return f"{self.path}.{show(key)}" if self.path else show(key)
 
     def __contains__(self, key: str) -> bool:
@@ -73,15 +73,15 @@ class Fields:
         return isinstance(self._pairs.get(key, (None, 0))[0], Object)
 
     def visit(self, count: int) -> None:
-        """Count values that are made of this mapping; raises TooMuchError above the limit."""
+        """Count values made from this mapping; raises TooMuchError above the limit."""
         self._reader.visit(count)
 
     def error(self, key: str, line: int, reason: str) -> None:
-        """Report what is wrong with a key's value."""
+        """Report an error in a key's value."""
         self._reader.report.error(line, f"`{self.name(key)}` {reason}")
 
     def take(self, key: str) -> tuple[Value, int] | None:
-        """The value and its line; None where there is none or it is null."""
+        """Take a key's value and its line; None if it is missing or null."""
         self._known.append(key)
         value, line = self._pairs.pop(key, (None, 0))
         if isinstance(value, list):
@@ -89,7 +89,7 @@ class Fields:
         return None if value is None else (value, line)
 
     def text(self, key: str, *, required: bool = False) -> str | None:
-        """A string, not empty where it is required."""
+        """Take a string; if it is required, it must not be empty."""
         found = self.take(key)
         if found is None or (required and found[0] == ""):
             if required:
@@ -99,7 +99,7 @@ class Fields:
         return self._rendered(key, text, found[1])
 
     def scalar(self, key: str, *, required: bool = False) -> str | None:
-        """A string, or a number or boolean as it is written; not empty where it is required."""
+        """Take a string, or a number or boolean as written; if it is required, it must not be empty."""
         found = self.take(key)
         if found is None or (required and found[0] == ""):
             if required:
@@ -113,7 +113,7 @@ class Fields:
         return self._rendered(key, self._reader.text(self.name(key), value, line), line)
 
     def count(self, key: str, *, required: bool = False) -> int | None:
-        """An integer, perhaps quoted."""
+        """Take an integer, which may be quoted."""
         found = self.take(key)
         if found is None:
             if required:
@@ -125,7 +125,7 @@ class Fields:
         return self._reader.integer(f"`{self.name(key)}`", value, line)
 
     def number(self, key: str) -> float | None:
-        """A number, perhaps quoted."""
+        """Take a number, which may be quoted."""
         found = self.take(key)
         if found is None:
             return None
@@ -135,9 +135,9 @@ class Fields:
         return self._reader.number(f"`{self.name(key)}`", value, line)
 
     def texts(self, key: str, *, joins_lists: bool = False) -> dict[str, str] | None:
-        """A mapping to strings; numbers and booleans become the text they were written as.
+        """Take a mapping to strings; numbers and booleans keep the text as written.
 
-        ``joins_lists``: a list of them becomes one string with commas, as the tool itself has it.
+        ``joins_lists``: join lists of them with commas, as the tool itself does.
         """
         found = self.take(key)
         if found is None:
@@ -153,7 +153,7 @@ class Fields:
         return texts
 
     def mapping(self, key: str, *, required: bool = False) -> Fields | None:
-        """A mapping's own fields."""
+        """Take the fields of a mapping."""
         found = self.take(key)
         if found is None:
             if required:
@@ -166,7 +166,7 @@ class Fields:
         return None
 
     def items(self, key: str) -> list[tuple[Value, int]]:
-        """A list's items with their lines."""
+        """Take a list's items with their lines."""
         found = self.take(key)
         if found is None:
             return []
@@ -177,7 +177,7 @@ class Fields:
         return list(zip(value, value.lines if isinstance(value, Lines) else [line] * len(value), strict=True))
 
     def names(self, key: str, of: str = "names") -> list[str]:
-        """A list of strings: of what, says an error about anything else."""
+        """Take a list of strings; `of` describes them in errors."""
         found = []
         for each, line in self.items(key):
             if isinstance(each, str):
@@ -187,37 +187,35 @@ class Fields:
         return found
 
     def others(self) -> list[tuple[str, int]]:
-        """The keys that were not taken, with their lines, in the order they are written."""
+        """Return the keys that weren't taken, with their lines, in the file's order."""
         return [(key, line) for key, (_, line) in self._pairs.items()]
 
     def leave_out(self, keys: Iterable[str], what: str) -> None:
-        """List these keys, where present, as unsupported."""
+        """List these keys as unsupported if they are present."""
         for key in keys:
             self._known.append(key)
             if key in self._pairs:
                 self._reader.report.leave_out(self._pairs.pop(key)[1], self.name(key), what)
 
     def rest(self) -> None:
-        """List the keys that were not taken as unsupported; a misspelt key is an error, since it meant something."""
+        """List the keys that weren't taken as unsupported; a misspelt key is an error, since it has an effect."""
         for key, line in self.others():
             near = difflib.get_close_matches(key, self._known, n=1, cutoff=_A_SLIP)
             if near:
                 self.error(key, line, f"is unknown; did you mean `{near[0]}`?")
             else:
-                self._reader.report.leave_out(
-                    line, self.name(named(key)), "a key that this format is not known to have"
-                )
+                self._reader.report.leave_out(line, self.name(named(key)), "an unknown key")
         self._pairs.clear()
 
     def _rendered(self, key: str, text: str | None, line: int) -> str | None:
         if text is not None and TEMPLATE.search(text):
-            self.error(key, line, f'is the placeholder "{show(text)}"; let its tool fill it in first')
+            self.error(key, line, f'is the placeholder "{show(text)}"; render the template first')
             return None
         return text
 
 
 def _joined(value: Value) -> Value:
-    """A list of strings, numbers and booleans as one string; what is anything else stays, to be refused."""
+    """Join a list of strings, numbers and booleans into one string; other values stay unchanged, to be refused."""
     if not isinstance(value, list) or any(isinstance(each, Object | list | Surprise) or each is None for each in value):
         return value
     texts = [each.text if isinstance(each, Number) else each for each in value]
@@ -225,7 +223,7 @@ def _joined(value: Value) -> Value:
 
 
 def document_fields(value: Value, line: int, reader: Reader, what: str) -> Fields | None:
-    """The fields of a document, which must be a mapping: ``what``."""
+    """Return the fields of a document, which must be a mapping; ``what`` describes it in errors."""
     if isinstance(value, Object):
         return Fields(value, "", reader, line)
     reader.report.error(line, f"must be a mapping, {what}, not {type_of(value)}")
@@ -233,7 +231,7 @@ def document_fields(value: Value, line: int, reader: Reader, what: str) -> Field
 
 
 class TopicRow:
-    """A topic on its way to a row, which it becomes if nothing was found wrong meanwhile."""
+    """A topic that becomes a row if no errors were reported since it was begun."""
 
     def __init__(self, reader: Reader, line: int) -> None:
         self.entry = Entry()
@@ -242,7 +240,7 @@ class TopicRow:
         self._errors = reader.report.errors
 
     def add(self) -> None:
-        """Report the row. A label `owner` is its owner, too."""
+        """Report the row; without an owner, a label `owner` is its owner."""
         entry = self.entry
         if entry.owner is None and entry.labels:
             entry.owner = entry.labels.get("owner")
@@ -251,7 +249,7 @@ class TopicRow:
 
 
 def yaml_reader(handle_all: Callable[[Sequence[YamlFile], str | None], None]) -> Callable[..., None]:
-    """A format's `read`, from a function of parsed YAML files."""
+    """Return a format's `read` for a function of parsed YAML files."""
 
     def read(sources: Sequence[Source], cluster: str | None) -> None:
         handle_all([YamlFile(source) for source in sources], cluster)

@@ -1,12 +1,12 @@
 """Jikkou's KafkaTopic and KafkaTopicList resources, the ConfigMaps that they refer to, authorizations and quotas.
 
-After Jikkou's reference of these resources and its pages on annotations and templates
-(https://www.jikkou.io/docs/providers/kafka/resources/topics/, https://www.jikkou.io/docs/concepts/): -1 partitions or
-replicas are the broker's default, `configMapRefs` name ConfigMaps of any file that is read together with it,
-`jikkou.io/delete: true` asks for the topic's deletion and `jikkou.io/ignore: true` for leaving it alone. A resource
-doesn't say which cluster it is for. A template has to be rendered by Jikkou first.
-Its KafkaPrincipalAuthorization resources and the roles that they name are in `jikkou_rights`, its quotas in
-`jikkou_quotas`.
+According to Jikkou's reference of these resources and its pages on annotations and templates
+(https://www.jikkou.io/docs/providers/kafka/resources/topics/, https://www.jikkou.io/docs/concepts/), -1 partitions or
+replicas mean the broker's default, `configMapRefs` name ConfigMaps of any file that is loaded together,
+`jikkou.io/delete: true` deletes the topic, and `jikkou.io/ignore: true` ignores it. A resource doesn't name its
+cluster. Templates must be rendered by Jikkou first.
+
+KafkaPrincipalAuthorization resources and the roles that they name are in `jikkou_rights`, quotas in `jikkou_quotas`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _topic(resource: Resource, cluster: str | None, maps: ConfigMaps) -> None:
         row.entry.configs = _configs(spec, maps, resource.reader)
         spec.rest()
     metadata.rest()
-    resource.fields.leave_out(("status",), "what Jikkou last saw")
+    resource.fields.leave_out(("status",), "the state that Jikkou last saw")
     resource.fields.rest()
     row.add()
 
@@ -94,7 +94,7 @@ def _topic(resource: Resource, cluster: str | None, maps: ConfigMaps) -> None:
 def _no_template(fields: Fields) -> None:
     found = fields.take("template")
     if found is not None:
-        fields.error("template", found[1], "has to be rendered by Jikkou first")
+        fields.error("template", found[1], "must be rendered by Jikkou first")
 
 
 def _own(count: int | None) -> int | None:
@@ -102,22 +102,22 @@ def _own(count: int | None) -> int | None:
 
 
 def _configs(spec: Fields, maps: ConfigMaps, reader: Reader) -> dict[str, str] | None:
-    """The topic's configs with those of its ConfigMaps; which wins isn't documented, so they must not differ."""
+    """Return the topic's configs merged with its ConfigMaps; they must not differ, as precedence isn't documented."""
     configs = spec.texts("configs")
     for item, line in spec.items("configMapRefs"):
         if not isinstance(item, str):
             spec.error("configMapRefs", line, "must hold names of ConfigMaps")
         elif item not in maps:
             hint = nearest(item, maps)
-            found = f"; {hint}" if hint else "; name the file that has it, too"
+            found = f"; {hint}" if hint else "; load the file that has it, too"
             spec.error("configMapRefs", line, f"names the ConfigMap {show(item)}, which no file here has{found}")
         else:
             configs = configs or {}
             reader.visit(weight(maps[item]))
             for key, value in maps[item].items():
                 if configs.setdefault(key, value) != value:
-                    reason = f"names the ConfigMap {show(item)}, whose `{show(key)}` differs from what the topic has"
-                    spec.error("configMapRefs", line, f"{reason} already; write it in one place")
+                    reason = f"names the ConfigMap {show(item)}, whose `{show(key)}` differs from the topic's own"
+                    spec.error("configMapRefs", line, f"{reason} value; keep one of them")
     return configs
 
 

@@ -1,7 +1,7 @@
 """Jikkou's KafkaClientQuota and KafkaClientQuotaList resources.
 
-After Jikkou's reference of these resources (https://www.jikkou.io/docs/, "Kafka Quotas"): `spec.type` says which of a
-user and a client id has the limits of `spec.configs`, and which of them is the default.
+According to Jikkou's reference of these resources (https://www.jikkou.io/docs/, "Kafka Quotas"), `spec.type` determines
+whether a user, a client id or both have the limits of `spec.configs`, and which of them is the default.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _TYPES: Mapping[str, tuple[str | None, str | None]] = {
     "CLIENT": (None, _NAMED),
     "CLIENTS_DEFAULT": (None, DEFAULT),
 }
-"""Of a user and a client id: what an entity of the type has of them."""
+"""(user, client id) of an entity, by type: a name, the default, or none."""
 
 
 def read_quotas(resources: Sequence[Resource], cluster: str | None) -> None:
-    """Report the rows of all of them."""
+    """Report the rows of all quota resources."""
     for each in resources:
         with measured(each.reader.report):
             _quota(each, cluster)
@@ -46,7 +46,7 @@ def _quota(resource: Resource, cluster: str | None) -> None:
         report.skip(f"{QUOTA} with {_IGNORE}: true")
         return
     spec = resource.fields.mapping("spec", required=True)
-    resource.fields.leave_out(("status",), "what Jikkou last saw")
+    resource.fields.leave_out(("status",), "the state that Jikkou last saw")
     resource.fields.rest()
     if spec is None:
         return

@@ -1,7 +1,7 @@
 """Jikkou's KafkaPrincipalAuthorization resources, with the KafkaPrincipalRole resources that they name.
 
-After Jikkou's reference of these resources (https://www.jikkou.io/docs/, "Kafka Authorizations"): the principal is
-`metadata.name`; its ACLs are its own and those of its roles, which may be in any file that is read together with it.
+According to Jikkou's reference of these resources (https://www.jikkou.io/docs/, "Kafka Authorizations"), the principal
+is `metadata.name`. It has its own ACLs and those of its roles, which may be in any file that is loaded together.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_rights(resources: Sequence[Resource], cluster: str | None) -> None:
 
 def _spec(resource: Resource) -> Fields | None:
     spec = resource.fields.mapping("spec")
-    resource.fields.leave_out(("status", "template"), "what Jikkou last saw, or a template of its own")
+    resource.fields.leave_out(("status", "template"), "the state that Jikkou last saw, or a template")
     resource.fields.rest()
     return spec
 
@@ -72,14 +72,14 @@ def _authorization(resource: Resource, cluster: str | None, roles: Mapping[str, 
         return
     rules = list(_rules(spec, resource.reader))
     if annotations.get(_DELETE) and not rules:
-        what = "asks for the end of all its ACLs; declare those that end `absent`, or name it in `[acls] manage`"
+        what = "deletes all of its ACLs; declare these ACLs `absent`, or add the principal to `[acls] manage`"
         report.leave_out(resource.line, f"metadata.annotations.{_DELETE}", what)
     for role, line in spec.items("roles"):
         if isinstance(role, str) and role in roles:
             resource.reader.visit(len(roles[role]))
             rules += roles[role]
         else:
-            found = f"{show(str(role))}, which no file here has; {nearest(str(role), roles) or 'name its file, too'}"
+            found = f"{show(str(role))}, which no file here has; {nearest(str(role), roles) or 'load its file, too'}"
             spec.error("roles", line, f"names the role {found}")
     spec.rest()
     if not principal.startswith("User:"):
@@ -94,7 +94,7 @@ def _authorization(resource: Resource, cluster: str | None, roles: Mapping[str, 
         state = "absent" if annotations.get(_DELETE) else "present"
         for acl, line, where in rights:
             if acl.pattern_type == _MATCH:
-                what = f"matches names by {show(acl.resource_name)}, as Jikkou does when it runs: write the names"
+                what = f"matches names by {show(acl.resource_name)}, when Jikkou runs: write the names instead"
                 where.leave_out(line, "spec.acls.resource.pattern", what)
             else:
                 add_right(where, cluster, acl, line, labels.get("owner"), state=state)

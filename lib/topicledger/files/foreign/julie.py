@@ -1,12 +1,12 @@
-"""Descriptors of Julie, once the Kafka Topology Builder.
+"""Descriptors of Julie, formerly the Kafka Topology Builder.
 
-After its documentation (https://julieops.readthedocs.io: "Understanding the descriptor files", "Managing Topics and
-their Configuration", "Use of custom configuration plans", "Out of the box topic management"): a topic's name is made
-of `context`, every other key at the top in its order, the project's name, its own and its `dataType` (`julie_names`);
-`config` holds `num.partitions` and `replication.factor` too; a `plan` of the file of plans wins over `config`;
-`special_topics` keep their own names. A descriptor doesn't say which cluster it is for.
+According to its documentation (https://julieops.readthedocs.io: "Understanding the descriptor files", "Managing Topics
+and their Configuration", "Use of custom configuration plans", "Out of the box topic management"), a topic's name
+consists of `context`, all other top-level keys in order, the project's name, its own name and its `dataType`
+(`julie_names`). `config` also contains `num.partitions` and `replication.factor`; a `plan` from the file of plans
+overrides `config`; `special_topics` keep their own names. A descriptor doesn't name its cluster.
 
-Files of plans and Julie's properties file are to be named beside the descriptors.
+Files of plans and Julie's properties file must be loaded together with the descriptors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from topicledger.text import nearest, show
 
 _PARTITIONS, _REPLICATION = "num.partitions", "replication.factor"
 _OTHER_ACCESS = ("ksql", "schemas", "rbac")
-_DEFAULT = "Julie's own default (3 partitions, 2 replicas): the brokers' default it is here"
+_DEFAULT = "Julie's own default (3 partitions, 2 replicas): here, the brokers' default applies"
 
 Plans = dict[str, dict[str, str]]
 Name = Callable[[str, str | None], str]
@@ -34,7 +34,7 @@ Name = Callable[[str, str | None], str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """What a topic is read with."""
+    """The context in which a topic is read."""
 
     cluster: str | None
     naming: Naming
@@ -78,7 +78,7 @@ def _plans(fields: Fields, plans: Plans) -> None:
         plan.leave_out(("alias",), "a plan's other name")
         plan.rest()
         if plans.setdefault(name, config) != config:
-            fields.error(f"plans.{show(name)}", line, "is another plan elsewhere; keep one of them")
+            fields.error(f"plans.{show(name)}", line, "differs from the same plan elsewhere; keep one of them")
 
 
 def _descriptor(fields: Fields, setting: _Setting) -> None:
@@ -86,7 +86,7 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
     projects = fields.items("projects")
     special = fields.items("special_topics")
     read_quotas(fields, setting.reader, setting.cluster)
-    for key, _ in fields.others():  # each is a part of the names, in its order
+    for key, _ in fields.others():  # each is a part of topic names, in order
         context[key] = fields.scalar(key, required=True) or ""
     for value, line in projects:
         if isinstance(value, Object):
@@ -100,18 +100,18 @@ def _descriptor(fields: Fields, setting: _Setting) -> None:
 def _project(fields: Fields, context: dict[str, str], setting: _Setting) -> None:
     project = fields.text("name", required=True) or ""
     topics = fields.items("topics")
-    fields.leave_out(_OTHER_ACCESS, "who may do what, beside Kafka's own rights")
+    fields.leave_out(_OTHER_ACCESS, "access control other than Kafka's ACLs")
 
     def name(topic: str, data_type: str | None) -> str:
         return setting.naming.name(context, project, topic, data_type)
 
     names = [_topic(value, line, "projects.topics", setting, name) for value, line in topics]
     read_rights(fields, [each for each in names if each], setting.reader, setting.cluster)
-    fields.leave_out([key for key, _ in fields.others()], "who may do what, by a role of one's own")
+    fields.leave_out([key for key, _ in fields.others()], "access control by a custom role")
 
 
 def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) -> str | None:
-    """Report a topic and who may use it; returns its name, None where it has none."""
+    """Report a topic and its ACLs; return the topic's name, or None if it has none."""
     reader = setting.reader
     if not isinstance(value, Object):
         reader.report.error(line, f"each of `{path}` must be a mapping with a `name`, not {describe(value)}")
@@ -130,7 +130,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
     config = fields.texts("config")
     plan = fields.text("plan")
     if plan is not None and plan not in setting.plans:
-        hint = nearest(plan, setting.plans) or "name the file of plans, too"
+        hint = nearest(plan, setting.plans) or "load the file of plans, too"
         fields.error("plan", row.line, f"is {show(plan)}, which no file here has; {hint}")
     elif plan is not None:
         reader.visit(weight(setting.plans[plan]))
@@ -144,7 +144,7 @@ def _topic(value: Value, line: int, path: str, setting: _Setting, name: Name) ->
 
 
 def _counts(row: TopicRow, fields: Fields, config: dict[str, str] | None, reader: Reader) -> None:
-    """Sorts the config into the counts and Kafka's own."""
+    """Split the config into the counts and Kafka's own configs."""
     configs = dict(config or {})
     counts: list[int | None] = []
     for key in (_PARTITIONS, _REPLICATION):

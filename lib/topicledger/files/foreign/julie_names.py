@@ -1,9 +1,9 @@
-"""How Julie names topics: by default all that stands above a topic with dots between, else as its properties file says.
+"""Topic names in Julie: by default the path to the topic joined with dots, else as configured in its properties file.
 
-After its documentation (https://julieops.readthedocs.io, "Managing Topics and their Configuration" and "Important
-configuration values"). Of a properties file three keys are read: `topology.topic.prefix.separator`,
-`topology.topic.prefix.format` and `topology.project.prefix.format`; a format is `default`, `name` (the topic's own), or
-a template of which plain names in `{{ }}` are understood.
+According to its documentation (https://julieops.readthedocs.io, "Managing Topics and their Configuration" and
+"Important configuration values"). Three keys of a properties file are read: `topology.topic.prefix.separator`,
+`topology.topic.prefix.format` and `topology.project.prefix.format`. A format is `default`, `name` (the topic's own
+name), or a template with plain names in `{{ }}`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _DEFAULT = "default"
 
 
 class NamingError(Exception):
-    """A topic can't be named; its text says why."""
+    """A topic's name can't be built; the text gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """What of the properties bears on names."""
+    """The properties that affect names."""
 
     separator: str = "."
     topic_format: str = _DEFAULT
     project_format: str = _DEFAULT
 
     def name(self, context: Mapping[str, str], project: str, topic: str, data_type: str | None) -> str:
-        """A topic's name; ``context`` is what stands above the project, in order. Raises NamingError."""
+        """Return a topic's name; ``context`` has the levels above the project, in order. Raises NamingError."""
         if self.topic_format == "name":
             return topic
         above = {**context, "project": project}
@@ -52,18 +52,18 @@ class Naming:
 def _filled_in(template: str, key: str, names: Mapping[str, str]) -> str:
     rest = _NAME.sub("", template)
     if "{" in rest or "}" in rest:
-        raise NamingError(f"{_PREFIX}{key} is {show(template)}; of templates only plain {{{{names}}}} are understood")
+        raise NamingError(f"{_PREFIX}{key} is {show(template)}; templates may contain only plain {{{{names}}}}")
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in names:
-            raise NamingError(f"{_PREFIX}{key} is {show(template)}, but nothing here is called {show(match[1])}")
+            raise NamingError(f"{_PREFIX}{key} is {show(template)}, but there is no value named {show(match[1])}")
         return names[match[1]]
 
     return _NAME.sub(value, template)
 
 
 def read_naming(files: Sequence[Source]) -> Naming:
-    """What the properties files say; reported where two of them differ."""
+    """Read the naming properties of the files; report an error if two files differ."""
     found: dict[str, str] = {}
     for file in files:
         for number, line in enumerate(file.text.split("\n"), start=1):
@@ -73,7 +73,7 @@ def read_naming(files: Sequence[Source]) -> Naming:
             key, value = match[1], match[2].strip()
             if found.setdefault(key, value) != value:
                 reason = f"`{_PREFIX}{key}` is {show(value)} here and {show(found[key])} elsewhere"
-                file.report.error(number, f"{reason}; load what they name apart")
+                file.report.error(number, f"{reason}; load the descriptors of each separately")
     return Naming(
         separator=found.get(_SEPARATOR, "."),
         topic_format=found.get(_TOPIC, _DEFAULT),

@@ -1,8 +1,8 @@
 """The quotas of Julie's descriptors: those of users, below `platform.kafka.quotas`.
 
-After its documentation ("Use of Quotas") and descriptors in its own tests. Julie gives the limits to a user who is
-called as the principal is written, `User:` with it; brokers know users by the name alone, and that is who gets them
-here. An empty principal is whoever has no quotas of their own.
+According to its documentation ("Use of Quotas") and descriptors in its own tests. Julie sets the limits for a user with
+the principal's whole text as its name, including `User:`. Brokers know users only by name, so here the limits are set
+for the name. An empty principal means everyone without own quotas.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from topicledger.model.quotas import DEFAULT, Entity, written
 from topicledger.text import show
 
 _USER = "User:"
-_INSTEAD = "the limits are loaded for the one that is meant"
+_INSTEAD = "the limits are loaded for the user without `User:`"
 
 
 def read_quotas(fields: Fields, reader: Reader, cluster: str | None) -> None:
-    """Report the rows of a descriptor's `platform`; what else it has is listed."""
+    """Report the rows of a descriptor's `platform`, and list its other fields."""
     if not fields.is_mapping("platform"):
         fields.leave_out(("platform",), "no quotas")
         return
     platform = fields.mapping("platform")
     kafka = None if platform is None else platform.mapping("kafka")
     if platform is not None:
-        platform.leave_out([key for key, _ in platform.others()], "who may do what on the platform; no topics")
+        platform.leave_out([key for key, _ in platform.others()], "access control of the platform; no topics")
     if kafka is None:
         return
     for value, line in kafka.items("quotas"):
@@ -51,7 +51,7 @@ def _quota(fields: Fields, reader: Reader, cluster: str | None) -> None:
         report.leave_out(fields.line, fields.name("principal"), unknown_principal(principal))
         return
     if principal:
-        what = f"the user of the name {show(principal)}, whom Julie limits and no broker knows: {_INSTEAD}"
+        what = f"the user {show(principal)}, whom Julie limits but no broker knows: {_INSTEAD}"
         report.leave_out(fields.line, fields.name("principal"), what)
     entity = Entity(user=written(principal.removeprefix(_USER)) if principal else DEFAULT)
     add_quota(report, cluster, entity, limits, fields.line)

@@ -1,8 +1,8 @@
-"""What Julie's descriptors grant: consumers, producers, streams and connectors of projects, and of single topics.
+"""ACLs of Julie's descriptors: for consumers, producers, streams and connectors of projects, and of single topics.
 
-After its documentation (https://julieops.readthedocs.io, "Understanding the descriptor files"). Each becomes what our
-shorthands grant such a client, on all topics of its project or on its own. Without a group a consumer may use every
-one, as with Julie. What is about ksqlDB, the schema registry and RBAC is no right of Kafka's own.
+According to its documentation (https://julieops.readthedocs.io, "Understanding the descriptor files"). Each client gets
+the ACLs of our corresponding shorthand, on all topics of its project or on its own topic. As in Julie, a consumer
+without a group may use every group. Access to ksqlDB, the schema registry and RBAC has no corresponding Kafka ACLs.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from topicledger.manifests.files.values import Object, describe
 from topicledger.model.access import WILDCARD
 
 OF_TOPICS = ("consumers", "producers")
-"""What a topic of its own may have."""
+"""Kinds of clients that a single topic may have."""
 _OF_PROJECTS = (*OF_TOPICS, "streams", "connectors")
 
 
 def read_rights(
     fields: Fields, topics: Sequence[str], reader: Reader, cluster: str | None, keys: Sequence[str] = _OF_PROJECTS
 ) -> None:
-    """Report the rows of a project, or of a topic (`topics` is the one name then)."""
+    """Report the rows of a project, or of a topic (then `topics` is its name)."""
     for key in keys:
         where = fields.mapping(key) if key == "connectors" and fields.is_mapping(key) else None
         if where is not None:
-            where.leave_out(("artifacts", "artefacts", "connectors"), "what connectors do; no rights")
+            where.leave_out(("artifacts", "artefacts", "connectors"), "the connectors' tasks; no ACLs")
         for each, client in _clients(fields if where is None else where, key, reader, cluster):
             if key == "consumers":
                 client.grant("consumer", topics=topics, groups=(each.text("group") or WILDCARD,))
@@ -63,12 +63,12 @@ def _with_topics(key: str, fields: Fields, client: Client) -> None:
     if key == "connectors":
         internal = [fields.text(f"{kind}_topic") or f"connect-{kind}" for kind in ("status", "offset", "configs")]
         group = fields.text("group") or "connect-cluster"
-        fields.leave_out(("connectors", "cluster_id"), "RBAC, no right of Kafka's own")
+        fields.leave_out(("connectors", "cluster_id"), "RBAC, not a Kafka ACL")
         client.grant("connect", group=(group,), internal=internal, reads=reads, writes=writes)
         return
     application = fields.text("applicationId")
     if application is None:
-        what = "without an `applicationId`: rights on its internal topics and its group are left out"
+        what = "without an `applicationId`: ACLs for its internal topics and its group are left out"
         client.report.leave_out(fields.line, fields.path, what)
         client.grant("producer", topics=writes)
         client.grant("consumer", topics=reads, groups=())

@@ -1,7 +1,7 @@
-"""What `kafka-acls.sh --list` prints.
+"""Output of `kafka-acls.sh --list`.
 
-After the tool itself (org.apache.kafka.tools.AclCommand of Apache Kafka, https://github.com/apache/kafka): a line for
-each resource, then one for each of its entries. Kafka before 2.5 prints both in another form, which is read too.
+According to the tool itself (org.apache.kafka.tools.AclCommand of Apache Kafka, https://github.com/apache/kafka), the
+output has a line for each resource, then one for each of its entries. The older form of Kafka before 2.5 is read, too.
 A name with a line break takes several lines; such an ACL is listed as not carried over.
 """
 
@@ -22,13 +22,13 @@ _RESOURCE = re.compile(
     r")`:\s*",
     re.DOTALL,
 )
-# What stands before the operation is divided by hand: two `.*` take quadratic time.
+# The part before the operation is split by hand, since two `.*` take quadratic time.
 _ENTRY = re.compile(r"\s*\(principal=(.*), operation=(\w+), permissionType=(\w+)\)\s*", re.DOTALL)
 _OLD_ENTRY = re.compile(r"\s*(.*) has (Allow|Deny) permission for operations: (\w+) from hosts: (\S+)\s*", re.DOTALL)
 _HEADING = re.compile(r"ACLs for principal `.*`\s*")
 _BEGINS = re.compile(r"Current ACLs for resource `|\s*\(principal=")
 _MOST_LINES = 100
-"""Of one resource or entry: no name has more line breaks."""
+"""Largest number of lines of one resource or entry; no name has more line breaks."""
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -59,7 +59,7 @@ def _read_lines(source: Source, cluster: str | None) -> None:
 
 
 def _entry(line: str) -> tuple[str, str, str, str] | None:
-    """Principal, host, operation and permission; None where the line is no entry."""
+    """Return principal, host, operation and permission; None if the line isn't an entry."""
     if found := _ENTRY.fullmatch(line):
         principal, separator, host = found[1].rpartition(", host=")
         return (principal, host, found[2], found[3]) if separator else None
@@ -69,7 +69,7 @@ def _entry(line: str) -> tuple[str, str, str, str] | None:
 
 
 def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Each resource and each entry as one text, with the line it begins on: names may have line breaks."""
+    """Yield each resource and entry as one text, with its first line, since names may have line breaks."""
     at = 0
     while at < len(lines):
         end = at + 1

@@ -1,9 +1,9 @@
 """kafka-gitops' desired state files.
 
-After the project's specification of them (https://github.com/devshawn/kafka-gitops/blob/main/docs/specification.md):
-`topics` maps names to partitions, replication and configs; `settings.topics.defaults` gives what a topic leaves out;
-`settings.files.topics` names the file that has the topics instead, and so for `services` and `users`. A state file
-doesn't say which cluster it is for. What services and users may do is read by `kafka_gitops_rights`.
+According to the project's specification (https://github.com/devshawn/kafka-gitops/blob/main/docs/specification.md),
+`topics` maps names to partitions, replication and configs; `settings.topics.defaults` has the defaults of topics;
+`settings.files.topics` names the file that has the topics instead, and likewise for `services` and `users`. A state
+file doesn't name its cluster. `kafka_gitops_rights` reads the ACLs of services and users.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELSEWHERE = ("services", "users")
 
 @dataclass(frozen=True)
 class _Defaults:
-    """What topics get that don't say it themselves."""
+    """Default counts of topics."""
 
     partitions: int | None = None
     replication: int | None = None
@@ -34,7 +34,7 @@ class _Defaults:
 
 @dataclass(frozen=True)
 class _State:
-    """One document whose topics are not read yet."""
+    """One document whose topics haven't been read yet."""
 
     fields: Fields
     reader: Reader
@@ -45,7 +45,7 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
     given = {_absolute(file.report.file) for file in files}
     states: list[_State] = []
     elsewhere: dict[str, _Defaults] = {}
-    """The defaults of files that another one names as those of its topics."""
+    """Defaults for topics in other files, by file."""
 
     def state(value: Value, line: int, reader: Reader) -> None:
         fields = document_fields(value, line, reader, "a desired state with `topics`")
@@ -58,7 +58,7 @@ def _read(files: Sequence[YamlFile], cluster: str | None) -> None:
             if what == "topics":
                 elsewhere[path] = defaults
             if path not in given:
-                reason = f"names {show(name)}, where the {what} are; name that file, too, when loading"
+                reason = f"names {show(name)}, which has the {what}; load that file, too"
                 fields.error(f"settings.files.{what}", line, reason)
 
     for file in files:
@@ -73,7 +73,7 @@ def _absolute(path: str | Path) -> str:
 
 
 def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
-    """The defaults, and the files that have the topics, the services and the users."""
+    """Return the defaults, and the files with the topics, services and users."""
     defaults, others = _Defaults(), dict[str, str]()
     settings = fields.mapping("settings")
     if settings is None:
@@ -84,7 +84,7 @@ def _settings(fields: Fields) -> tuple[_Defaults, dict[str, str]]:
         if given is not None:
             defaults = _Defaults(given.count("partitions"), given.count("replication"))
             given.rest()
-        topics.leave_out(("blacklist", "whitelist"), "what kafka-gitops doesn't delete; see [guards]")
+        topics.leave_out(("blacklist", "whitelist"), "topics that kafka-gitops doesn't delete; see [guards]")
         topics.rest()
     files = settings.mapping("files")
     if files is not None:

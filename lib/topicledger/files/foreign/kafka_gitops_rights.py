@@ -1,8 +1,9 @@
 """Services, users and custom ACLs of kafka-gitops' desired state files.
 
-After the project's pages "Desired State Specification" and "Services" (https://github.com/devshawn/kafka-gitops/docs).
-A service becomes what our shorthands grant such a client: the same rights as kafka-gitops' own, with DESCRIBE said,
-which READ and WRITE imply; but for Kafka Streams, which gets every right on what begins with its application id.
+According to the project's pages "Desired State Specification" and "Services"
+(https://github.com/devshawn/kafka-gitops/docs). A service gets the ACLs of our corresponding shorthand. These equal
+those of kafka-gitops, but contain an explicit DESCRIBE, which READ and WRITE imply. Kafka Streams also gets ALL on
+topics with its application id as prefix.
 """
 
 from __future__ import annotations

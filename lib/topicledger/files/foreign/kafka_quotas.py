@@ -1,7 +1,7 @@
-"""What `kafka-configs.sh --describe` prints of users, clients and ips.
+"""Output of `kafka-configs.sh --describe` for users, clients and ips.
 
-After the tool itself (ConfigCommand of Apache Kafka, https://github.com/apache/kafka): a line for each entity that has
-quotas, and of users another one for how they sign in.
+According to the tool itself (ConfigCommand of Apache Kafka, https://github.com/apache/kafka), the output has a line for
+each entity with quotas, and another line for each user's credentials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _QUOTA = re.compile(
     + f" are (?P<limits>{_LIMIT}(?:, {_LIMIT})*)?"
 )
 _LONGEST_LINE = 4_096
-"""Names that several patterns may divide take quadratic time."""
+"""Longest accepted line; matching names that contain separators takes quadratic time."""
 _SIGNS_IN = re.compile(r"SCRAM credential configs for user-principal '.*' are .*")
 
 
@@ -46,7 +46,7 @@ def _read_lines(source: Source, cluster: str | None) -> None:
             if limits:
                 add_quota(report, cluster, Entity(*(_name(found, part) for part in ENTITY)), limits, number)
         elif _SIGNS_IN.fullmatch(line):
-            report.leave_out(number, "SCRAM credential configs", "how the user signs in")
+            report.leave_out(number, "SCRAM credential configs", "the user's authentication")
         else:
             report.error(number, no_line_of("kafka-configs.sh --describe"))
             return
@@ -65,7 +65,7 @@ def _limits(text: str, line: int, report: Report) -> dict[str, float]:
         if name in LIMITS:
             limits[name] = float(value)
         else:
-            report.leave_out(line, name, "a limit that no column has")
+            report.leave_out(line, name, "a limit without a column")
     return limits
 
 

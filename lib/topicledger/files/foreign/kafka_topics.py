@@ -1,11 +1,11 @@
-"""What `kafka-topics.sh --describe` prints.
+"""Output of `kafka-topics.sh --describe`.
 
-After the tool itself (org.apache.kafka.tools.TopicCommand of Apache Kafka, https://github.com/apache/kafka): a line for
-each topic, then one for each of its partitions. Fields are set apart by tabs, which may have become blanks; Kafka 2.x
-wrote no blank after `Topic:` and no TopicId. `Configs` is everything that isn't Kafka's default, be it the topic's own
-or the brokers', and the line doesn't say which: all of it becomes the topic's own.
+According to the tool itself (org.apache.kafka.tools.TopicCommand of Apache Kafka, https://github.com/apache/kafka), the
+output has a line for each topic, then one for each of its partitions. Fields are separated by tabs, which may have been
+converted to blanks; Kafka 2.x wrote no blank after `Topic:`, and no TopicId. `Configs` has all configs that differ from
+Kafka's defaults, set on the topic or on the brokers. The line doesn't tell which, so all become the topic's own.
 
-Partitions and replication factor are carried over, the replicas' places are not: assignments pin a topic to brokers.
+Partitions and replication factor are carried over. Assignments aren't, since they pin a topic to brokers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass
 class _Topic:
-    """A topic's line, and what the lines of its partitions say."""
+    """A topic's line, with data of its partitions' lines."""
 
     line: int
     name: str
@@ -39,7 +39,7 @@ class _Topic:
     replication_factor: int
     configs: str
     replicas: list[int] = field(default_factory=list)
-    """The number of replicas of each partition that has a line."""
+    """The number of replicas of each partition with a line."""
 
 
 def _read(sources: Sequence[Source], cluster: str | None) -> None:
@@ -52,7 +52,7 @@ def _read(sources: Sequence[Source], cluster: str | None) -> None:
 
 
 class _Description:
-    """One file, line by line."""
+    """Reads one file line by line."""
 
     def __init__(self, report: Report, cluster: str | None) -> None:
         self._report = report
@@ -60,7 +60,7 @@ class _Description:
         self._topic: _Topic | None = None
         """The topic whose partitions are being read."""
         self._skipped: str | None = None
-        """A topic whose partitions are not read."""
+        """A topic whose partitions are skipped."""
         self._strange = 0
         self._noted = False
 
@@ -77,10 +77,10 @@ class _Description:
                 self._report.error(number, no_line_of("kafka-topics.sh --describe"))
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Finish the file."""
         self._finish()
         if self._strange > 1:
-            self._report.error(None, f"{self._strange} lines are none of `kafka-topics.sh --describe`")
+            self._report.error(None, f"{self._strange} lines are not lines of `kafka-topics.sh --describe`")
 
     def _begin(self, header: re.Match[str], number: int) -> None:
         name, configs = header[1], header[4]
@@ -92,10 +92,12 @@ class _Description:
             self._skipped = name
             self._report.skip("internal topic" if name in INTERNAL_TOPICS else "topic marked for deletion")
             return
-        if not self._noted:  # what goes for each topic is listed once a file
+        if not self._noted:  # notes that apply to every topic are listed once per file
             self._noted = True
-            self._report.leave_out(number, "TopicId, Leader, Replicas, Isr, Elr", "where a topic is, not what it is")
-            reason = "whether a config is the topic's own or the brokers': all are the topic's own from now on"
+            self._report.leave_out(
+                number, "TopicId, Leader, Replicas, Isr, Elr", "where the topic is, not its declaration"
+            )
+            reason = "unknown whether a config is the topic's own or the brokers': all become the topic's own"
             self._report.leave_out(number, "Configs", reason)
         self._topic = _Topic(number, name, int(header[2]), int(header[3]), configs.strip())
 
@@ -103,11 +105,11 @@ class _Description:
         if self._topic is not None and name == self._topic.name:
             self._topic.replicas.append(len(replicas.split(",")))
         elif name != self._skipped:
-            reason = "without its topic's line before it; describe without options that leave it out"
+            reason = "has no line of its topic before it; run --describe without options that omit it"
             self._report.error(number, f"a partition of topic {show(name)} {reason}")
 
     def _finish(self) -> None:
-        """Report the row of the topic that is complete, or what is wrong with it."""
+        """Report the row of a complete topic, or its errors."""
         topic, self._topic = self._topic, None
         if topic is None:
             return
@@ -117,11 +119,11 @@ class _Description:
             found = f"{len(topic.replicas)} of topic {name}'s {topic.partitions} partitions"
             report.error(topic.line, f"only {found} have a line: the file is cut off, or not a plain --describe")
         if any(count != topic.replication_factor for count in topic.replicas):
-            reason = f"replicas other than {topic.replication_factor} each, as in a reassignment that is under way"
+            reason = f"not all partitions have {topic.replication_factor} replicas, as during a reassignment"
             report.leave_out(topic.line, f"{name}: Replicas", reason)
         for count in (topic.partitions, topic.replication_factor):
             if count > _LARGEST:
-                report.error(topic.line, f"topic {name}: {count} is more than 32 bits hold")
+                report.error(topic.line, f"topic {name}: {count} is which does not fit into 32 bits")
         entry = Entry(
             cluster=self._cluster,
             topic=topic.name,
@@ -134,7 +136,7 @@ class _Description:
 
 
 def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
-    """`name=value` with commas between: a comma belongs to a value where no `name=` follows it."""
+    """Parse `name=value` separated by commas; a comma that no `name=` follows belongs to the value."""
     starts = list(_CONFIG.finditer(topic.configs))
     if topic.configs and (not starts or starts[0].start() != 0):
         report.error(topic.line, "`Configs` must be name=value,...")
@@ -146,7 +148,7 @@ def _configs(topic: _Topic, report: Report) -> dict[str, str] | None:
         if name in configs:
             report.error(topic.line, f"`Configs` has {show(name)} twice")
         elif value == "null":
-            what = "a value that the brokers keep to themselves"
+            what = "a value that the brokers hide"
             report.leave_out(topic.line, f"{show(topic.name)}: Configs: {show(name)}", what)
         else:
             configs[name] = value

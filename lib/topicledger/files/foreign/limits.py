@@ -1,4 +1,4 @@
-"""Quotas of another tool's files on their way to rows of `quotas`."""
+"""Convert quotas of another tool's files to rows of `quotas`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ JAVAS_NAMES: Mapping[str, str] = {
     "requestPercentage": "request_percentage",
     "controllerMutationRate": "controller_mutation_rate",
 }
-"""Columns by the names that tools in Java give them."""
+"""Columns by the names that Java tools use."""
 KAFKAS_NAMES: Mapping[str, str] = {column: column for column in JAVAS_NAMES.values()}
 
 
 def limits_of(fields: Fields, names: Mapping[str, str] = JAVAS_NAMES) -> Mapping[str, float]:
-    """The limits of a mapping, by column; its other keys are listed as unsupported."""
+    """Return the limits of a mapping, by column; list its other keys as unsupported."""
     found = {column: value for key, column in names.items() if (value := fields.number(key)) is not None}
     fields.rest()
     return found
@@ -36,7 +36,7 @@ def add_quota(
     *,
     state: str = "present",
 ) -> None:
-    """Report a row of `quotas`, where its cluster is known (else that was reported)."""
+    """Report a row of `quotas` if its cluster is known; otherwise an error was reported before."""
     if cluster:
         report.quota(
             ResourceRow(

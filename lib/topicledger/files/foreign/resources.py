@@ -1,4 +1,4 @@
-"""Resources as Kubernetes has them (apiVersion, kind, metadata, spec), alone or in lists: two tools write topics so."""
+"""Kubernetes resources (apiVersion, kind, metadata, spec), single or in lists; two tools use them for topics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TOPIC, TOPIC_LIST = "KafkaTopic", "KafkaTopicList"
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """The group and versions whose resources are a tool's own."""
+    """The group and versions of a tool's own resources."""
 
     group: str
     versions: tuple[str, ...]
 
     def reason(self, api_version: str) -> str | None:
-        """What is wrong with an apiVersion, None where it is the tool's."""
+        """Return why an apiVersion isn't the tool's own; None if it is."""
         group, _, version = api_version.partition("/")
         if group != self.group:
-            return f"is {show(api_version)}, another tool's; this format's is {self.group}/{self.versions[-1]}"
+            return f"is {show(api_version)}, of another tool; this format has {self.group}/{self.versions[-1]}"
         if version not in self.versions:
             return f"is {show(api_version)}; known: {', '.join(f'{group}/{each}' for each in self.versions)}"
         return None
@@ -32,7 +32,7 @@ class Api:
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One resource, its metadata and the rest not read yet."""
+    """One resource, with its metadata and other fields not yet read."""
 
     kind: str
     fields: Fields
@@ -43,15 +43,15 @@ class Resource:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Finds resources in documents: opens lists (kubectl's, or of topics), and counts what is of other kinds."""
+    """Finds resources in documents, also within lists (kubectl's lists and lists of topics); counts other kinds."""
 
     api: Api
-    """Of topics; a topic of another one is an error."""
+    """The API of topics; a topic of any other API is an error."""
     handle: Callable[[Resource], None]
-    """Called with each topic, and each resource of the kinds `others`."""
+    """Called with each topic, and with each resource of the kinds `others`."""
     others: Mapping[str, Api] = field(default_factory=dict)
     unnamed: Mapping[str, str] = field(default_factory=dict)
-    """Of `others`, kinds whose metadata may be left out, by the kind of a list of them."""
+    """Kinds among `others` whose metadata may be left out, by the kind of their lists."""
 
     def document(self, value: Value, line: int, reader: Reader) -> None:
         """Read one document, or one item of kubectl's list."""
@@ -76,7 +76,7 @@ class Resources:
         fields.take("apiVersion")
         items = fields.items("items")
         spec = fields.mapping("spec") if kind == TOPIC_LIST else None
-        if spec is not None:  # where older versions of jikkou have them
+        if spec is not None:  # the place of topics in older versions of jikkou
             items += spec.items("topics")
             spec.rest()
         fields.leave_out(("metadata",), "a list's own metadata")
@@ -119,7 +119,7 @@ def _is_ours(fields: Fields, api: Api) -> bool:
 
 
 def annotations_of(metadata: Fields, known: Iterable[str]) -> dict[str, bool]:
-    """Which of the annotations ``known``, booleans all of them, are there; the others are listed as unsupported."""
+    """Return the values of the boolean annotations ``known``; list all other annotations as unsupported."""
     annotations = metadata.mapping("annotations")
     if annotations is None:
         return {}

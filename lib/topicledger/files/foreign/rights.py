@@ -1,4 +1,4 @@
-"""Rights of another tool's files on their way to rows of `acls`: other tools' words become Kafka's names."""
+"""Convert ACLs of another tool's files to rows of `acls`, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def kafka_name(word: str) -> str:
-    """Kafka's name of an operation, type, pattern type or permission: `DescribeConfigs` is DESCRIBE_CONFIGS."""
+    """Return Kafka's name of an operation, type, pattern type or permission: DESCRIBE_CONFIGS for `DescribeConfigs`."""
     return _CAPITAL.sub("_", word.strip()).replace("-", "_").upper()
 
 
 def pattern_type_of(word: str | None) -> str:
-    """`prefix` and `prefixed` are PREFIXED; nothing is LITERAL."""
+    """Return the pattern type: PREFIXED for `prefix` and `prefixed`, LITERAL if there is none."""
     name = kafka_name(word or "literal")
     return "PREFIXED" if name == "PREFIX" else name
 
 
 def operations_of(fields: Fields, line: int, *keys: str) -> Sequence[str]:
-    """Kafka's names of what a list, or a text of its own, says; reported where there is none."""
+    """Return Kafka's names of the operations in a list or a single text; report an error if there are none."""
     found = []
     for key in keys:
         taken = fields.take(key)
@@ -56,7 +56,7 @@ def add_right(
     state: str = "present",
     shorthand: str | None = None,
 ) -> None:
-    """Report a row of `acls`, where its cluster is known (else that was reported)."""
+    """Report a row of `acls` if its cluster is known; otherwise an error was reported before."""
     if cluster:
         report.acl(
             ResourceRow(
@@ -74,7 +74,7 @@ def add_right(
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """Whom a tool's file grants what a client needs, and where."""
+    """A client whose needs a tool's file declares: its principal and cluster."""
 
     report: Report
     cluster: str | None
@@ -82,7 +82,7 @@ class Client:
     line: int
 
     def grant(self, kind: str, *flags: str, **names: Sequence[str]) -> None:
-        """Report the rights of one of our shorthands; `names` are its lists, a name that ends with `*` is a prefix."""
+        """Report the ACLs of one of our shorthands; `names` are its lists, and a name ending with `*` is a prefix."""
         if not self.principal.startswith("User:"):
             self.report.leave_out(self.line, kind, unknown_principal(self.principal))
             return
@@ -99,14 +99,14 @@ class Client:
 
 
 def unknown_principal(principal: str) -> str:
-    """Why a right can't be carried over."""
-    return f"of {show(principal)}: Kafka's authorizer knows User:name only"
+    """Return why an ACL can't be carried over."""
+    return f"principal {show(principal)}: Kafka's authorizer knows only User:name"
 
 
 def acls_of(
     rule: Fields, principal: str, *, name: str, operations: Sequence[str] = ("operations",), host: str = WILDCARD
 ) -> Iterator[tuple[Acl, int]]:
-    """ACLs of a rule with `resource`, `type` (of permission), `operations` and `host`, each with its line.
+    """Yield the ACLs of a rule with `resource`, `type` (of permission), `operations` and `host`, each with its line.
 
     `name`: the key of the resource's name.
     """
@@ -122,6 +122,6 @@ def acls_of(
     if found is None and kind != "CLUSTER":
         resource.error(name, resource.line, "is missing")
     for operation in names:
-        # They are kept until all of a resource is read.
+        # The ACLs are kept in memory until the whole resource is read.
         rule.visit(len(Acl._fields))
         yield Acl(principal, permission, operation, kind, pattern, found or CLUSTER_NAME, host), rule.line

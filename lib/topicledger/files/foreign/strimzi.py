@@ -1,11 +1,11 @@
 """Strimzi's KafkaTopic and KafkaUser resources.
 
-After Strimzi's KafkaTopicSpec and KafkaUserSpec schema reference and its guide to the Topic Operator
-(https://strimzi.io/docs/operators/latest/configuring.html, https://strimzi.io/docs/operators/latest/deploying.html):
-the topic is `spec.topicName`, else `metadata.name`; `partitions` and `replicas` default to the broker's; the label
-`strimzi.io/cluster` names the cluster; a topic that is annotated `strimzi.io/managed: "false"` is nobody's to change.
-A user's principal is `User:NAME`, or `User:CN=NAME` where it signs in with a certificate; its ACLs are those of
-`spec.authorization` of type `simple`, its quotas those of `spec.quotas`: brokers know the user by the same name.
+According to Strimzi's KafkaTopicSpec and KafkaUserSpec schema reference and its guide to the Topic Operator
+(https://strimzi.io/docs/operators/latest/configuring.html, https://strimzi.io/docs/operators/latest/deploying.html),
+the topic is `spec.topicName`, else `metadata.name`; `partitions` and `replicas` default to the broker's values; the
+label `strimzi.io/cluster` names the cluster; a topic with the annotation `strimzi.io/managed: "false"` must not be
+changed. A user's principal is `User:NAME`, or `User:CN=NAME` if it authenticates with a certificate. Its ACLs are in
+`spec.authorization` of type `simple`, its quotas in `spec.quotas`, under the same name.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _user(resource: Resource, cluster: str | None) -> None:
     authentication = spec.mapping("authentication")
     kind = None if authentication is None else authentication.text("type")
     if authentication is not None:
-        authentication.leave_out([key for key, _ in authentication.others()], "how the user signs in")
+        authentication.leave_out([key for key, _ in authentication.others()], "the user's authentication")
     user = f"CN={name}" if kind in ("tls", "tls-external") else str(name)
-    spec.leave_out(("template",), "neither rights nor quotas")
+    spec.leave_out(("template",), "neither ACLs nor quotas")
     authorization, quotas = spec.mapping("authorization"), spec.mapping("quotas")
     spec.rest()
     limits = {} if quotas is None else limits_of(quotas)
@@ -76,7 +76,7 @@ def _user(resource: Resource, cluster: str | None) -> None:
         return
     where = cluster or labels.get(_CLUSTER)
     if not where:
-        reason = f"is missing: the label `{_CLUSTER}` names the user's cluster; write it, or give --cluster"
+        reason = f"is missing: the label `{_CLUSTER}` names the user's cluster; add it, or use --cluster"
         metadata.error("labels", resource.line, reason)
     rights = [] if authorization is None else list(_acls(authorization, f"User:{user}", resource.reader))
     if report.errors == errors:
@@ -120,7 +120,7 @@ def _topic(resource: Resource, cluster: str | None) -> None:
     row.entry.labels = metadata.texts("labels")
     row.entry.cluster = cluster or (row.entry.labels or {}).get(_CLUSTER)
     if not row.entry.cluster:
-        reason = f"is missing: the label `{_CLUSTER}` names the topic's cluster; write it, or give --cluster"
+        reason = f"is missing: the label `{_CLUSTER}` names the topic's cluster; add it, or use --cluster"
         metadata.error("labels", resource.line, reason)
     spec = resource.fields.mapping("spec")
     row.entry.topic = name
@@ -130,13 +130,13 @@ def _topic(resource: Resource, cluster: str | None) -> None:
         row.entry.replication_factor = spec.count("replicas")
         row.entry.configs = spec.texts("config", joins_lists=True)
         spec.rest()
-    metadata.leave_out(("namespace",), "Kubernetes' own place of the resource")
+    metadata.leave_out(("namespace",), "the resource's place in Kubernetes")
     metadata.leave_out(_KEPT_BY_KUBERNETES, "kept by Kubernetes itself")
     metadata.rest()
     resource.fields.leave_out(("status",), "kept by Kubernetes itself")
     resource.fields.rest()
     if row.entry.topic in INTERNAL_TOPICS:
-        # Older Topic Operators make a resource of each topic that they find.
+        # Older Topic Operators create a resource for each topic that they find.
         report.skip("internal topic")
     else:
         row.add()

@@ -1,9 +1,9 @@
 """topicctl's topic configs.
 
-After the section on topics of topicctl's README (https://github.com/segmentio/topicctl#topics): `meta` names the topic
-and its cluster; `retentionMinutes` is `retention.ms` in minutes, and only one of them may be given; a list in
-`settings` stands for its items with commas; of the placement strategies only `static` says on which brokers.
-Its configs of clusters, users and ACLs may be in the same folder.
+According to the section on topics in topicctl's README (https://github.com/segmentio/topicctl#topics), `meta` names the
+topic and its cluster; `retentionMinutes` is `retention.ms` in minutes, and only one of them may be given; a list in
+`settings` stands for its items joined with commas; only the placement strategy `static` determines the brokers.
+topicctl's configs of clusters, users and ACLs may be in the same folder.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _topic(value: Value, line: int, reader: Reader, cluster: str | None) -> None
     row.entry.cluster = cluster or own_cluster
     row.entry.labels = meta.texts("labels")
     meta.leave_out(("environment", "region", "shard"), "about the cluster, not the topic")
-    meta.leave_out(("description",), "a description; `labels` are free for one")
-    meta.leave_out(("consumers",), "who consumes; that is for the table `usages`")
+    meta.leave_out(("description",), "a description; use `labels` for it")
+    meta.leave_out(("consumers",), "the consumers; use the table `usages` for them")
     meta.rest()
     _spec(spec, row, reader)
     fields.rest()
@@ -63,12 +63,12 @@ def _spec(spec: Fields, row: TopicRow, reader: Reader) -> None:
     placement = spec.mapping("placement")
     if placement is not None:
         entry.assignments = _assignments(placement, row, reader)
-        placement.leave_out(("picker",), "how topicctl itself moves replicas")
+        placement.leave_out(("picker",), "how topicctl moves replicas")
         placement.leave_out(("staticAssignments", "staticRackAssignments"), "not used by this strategy")
         placement.rest()
     if entry.assignments is not None:  # C1: they imply both
         entry.num_partitions = entry.replication_factor = None
-    spec.leave_out(("migration",), "how topicctl itself moves replicas")
+    spec.leave_out(("migration",), "how topicctl moves replicas")
     spec.rest()
 
 
@@ -77,7 +77,7 @@ def _configs(spec: Fields) -> dict[str, str] | None:
     minutes = spec.count("retentionMinutes")
     if minutes is not None and minutes < 0:
         spec.error("retentionMinutes", spec.line, f"is {minutes}; it must be at least 0")
-    elif minutes:  # 0 is topicctl's word for none
+    elif minutes:  # topicctl uses 0 for none
         configs = configs or {}
         if "retention.ms" in configs:
             spec.error("retentionMinutes", spec.line, "and `settings`.`retention.ms` exclude each other; keep one")
@@ -86,7 +86,7 @@ def _configs(spec: Fields) -> dict[str, str] | None:
 
 
 def _assignments(placement: Fields, row: TopicRow, reader: Reader) -> dict[int, tuple[int, ...]] | None:
-    """What a static placement says in full; another strategy is listed where Kafka would do otherwise."""
+    """Return the assignments of a static placement; list other strategies that differ from Kafka's own placement."""
     line = placement.line
     strategy = placement.text("strategy")
     if strategy is None or strategy == "any":
@@ -105,10 +105,10 @@ def _assignments(placement: Fields, row: TopicRow, reader: Reader) -> dict[int, 
     entry = row.entry
     if assignments is not None and entry.num_partitions is not None and entry.replication_factor is not None:
         if len(assignments) != entry.num_partitions:
-            reason = f"has {len(assignments)} partitions, `spec.partitions` says {entry.num_partitions}"
+            reason = f"has {len(assignments)} partitions, but `spec.partitions` is {entry.num_partitions}"
             placement.error("staticAssignments", line, reason)
         elif any(len(brokers) != entry.replication_factor for brokers in assignments.values()):
-            reason = f"has rows that are not of {entry.replication_factor} brokers, as `spec.replicationFactor` says"
+            reason = f"has partitions without {entry.replication_factor} brokers, as in `spec.replicationFactor`"
             placement.error("staticAssignments", line, reason)
     return assignments
 

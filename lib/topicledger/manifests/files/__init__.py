@@ -1,7 +1,7 @@
-"""Entries of manifest files: the values, rows and errors that all formats become.
+"""Entries of manifest files: the values, rows and errors that all formats are converted to.
 
-Only what the file alone shows is checked here: syntax, names of fields, types. Whether a row makes sense (legal names,
-counts above zero, C1 to C3) is decided with all other rows of the `manifests` table.
+Only syntax, field names and types are checked here. Whether a row is valid (legal names, counts above zero, C1 to C3)
+is decided together with all other rows of the `manifests` table.
 """
 
 from topicledger.manifests.files.results import (

@@ -1,7 +1,7 @@
-"""Entries of `acls:` -> rows of `acls`: rights as the table has them, and shorthands for what a client needs.
+"""Read entries of `acls:` into rows of `acls`: ACLs as in the table, and shorthands for the needs of a client.
 
-A shorthand becomes the rights that Kafka's own tool gives such a client, less the right to create topics: those are
-declared, too. A name that ends with `*` stands for every name that begins so.
+A shorthand becomes the ACLs that Kafka's own tool gives such a client, without those to create topics, since topics are
+declared, too. A name that ends with `*` stands for all names with this prefix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type",
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
 
 COLUMNS = (*_KEY, *SHARED)
-"""The fields of a right as the table has them."""
+"""The fields of an ACL, as in the table."""
 
 Right = tuple[str, str, str]
 """Operation, resource type, name or `prefix*`."""
@@ -27,14 +27,14 @@ Right = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Shorthand:
-    """What a client needs, by its kind."""
+    """The ACLs that a kind of client needs."""
 
     lists: tuple[str, ...]
     """Fields that are a name or a list of names."""
     flags: tuple[str, ...] = ()
     """Fields that are true or false."""
     needed: tuple[str, ...] = ()
-    """Fields that can't be left out; of several in one text, at least one."""
+    """Required fields."""
     rights: Callable[[Mapping[str, Sequence[str]], Mapping[str, bool]], Iterator[Right]]
 
 
@@ -51,7 +51,7 @@ def _producer(names: Mapping[str, Sequence[str]], flags: Mapping[str, bool]) -> 
     yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["topics"])
     yield from _each(("WRITE", "DESCRIBE"), "TRANSACTIONAL_ID", names["transactional_id"])
     if flags["idempotent"]:
-        # Brokers before 2.8 ask for it; later ones take WRITE on any topic.
+        # Brokers before 2.8 require it; later ones accept WRITE on any topic.
         yield from _each(("IDEMPOTENT_WRITE",), "CLUSTER", (CLUSTER_NAME,))
 
 
@@ -59,7 +59,7 @@ def _streams(names: Mapping[str, Sequence[str]], _: Mapping[str, bool]) -> Itera
     yield from _each(("READ", "DESCRIBE"), "TOPIC", names["inputs"])
     yield from _each(("WRITE", "DESCRIBE"), "TOPIC", names["outputs"])
     for application in names["application_id"]:
-        # Its changelogs and repartition topics are its own to make and delete.
+        # The application creates and deletes its own changelog and repartition topics.
         own = f"{application.removesuffix('*')}*"
         yield from _each(("ALL",), "TOPIC", (own,))
         yield from _each(("READ", "DESCRIBE", "DELETE"), "GROUP", (own,))
@@ -89,13 +89,13 @@ SHORTHANDS: Mapping[str, _Shorthand] = {
 
 
 def is_acl(item: Object) -> bool:
-    """Whether an entry that may be a topic or a right is a right."""
+    """Whether an entry is an ACL rather than a topic."""
     names = {key.text for key, _, _ in item.pairs}
     return "topic" not in names and not names.isdisjoint({"principal", "operation", *SHORTHANDS})
 
 
 def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
-    """Report the rows of a document's `acls`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
+    """Report the rows of a document's `acls`. `defaults`: the document's default `state`, `owner` and `labels`."""
     for item in entries("acls", value, line, reader):
         read_acl(item, item.line, reader, cluster, defaults)
 
@@ -130,7 +130,7 @@ def read_acl(
 
 
 def rights_of(kind: str, names: Mapping[str, Sequence[str]], *flags: str) -> Iterator[Right]:
-    """What a shorthand stands for. `names` are its lists, those that aren't named are empty; `flags` are true."""
+    """Yield the ACLs of a shorthand. `names` are its lists; missing lists are empty. `flags` are set to true."""
     shorthand = SHORTHANDS[kind]
     every = {**dict.fromkeys(shorthand.lists, ()), **names}
     return shorthand.rights(every, {flag: flag in flags for flag in shorthand.flags})
@@ -189,7 +189,7 @@ def _names(name: str, value: Value, line: int, reader: Reader, entry: Shared) ->
 
 
 def pattern_of(name: str) -> dict[str, str]:
-    """Pattern type and name of what a name, or `prefix*`, stands for."""
+    """Return the pattern type and resource name that a name or `prefix*` stands for."""
     if name == WILDCARD or not name.endswith(WILDCARD):
         return {"pattern_type": LITERAL, "resource_name": name}
     return {"pattern_type": PREFIXED, "resource_name": name.removesuffix(WILDCARD)}

@@ -1,6 +1,6 @@
-"""Values -> manifest rows: the checks of a topic's fields, the same for every format.
+"""Convert values to manifest rows: the checks of a topic's fields, the same for every format.
 
-Every check reports and goes on, so that all errors of a file are reported at once.
+Every check reports an error and continues, so that all errors of a file are reported at once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _INT32 = range(-(2**31), 2**31)
 
 
 MAX_ERRORS = 1_000
-"""Errors of a load that are reported: nobody reads more, and each takes time and memory."""
+"""Largest number of errors that a load reports: nobody reads more, and each takes time and memory."""
 _ROW, _LEFT_OUT = 16, 4
-"""Memory of an ACL's or quota's row, and of a field that is left out, in values."""
+"""Memory of a row of an ACL or quota, and of an omitted field, in units of values."""
 _CHARACTERS = 64
-"""Characters of a text that take the memory of a value."""
+"""Characters of a text that take the memory of one value."""
 ELSEWHERE = ""
-"""What is reported of an entry and isn't about the value of one of its fields."""
+"""Marks an error of an entry that isn't about the value of a field."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """The fields of a topic, or of defaults, that are right so far."""
+    """The valid fields of a topic or of defaults, collected so far."""
 
     cluster: str | None = None
     topic: str | None = None
@@ -59,23 +59,23 @@ class Entry:
     labels: dict[str, str] | None = None
     placement: str | None = None
     given: set[str] = field(default_factory=set)
-    """Fields that are written, null included."""
+    """Fields that are present, including nulls."""
     failed: set[str] = field(default_factory=set)
-    """Fields that were reported, and `ELSEWHERE`."""
+    """Fields with a reported error, and `ELSEWHERE`."""
 
     @property
     def wrong(self) -> bool:
-        """Whether something was reported."""
+        """Whether an error was reported."""
         return bool(self.failed)
 
 
 class Report:
-    """Takes what one file gives; the same error of a shared part is reported once."""
+    """Collects the rows and errors of one file; an error of a shared part is reported only once."""
 
     def __init__(self, file: str, result: ParsedManifests) -> None:
         self.file = file
         self.visits: int | None = None
-        """How many more values may be read and made; None where a format has no aliases."""
+        """Number of values that may still be read and made; None if the format has no aliases."""
         self._result = result
         self._reported: set[FileError] = set()
 
@@ -96,7 +96,7 @@ class Report:
 
     @property
     def errors(self) -> int:
-        """How many errors were reported."""
+        """Number of errors reported."""
         return len(self._reported)
 
     def leave_out(self, line: int, key: str, what: str) -> None:
@@ -105,7 +105,7 @@ class Report:
         self._result.not_carried_over.append(NotCarriedOver(file=self.file, line=line, key=key, what=what))
 
     def skip(self, kind: str, count: int = 1) -> None:
-        """Count entries of another tool's file that are no topics to manage."""
+        """Count entries of another tool's file that aren't topics to manage."""
         if count:
             self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
 
@@ -118,7 +118,7 @@ class Report:
         self._result.quotas.append(row)
 
     def _resource(self, row: ResourceRow) -> None:
-        """Count a row: a shorthand makes many, and the tables have all that their entries and defaults share."""
+        """Count the memory of a row, since shorthands make many rows, and rows copy shared values and defaults."""
         if self.visits is not None:
             texts = [each for each in (*row.values.values(), row.owner) if isinstance(each, str)]
             self.visit(_ROW + weight(row.labels) + sum(map(len, texts)) // _CHARACTERS)
@@ -143,7 +143,7 @@ class Report:
 
 
 def weight(texts: Mapping[str, str] | str | None) -> int:
-    """Number of values that a text or a mapping of texts counts for."""
+    """Return the number of values that a text or a mapping of texts counts as."""
     if texts is None:
         return 0
     if isinstance(texts, str):
@@ -152,35 +152,35 @@ def weight(texts: Mapping[str, str] | str | None) -> int:
 
 
 class TooManyErrorsError(Exception):
-    """`MAX_ERRORS` are reported, and there is another one: the rest is not read."""
+    """There are more than `MAX_ERRORS` errors; the rest isn't read."""
 
 
 class TooMuchError(Exception):
-    """Aliases make a file stand for more values than it may."""
+    """A file's aliases expand to too many values."""
 
 
 class Reader:
-    """Checks the values of one file; every check reports what is wrong and answers None."""
+    """Checks the values of one file; every check reports errors and then returns None."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self._twice: dict[int, Object] = {}
-        """Mappings whose duplicates are reported, by their id, which is theirs as long as they are kept."""
+        """Mappings whose duplicates are reported, by id; they are kept so that their ids stay unique."""
 
     def visit(self, count: int) -> None:
         """Count values that are read; raises TooMuchError above the limit."""
         self.report.visit(count)
 
     def duplicates(self, value: Object, line: int) -> bool:
-        """Report keys that are written twice, at ``line`` where their own isn't known; whether there are any."""
+        """Report duplicate keys, at ``line`` if their own line is unknown; return whether there are any."""
         if value.duplicates and id(value) not in self._twice:
-            self._twice[id(value)] = value  # an alias brings the same mapping again
+            self._twice[id(value)] = value  # an alias refers to the same mapping again
             for key, at in value.duplicates:
                 self.report.error(at or line, f"`{named(key)}` is written twice")
         return bool(value.duplicates)
 
     def entry(self, value: Object, line: int, known: Sequence[str] = FIELDS) -> Entry:
-        """The fields of a mapping that are right; the others are reported and the entry is marked wrong."""
+        """Return the valid fields of a mapping; report the others, and mark them in `Entry.failed`."""
         entry = Entry(failed={ELSEWHERE} if self.duplicates(value, line) else set())
         self.visit(len(value.pairs))
         for key, item, at in value.pairs:
@@ -199,7 +199,7 @@ class Reader:
         return entry
 
     def row(self, entry: Entry, line: int) -> None:
-        """Report the entry as a row if nothing is wrong and nothing missing."""
+        """Report the entry as a row if it has no errors and nothing is missing."""
         for name in ("topic", "cluster"):
             if getattr(entry, name) is None and name not in entry.failed:
                 self.report.error(line, f"`{name}` is missing")
@@ -231,7 +231,7 @@ class Reader:
         if not isinstance(value, Number) or not value.integer:
             self.report.error(line, f"{name} must be an integer, not {kind_of(value)}{_plain_digits(value)}")
         elif len(value.text) > 11 or int(value.text) not in _INT32:
-            self.report.error(line, f"{name} is {show(value.text)}, more than 32 bits hold")
+            self.report.error(line, f"{name} is {show(value.text)}, which does not fit into 32 bits")
         else:
             return int(value.text)
         return None
@@ -244,7 +244,7 @@ class Reader:
         return None
 
     def texts(self, field_name: str, value: Value, line: int) -> dict[str, str] | None:
-        """configs or labels: numbers and booleans become the text they were written as."""
+        """Read configs or labels; numbers and booleans keep the text as written."""
         if not isinstance(value, Object):
             self.report.error(line, f"`{field_name}` must be a mapping, not {describe(value)}")
             return None
@@ -300,7 +300,7 @@ class Reader:
         return None if wrong else assignments
 
     def _is_unicode(self, name: str, text: str, line: int) -> bool:
-        """Half a surrogate pair, which JSON can write, has no UTF-8."""
+        """Report half a surrogate pair, which JSON can contain but UTF-8 can't."""
         if text.isascii():
             return True
         try:
@@ -312,7 +312,7 @@ class Reader:
 
 
 def _plain_digits(value: Value) -> str:
-    """What to write instead of a value that should have been a number."""
+    """Return a hint for a value that should be a number."""
     text = value.text if isinstance(value, Surprise) else value
     if isinstance(text, str) and TEMPLATE.search(text):
         return f": it {TEMPLATE_HINT}"
@@ -323,7 +323,7 @@ def _not_a_text(value: Value) -> str:
     if isinstance(value, Surprise):
         return f": {value.reason}"
     if value is None:
-        return " is null; to leave it to the broker's default use no key at all"
+        return " is null; for the broker's default, leave the key out"
     hint = ': write a comma-separated string, "a,b"' if isinstance(value, list) else ""
     return f" must be a string, number or boolean, not {kind_of(value)}{hint}"
 

@@ -1,4 +1,4 @@
-"""Entries of quotas -> rows of `quotas`."""
+"""Read entries of quotas into rows of `quotas`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.text import nearest
 
 COLUMNS = (*ENTITY, *LIMITS, *SHARED)
-"""The fields of an entry, by the table's names."""
+"""The fields of an entry, with the table's names."""
 
 
 def is_quota(item: Object) -> bool:
-    """Whether an entry that may be a topic, a right or a quota is a quota."""
+    """Whether an entry is a quota rather than a topic or an ACL."""
     names = {key.text for key, _, _ in item.pairs}
     return "topic" not in names and not names.isdisjoint((*ENTITY, *LIMITS))
 
 
 def read_quotas(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
-    """Report the rows of a document's `quotas`. `defaults`: its `state`, `owner` and `labels`, where it has them."""
+    """Report the rows of a document's `quotas`. `defaults`: the document's default `state`, `owner` and `labels`."""
     for item in entries("quotas", value, line, reader):
         read_quota(item, item.line, reader, cluster, defaults)
 

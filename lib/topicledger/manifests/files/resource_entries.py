@@ -1,4 +1,4 @@
-"""What entries of rights and of quotas have in common."""
+"""The parts that entries of ACLs and of quotas have in common."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from topicledger.manifests.files.values import Object, Value, describe
 SHARED = ("cluster", "state", "owner", "labels")
 """Fields of every entry."""
 NOTHING: Mapping[str, object] = {}
-"""Of a document without defaults."""
+"""The defaults of a document without defaults."""
 Given = Mapping[str, tuple[Value, int]]
 """The fields of an entry: value and line by name."""
 
 
 @dataclass(slots=True)
 class Shared:
-    """What an entry says beside what it is about."""
+    """The shared fields of an entry."""
 
     cluster: str | None
     state: str | None
     owner: str | None
     labels: dict[str, str] | None
     right: bool = True
-    """Whether nothing was reported."""
+    """Whether no error was reported."""
 
     def row(self, values: Mapping[str, object], reader: Reader, line: int, shorthand: str | None = None) -> ResourceRow:
-        """The row of an entry about which nothing was reported."""
+        """Return the row of an entry without errors."""
         return ResourceRow(
             cluster=self.cluster or "",
             values=values,
@@ -43,7 +43,7 @@ class Shared:
 
 
 def entries(key: str, value: Value, line: int, reader: Reader) -> Iterator[Object]:
-    """The mappings in the list of a document's `key`; all else is reported."""
+    """Yield the mappings in the list of a document's `key`; report everything else."""
     if value is None:
         return
     if not isinstance(value, list):
@@ -59,12 +59,12 @@ def entries(key: str, value: Value, line: int, reader: Reader) -> Iterator[Objec
 
 
 def given_in(item: Object) -> Given:
-    """The fields of an entry."""
+    """Return the fields of an entry."""
     return {key.text: (value, at or item.line) for key, value, at in item.pairs}
 
 
 def shared(given: Given, item: Object, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> Shared:
-    """The fields `SHARED` of an entry. `defaults`: the document's `state`, `owner` and `labels`, where it has them."""
+    """Read the fields `SHARED` of an entry. `defaults`: the document's default `state`, `owner` and `labels`."""
     right = not reader.duplicates(item, item.line)
     found: dict[str, object] = {"cluster": cluster, **defaults}
     for name in SHARED:

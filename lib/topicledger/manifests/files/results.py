@@ -1,6 +1,6 @@
-"""What reading manifest files gives: rows, and errors with their place.
+"""Results of reading manifest files: rows, and errors with their place.
 
-Apart from the reading, since every module of the package needs them and they need none.
+A separate module, since every module of the package needs these types and they need none of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS = (
     "labels",
     "placement",
 )
-"""The columns of `manifests`, in its order."""
+"""The columns of `manifests`, in the table's order."""
 
 _OTHER_WORDS = {
     "name": "topic",
@@ -38,29 +38,29 @@ _OTHER_WORDS = {
     "team": "owner",
     "tags": "labels",
 }
-"""Of other tools, for the columns of `manifests`."""
+"""Other tools' names for columns of `manifests`."""
 
 
 def meant(name: str, known: Collection[str] = FIELDS) -> str:
-    """What to say after an unknown field: the field that another tool's word names, or what `nearest` says."""
+    """Return a hint for an unknown field: our name for another tool's field, or that of `nearest`."""
     other = _OTHER_WORDS.get(name.casefold())
     return f"did you mean `{other}`?" if other is not None and other in known else nearest(name, known)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManifestRow:
-    """One topic as a file declares it; None is the broker's or nobody's word."""
+    """One topic as a file declares it; None means the broker's default, or no value."""
 
     cluster: str
     """A name from the run settings."""
     topic: str
-    """The topic's name, not judged yet."""
+    """The topic's name, not yet validated."""
     state: str = "present"
-    """`present` or `absent`, not judged yet."""
+    """`present` or `absent`, not yet validated."""
     num_partitions: int | None = None
-    """None: the broker's default."""
+    """None for the broker's default."""
     replication_factor: int | None = None
-    """None: the broker's default."""
+    """None for the broker's default."""
     assignments: Mapping[int, tuple[int, ...]] | None = None
     """Partition -> broker ids, preferred leader first."""
     configs: Mapping[str, str] | None = None
@@ -68,47 +68,47 @@ class ManifestRow:
     owner: str | None = None
     """Team or service."""
     labels: Mapping[str, str] | None = None
-    """For policies and reports."""
+    """Labels for policies and reports."""
     placement: str | None = None
-    """Where replicas are to be, not judged yet."""
+    """The rule for replicas, not yet validated."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int
-    """Where the entry begins, from 1."""
+    """The line on which the entry begins, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRow:
-    """A right, or an entity with its quotas, as a file declares it, or as its shorthand became."""
+    """An ACL, or an entity with its quotas, as declared in a file or expanded from a shorthand."""
 
     cluster: str
     """A name from the run settings."""
     values: Mapping[str, object]
-    """By column of its table, but for those that follow; not judged yet."""
+    """Values by column of its table, without the following fields; not yet validated."""
     state: str
-    """`present` or `absent`, not judged yet."""
+    """`present` or `absent`, not yet validated."""
     owner: str | None
     """Team or service."""
     labels: Mapping[str, str] | None
-    """For policies and reports."""
+    """Labels for policies and reports."""
     shorthand: str | None = None
-    """What the file says instead, such as `consumer`; None where it says the right itself."""
+    """The shorthand in the file, such as `consumer`; None if the file has the ACL itself."""
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int
-    """Where the entry begins, from 1."""
+    """The line on which the entry begins, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileError:
-    """Something wrong in a file; str() is `file:line: message`."""
+    """An error in a file; str() is `file:line: message`."""
 
     file: str
     """The file or folder."""
     line: int | None
-    """From 1; None where it is about the file as a whole."""
+    """The line, from 1; None if the error is about the whole file."""
     message: str
-    """What is wrong, and what to write instead."""
+    """The error, and how to correct it."""
 
     def __str__(self) -> str:
         place = show(self.file) if self.line is None else f"{show(self.file)}:{self.line}"
@@ -122,38 +122,38 @@ class NotCarriedOver:
     file: str
     """The file as it was named, `stdin` for `-`."""
     line: int
-    """From 1."""
+    """The line, from 1."""
     key: str
-    """Where it stands in the file, such as `spec.placement.picker`."""
+    """Path of the field in the file, such as `spec.placement.picker`."""
     what: str
-    """What it is, or why it isn't supported."""
+    """Description of the field, or why it isn't supported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedManifests:
-    """All that was read; the rows are complete only if there are no errors."""
+    """Everything that was read; the rows are complete only if there are no errors."""
 
     rows: list[ManifestRow]
-    """In the order of files and lines."""
+    """Topics, in the order of files and lines."""
     errors: list[FileError]
-    """Every error of every file, in the order they were met."""
+    """Every error of every file, in the order in which they were found."""
     acls: list[ResourceRow] = field(default_factory=list)
-    """Rights, in the order of files and lines."""
+    """ACLs, in the order of files and lines."""
     quotas: list[ResourceRow] = field(default_factory=list)
     """Entities with their quotas, in the order of files and lines."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)
-    """Of other tools' files: each unsupported field."""
+    """In files of other tools, each unsupported field."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Of other tools' files: entries that are no topics to manage, counted by kind."""
+    """In files of other tools, counts by kind of entries that aren't topics to manage."""
     digests: dict[str, str] = field(default_factory=dict)
-    """Each file that was read, as it was named (`-` for stdin) -> SHA-256 (hex) of its bytes."""
+    """Name of each file that was read (`-` for stdin) -> SHA-256 (hex) of its bytes."""
 
     @property
     def resources(self) -> Mapping[str, Sequence[ResourceRow]]:
-        """What is declared beside topics, by its table."""
+        """Declared resources beside topics, by table."""
         return {"acls": self.acls, "quotas": self.quotas}
 
     @property
     def resource_rows(self) -> Sequence[ResourceRow]:
-        """All of it."""
+        """All declared resources beside topics."""
         return [*self.acls, *self.quotas]

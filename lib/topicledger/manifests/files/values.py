@@ -1,7 +1,7 @@
-"""The few values that all formats become, and the words for them in errors.
+"""The few kinds of values that all formats are converted to, and their descriptions in errors.
 
-Numbers keep the text they were written as, so that a config never changes on its way to Kafka; what could be read in
-two ways is a surprise, which its author has to write otherwise.
+Numbers keep the text as written, so that a config never changes on its way to Kafka. A scalar that could be read in two
+ways is a `Surprise`, which its author must write differently.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from topicledger.text import show
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that has one way to be written, as it was written."""
+    """A number in its only plain form, as written."""
 
     text: str
     integer: bool
@@ -24,7 +24,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """A scalar that means something else than it seems to, and what to write instead."""
+    """A scalar with a surprising meaning, and what to write instead."""
 
     text: str
     reason: str
@@ -32,7 +32,7 @@ class Surprise:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A mapping's key: its text, and what it is if not simply text."""
+    """A mapping's key: its text, and its problem if it isn't plain text."""
 
     text: str
     problem: str | None = None
@@ -40,25 +40,25 @@ class Key:
 
 @functools.lru_cache(maxsize=4096)
 def text_key(text: str) -> Key:
-    """A key that is simply text; shared, since a hundred thousand topics have the same few."""
+    """Return a plain text key; keys are shared, since many thousands of topics have the same few keys."""
     return Key(text)
 
 
 @dataclass(slots=True)
 class Object:
-    """A mapping; ``duplicates`` are keys that were written again."""
+    """A mapping, with its duplicate keys."""
 
     pairs: list[tuple[Key, Value, int]] = field(default_factory=list)
-    """Key, value, line (0 where the format doesn't say)."""
+    """(key, value, line); the line is 0 if the format doesn't report it."""
     duplicates: list[tuple[str, int]] = field(default_factory=list)
-    """Key, line of the repetition."""
+    """(key, line of the repetition)."""
     line: int = 0
 
 
 Value: TypeAlias = "str | bool | Number | Surprise | Object | list[Value] | None"
 
 TEMPLATE = re.compile(r"\{\{|\{%|\$\{")
-TEMPLATE_HINT = "has a placeholder of a template; let its tool fill it in first"
+TEMPLATE_HINT = "contains a template placeholder; render the template first"
 _NAME = re.compile(r"\w[\w./ -]*")
 _LONGEST_NAME = 64
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -67,7 +67,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.(?:0|[0-9]*[1-9])")
 
 @functools.lru_cache(maxsize=4096)
 def plain_number(text: str) -> Number | None:
-    """A number written in the one way that says itself: no exponent, sign, separators or zeros to spare."""
+    """Return a number in plain form, without exponent, plus sign, separators or extra zeros; else None."""
     if _INTEGER.fullmatch(text):
         return Number(text, integer=True)
     if _DECIMAL.fullmatch(text) and text != "-0.0":
@@ -76,7 +76,7 @@ def plain_number(text: str) -> Number | None:
 
 
 def kind_of(value: Value) -> str:
-    """The value in the words of an error: "must be an integer, not {kind_of(value)}"."""
+    """Describe a value for an error: "must be an integer, not {kind_of(value)}"."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
@@ -91,7 +91,7 @@ def kind_of(value: Value) -> str:
 
 
 def type_of(value: Value) -> str:
-    """What a value is, without its text: it may be of a file that is no manifest at all, such as a secret."""
+    """Describe a value's type without its text, since the file may not be a manifest but a secret."""
     if isinstance(value, bool):
         return "a boolean"
     if isinstance(value, str | Surprise):
@@ -100,10 +100,10 @@ def type_of(value: Value) -> str:
 
 
 def named(name: str) -> str:
-    """A key or column for an error, `...` where it doesn't look like a name: a file may hold secrets, not topics."""
+    """Return a key or column for an error, or `...` if it isn't like a name, since a file may contain secrets."""
     return name if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) else "..."
 
 
 def describe(value: Value) -> str:
-    """What a value is that should have been a list or mapping; of a surprise, why it is none."""
+    """Describe a value that should be a list or mapping; for a surprise, give its reason."""
     return value.reason if isinstance(value, Surprise) else kind_of(value)

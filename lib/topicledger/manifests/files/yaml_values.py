@@ -1,6 +1,6 @@
-"""YAML text -> values with their lines, and nothing that YAML's versions read differently.
+"""Convert YAML text to values with their lines, and refuse what YAML's versions read differently.
 
-Safe for text from anyone: no tags, limited nesting, and aliases that are measured where they are joined.
+Safe for untrusted text: no tags, limited nesting, and a limit on values added by aliases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MERGE_KEY = Key("<<")
 
 
 def _plain_scalar(text: str) -> Value:
-    """What an unquoted scalar is, where YAML 1.1, YAML 1.2 and a reader agree; a surprise where they don't."""
+    """Return the value of an unquoted scalar, or a surprise if YAML 1.1, YAML 1.2 and people may disagree about it."""
     first = text[:1]
     if first.isdigit() or first in ("-", "+", "."):
         return plain_number(text) or _surprising_number(text) or text
@@ -64,10 +64,10 @@ def _plain_scalar(text: str) -> Value:
 
 
 def _surprising_number(text: str) -> Surprise | None:
-    """A scalar that some YAML reads as a number or date other than the text says."""
+    """Return a surprise for a scalar that some YAML version reads as a different number or as a date."""
     meaning = None
     if _NO_NUMBER.fullmatch(text):
-        meaning = "is a number that is none in YAML"
+        meaning = "means infinity or not a number in YAML"
     elif _OTHER_BASE.fullmatch(text):
         meaning = "is a number in another base in YAML"
     elif _LEADING_ZERO.fullmatch(text):
@@ -90,7 +90,7 @@ def _line(event: yaml.Event) -> int:
 
 
 class _BadYamlError(Exception):
-    """A construct that a manifest can't have; ``line`` from 1."""
+    """A YAML construct that manifests can't contain; ``line`` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class _BadYamlError(Exception):
 
 
 class Lines(list["Value"]):
-    """A YAML list that knows the line of each item."""
+    """A YAML list with the line of each item."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Lines(list["Value"]):
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not been read yet."""
+    """A list or mapping whose end hasn't been read yet."""
 
     line: int
     anchor: str | None
@@ -121,21 +121,21 @@ class _Open:
 class YamlDocuments:
     """Builds values from the parser's events.
 
-    From events rather than nodes: they are ten times faster to get, know every line, and leave nesting, duplicate keys,
-    tags and aliases to us; nothing is constructed but text, lists and mappings.
+    Events are ten times faster than nodes, have all lines, and leave nesting, duplicate keys, tags and aliases to us.
+    Only text, lists and mappings are constructed.
     """
 
     def __init__(self, text: str, *, max_aliased: int) -> None:
         self.text = text
         self.written = 0
-        """Values written in the file, by which its aliases are measured."""
+        """Number of values written in the file, which limits the values added by aliases."""
         self._max_aliased = max_aliased
         self._aliased = 0
         self._open: list[_Open] = []
         self._anchors: dict[str, Value] = {}
 
     def documents(self) -> Iterator[tuple[Value, int]]:
-        """Each document's value and line; raises _BadYamlError, TooMuchError and yaml.YAMLError."""
+        """Yield each document's value and line; raises _BadYamlError, TooMuchError and yaml.YAMLError."""
         root: Value = None
         root_line = 1
         for event in yaml.parse(self.text, Loader=_Loader):
@@ -170,7 +170,7 @@ class YamlDocuments:
                 value = _plain_scalar(event.value)
         elif tag not in ("!", _TAG + "str"):
             raise _BadYamlError(
-                _line(event), "a tag (`!name`) means nothing in a manifest; quote text that begins with !"
+                _line(event), "a tag (`!name`) is not allowed in a manifest; quote text that begins with !"
             )
         if event.anchor is not None:
             self._anchors[event.anchor] = value
@@ -179,11 +179,11 @@ class YamlDocuments:
     def _begin(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent, mapping: bool) -> None:
         line = _line(event)
         if event.tag not in (None, "!", _TAG + ("map" if mapping else "seq")):
-            raise _BadYamlError(line, "a tag (`!name`) means nothing in a manifest")
+            raise _BadYamlError(line, "a tag (`!name`) is not allowed in a manifest")
         if len(self._open) >= _MAX_DEPTH:
             raise _BadYamlError(line, "nested too deeply")
         if event.anchor is not None:
-            self._anchors.pop(event.anchor, None)  # not known inside itself: nothing can contain itself
+            self._anchors.pop(event.anchor, None)  # unknown inside itself, so that nothing can contain itself
         opened = _Open(line=line, anchor=event.anchor)
         if mapping:
             opened.object = Object(line=line)
@@ -192,7 +192,7 @@ class YamlDocuments:
         self._open.append(opened)
 
     def _end(self) -> tuple[Value, int]:
-        """The innermost open list or mapping, now complete, and the line it began on."""
+        """Close the innermost open list or mapping; return it and the line on which it began."""
         closed = self._open.pop()
         value: Value = closed.items
         if closed.object is not None:
@@ -206,11 +206,11 @@ class YamlDocuments:
     def _alias(self, event: yaml.AliasEvent) -> Value:
         anchor = event.anchor or ""
         if anchor not in self._anchors:
-            raise _BadYamlError(_line(event), f"`*{named(anchor)}` refers to nothing before it")
+            raise _BadYamlError(_line(event), f"`*{named(anchor)}` is an alias without an anchor before it")
         return self._anchors[anchor]
 
     def _add(self, value: Value, event: yaml.Event, line: int) -> None:
-        """Put a value where it belongs in the innermost open list or mapping."""
+        """Add a value to the innermost open list or mapping."""
         parent = self._open[-1]
         if parent.items is not None:
             parent.items.append(value)
@@ -239,7 +239,7 @@ class YamlDocuments:
         return Key(text, f"the key `{show(text)}` is {kind_of(value)} in YAML; quote it ('{show(text)}')")
 
     def _merge(self, target: Object, opened: _Open) -> None:
-        """YAML's merge key: what the mapping says itself wins, then what comes first."""
+        """Apply YAML's merge key: the mapping's own keys take precedence, then earlier sources."""
         if not opened.merges:
             return
         have = {key.text for key, _, _ in target.pairs}
@@ -247,7 +247,7 @@ class YamlDocuments:
             for source in merged if isinstance(merged, list) else [merged]:
                 if not isinstance(source, Object):
                     raise _BadYamlError(opened.line, f"`<<` takes a mapping or a list of them, not {describe(source)}")
-                # One for the mapping itself: many empty ones take time, too.
+                # One is for the mapping itself, since many empty mappings take time, too.
                 self._aliased += 1 + len(source.pairs) + len(source.duplicates)
                 if self._aliased > self._max_aliased + self.written:
                     raise TooMuchError
@@ -269,7 +269,7 @@ class YamlDocuments:
 
 
 def parse_yaml(source: YamlDocuments, documents: list[tuple[Value, int]], report: Report) -> None:
-    """Add what ``source`` holds to ``documents``, up to the first error, which is reported."""
+    """Add the documents of ``source`` to ``documents``, up to the first error, which is reported."""
     try:
         for document in source.documents():
             documents.append(document)
@@ -292,7 +292,7 @@ def _template_hint(text: str, line: int) -> str | None:
 
 
 def _character_hint(text: str, line: int, column: int) -> str | None:
-    """What to write instead of a character that YAML takes for another thing than text."""
+    """Return a hint for a character that has a special meaning in YAML."""
     character = _text_of_line(text, line)[column : column + 1]
     if character == "\t":
         return "not valid YAML: a tab; write blanks"
