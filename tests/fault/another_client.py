@@ -1,4 +1,4 @@
-"""What a cluster has, told by librdkafka straight from its brokers: another client than the job's, by another way."""
+"""A cluster's state as reported to librdkafka directly by its brokers, independently of the job's client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Live:
-    """A topic that the cluster has."""
+    """A live topic of the cluster."""
 
     num_partitions: int
     replication_factor: int
@@ -35,7 +35,7 @@ class Live:
 
 
 def options_of(kafka: EmbeddedKafka, user: str | None = None) -> dict[str, str]:
-    """librdkafka's options for a client of this cluster, with SASL as `user`, else as the super user."""
+    """Return librdkafka's options for a client of this cluster; with SASL as `user`, else as the super user."""
     options = kafka.client_options(user)
     words = {
         "security_protocol": "security.protocol",
@@ -48,17 +48,17 @@ def options_of(kafka: EmbeddedKafka, user: str | None = None) -> dict[str, str]:
 
 
 class AnotherClient:
-    """Asks a cluster's brokers, none of them through a proxy."""
+    """Asks a cluster's brokers directly, without a proxy."""
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
         self._client = AdminClient(options_of(kafka))
 
     def names(self, prefix: str) -> set[str]:
-        """The topics that are listed under a prefix."""
+        """Return the names of the listed topics with a prefix."""
         return {name for name in self._client.list_topics(timeout=_SECONDS).topics if name.startswith(prefix)}
 
     def topics(self, prefix: str) -> dict[str, Live]:
-        """The topics under a prefix, with their ids as the job writes them."""
+        """Return the topics with a prefix, with ids in the job's form."""
         names = sorted(self.names(prefix))
         if not names:
             return {}
@@ -69,12 +69,12 @@ class AnotherClient:
         }
 
     def config(self, name: str, topics: set[str]) -> dict[str, str]:
-        """The value that each topic has for a config."""
+        """Return each topic's value of a config."""
         asked = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
         return {resource.name: future.result(_SECONDS)[name].value for resource, future in asked.items()}
 
     def acls(self, principal: str | None = None) -> set[Acl]:
-        """The ACLs of a principal, of all where none is named."""
+        """Return the ACLs of a principal; of all principals if none is given."""
         every = AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, principal, None, AclOperation.ANY, AclPermissionType.ANY
         )
@@ -83,7 +83,7 @@ class AnotherClient:
                 each.principal,
                 each.permission_type.name,
                 each.operation.name,
-                # librdkafka calls the cluster, of type 4, by the word for brokers.
+                # librdkafka uses the name of brokers for the resource type cluster, 4.
                 "CLUSTER" if each.restype is ResourceType.BROKER else each.restype.name,
                 each.resource_pattern_type.name,
                 each.name,
@@ -93,7 +93,7 @@ class AnotherClient:
         }
 
     def await_acls(self, principal: str, expected: set[Acl]) -> None:
-        """Wait until a principal has exactly these: acknowledged is not listed yet (A6)."""
+        """Wait until a principal has exactly these ACLs, since acknowledged ACLs may not be listed yet (A6)."""
 
         def as_expected() -> bool:
             return self.acls(principal) == expected
@@ -101,7 +101,7 @@ class AnotherClient:
         until(as_expected, seconds=60)
 
     def await_names(self, prefix: str, expected: set[str], seconds: float = _SECONDS) -> None:
-        """Wait until exactly these are listed: acknowledged is not listed yet (C21)."""
+        """Wait until exactly these topics are listed, since acknowledged topics may not be listed yet (C21)."""
 
         def as_expected() -> bool:
             return self.names(prefix) == expected
@@ -109,7 +109,7 @@ class AnotherClient:
         until(as_expected, seconds=seconds)
 
     def await_topics(self, prefix: str, expected: Mapping[str, Live]) -> None:
-        """Wait until exactly these are listed, then compare all of what they are."""
+        """Wait until exactly these topics are listed, then compare them completely."""
         self.await_names(prefix, set(expected))
         assert self.topics(prefix) == dict(expected)
 

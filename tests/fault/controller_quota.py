@@ -1,4 +1,4 @@
-"""A quota on what a client may change, and requests counted under it."""
+"""A quota on a client's changes, and counters of requests under it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ RATE = 20.0
 
 
 BURST_SECONDS = 11
-"""controller.quota.window.num, by default."""
+"""The default of controller.quota.window.num."""
 
 
 class Counted:
-    """Keeps what each request for changes was answered."""
+    """Records the answer to each request for changes."""
 
     def __init__(self, request: Callable[..., Response]) -> None:
         self.request = request

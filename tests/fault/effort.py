@@ -1,12 +1,12 @@
-"""How much is tried: a few faults with every test run, all of them with `make test-faults`."""
+"""The number of faults to inject: a few with every test run, all of them with `make test-faults`."""
 
 from __future__ import annotations
 
 import os
 
 KILLS = int(os.environ.get("TOPICLEDGER_KILLS", "1"))
-"""How often drivers are killed."""
+"""Number of times that drivers are killed."""
 SEED = int(os.environ.get("TOPICLEDGER_SEED", "20261121"))
-"""Of what is random."""
+"""Seed of random values."""
 THOROUGH = KILLS >= 20
-"""Whether faults are tried in all their forms."""
+"""Whether to inject faults in all their forms."""

@@ -1,4 +1,4 @@
-"""Drivers that are killed at an event, and chains of starts that end one run."""
+"""Drivers that are killed at an event, and chains of starts that finish one run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WATCHED = (RUNS, CLUSTERS, OBSERVED, OBSERVED_ACLS, OBSERVED_QUOTAS, PLANS, SENT
 
 
 class Doomed:
-    """A submitted job that is killed, with all that belongs to it, at its n-th event or the first of a name."""
+    """A submitted job that is killed with all its processes at its n-th event, or at the first event of a name."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Doomed:
         )
 
     def on_frame(self, frame: Frame) -> None:
-        """Called by the proxy before a frame goes on."""
+        """Handle a frame before the proxy passes it on."""
         validate = " validateOnly" if frame.validate_only else ""
         self._happened(f"{CHANGES[frame.api_key]}{validate} {frame.direction}")
 
     def wait(self) -> int | None:
-        """Until it was killed (None) or has ended by itself (its exit code); watches the ledger meanwhile."""
+        """Wait until the job was killed (None) or has ended (its exit code); watch the ledger in the meantime."""
         output: list[str] = []
         assert self.process.stdout is not None
         reader = threading.Thread(target=lambda: output.append(self.process.stdout.read()), daemon=True)  # type: ignore[union-attr]
@@ -110,7 +110,7 @@ class Doomed:
         return self.process.returncode
 
     def wait_behind(self, proxy: FaultProxy) -> int | None:
-        """The same; the proxy tells it of requests and responses."""
+        """Wait as `wait` does, while the proxy reports requests and responses."""
 
         def hook(frame: Frame) -> None:
             self.on_frame(frame)
@@ -133,7 +133,7 @@ class Doomed:
 
 
 def committed(root: Path) -> set[tuple[str, str]]:
-    """The commits to tables on this machine."""
+    """Return the commits to tables on this machine."""
     logs = ((table.name, root / table.name / "_delta_log") for table in WATCHED)
     return {(name, each.name) for name, log in logs if log.is_dir() for each in log.glob("*.json")}
 
@@ -147,7 +147,7 @@ def chain(
     kill_points: Iterator[int | str],
     job: str = "provision",
 ) -> Sequence[str]:
-    """Start a run until it finishes, killing each start at the next of `kill_points`. Returns where it was killed."""
+    """Start a run until it finishes, and kill each start at the next of `kill_points`. Return the actual points."""
     killed: list[str] = []
     while True:
         doomed = Doomed(config, run_id, next(kill_points), partial(committed, root), job)
@@ -163,7 +163,7 @@ def chain(
 
 
 def every(first: int, step: int, most: int) -> Iterator[int]:
-    """Each next start gets further; after `most` kills none is killed any more."""
+    """Yield later and later kill points; after `most` kills, the next start isn't killed."""
     yield from (first + step * number for number in range(most))
     while True:
         yield 10**9

@@ -26,7 +26,7 @@ PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visi
 def executor_of(
     kafka: FaultProxy | EmbeddedKafka, retry_policy: RetryPolicy = PATIENT, max_batch_records: int = 8_000
 ) -> Iterator[Executor]:
-    """An executor that waits for no answer longer than a second and a half."""
+    """Provide an executor that waits at most 1.5 seconds for an answer."""
     server = cluster_settings("main", kafka, request_timeout_ms=round(REQUEST_TIMEOUT * 1000))
     with ClusterAdmin(server, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
         yield Executor(

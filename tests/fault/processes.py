@@ -1,4 +1,4 @@
-"""Signals to a process and all that it started."""
+"""Signals to a process and all its descendants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def family(root: int) -> list[int]:
-    """A process and its descendants, the eldest first."""
+    """Return the ids of a process and its descendants, the oldest first."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -25,7 +25,7 @@ def family(root: int) -> list[int]:
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to those that are still there."""
+    """Send a signal to the processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -34,14 +34,14 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def kill_all(root: int) -> None:
-    """SIGKILL a process and everything below it: stopped first, so that nobody tidies up after another."""
+    """SIGKILL a process and its descendants; all are stopped first, so that none can clean up after another."""
     pids = family(root)
     send(pids, signal.SIGSTOP)
     send(pids, signal.SIGKILL)
 
 
 def command_line(pid: int) -> str:
-    """A process's arguments; empty where it has ended."""
+    """Return a process's arguments; empty if it has ended."""
     try:
         return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""A proxy between clients and an embedded Kafka that loses what it is told to lose: faults without a switch in the job.
+"""A proxy between clients and an embedded Kafka that loses selected frames, so that the job needs no switch for faults.
 
-It stands before every broker, frames what passes, and changes one thing unasked: where brokers say that they are, so
-that a client that came through the proxy stays with it. It reads plain text, SASL too, no TLS.
+It stands in front of every broker and reads frames. By itself it changes only the brokers' advertised addresses, so
+that a client stays connected through the proxy. It reads plain text, including SASL, but not TLS.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ELECT_LEADERS: int = ElectLeadersRequest.API_KEY
 METADATA: int = MetadataRequest.API_KEY
 
 _ADDRESSES = {each.API_KEY: each for each in (MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse)}
-"""The responses that say where brokers are."""
+"""The responses that contain addresses of brokers."""
 _VALIDATING = {
     each.API_KEY: each
     for each in (
@@ -57,7 +57,7 @@ _VALIDATING = {
         AlterClientQuotasRequest,
     )
 }
-"""The requests that can be validateOnly."""
+"""The requests that have validateOnly."""
 _START_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 
@@ -66,24 +66,24 @@ Direction = Literal["request", "response"]
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One request, or the response to it, as it comes to the proxy."""
+    """One request or response that arrives at the proxy."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     validate_only: bool
-    """Of a request that can be, or of what it is answered with; false for all others."""
+    """Whether the request has validateOnly set, also for its response; false for other requests."""
     broker: int
-    """The node id."""
+    """The broker's node id."""
     direction: Direction
     n: int = 0
-    """Of this api key and direction, counted from 1 since the proxy started."""
+    """Number of the frame among those of its api key and direction, from 1 since the proxy's start."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to a frame."""
+    """A fault to inject into a frame."""
 
     name: Literal["drop", "cut", "delay", "hold", "refuse"]
     seconds: float = 0.0
@@ -91,33 +91,33 @@ class Fault:
 
 
 DROP = Fault("drop")
-"""The frame never arrives, nor does anything after it on this connection, either way; it stays open (a dead link)."""
+"""A dead link: neither the frame nor anything after it on this connection arrives, but the connection stays open."""
 CUT = Fault("cut")
-"""The frame never arrives and both sides see the connection closed."""
+"""The frame never arrives, and both sides see the connection close."""
 
 
 def delay(seconds: float) -> Fault:
-    """The frame and what follows it that way on this connection comes later, even if the client is gone by then."""
+    """Delay the frame and all later frames in its direction, even if the client has disconnected by then."""
     return Fault("delay", seconds)
 
 
 def hold(released: threading.Event) -> Fault:
-    """As `delay`, until the event is set."""
+    """Delay as `delay` does, until the event is set."""
     return Fault("hold", released=released)
 
 
 def refuse(seconds: float) -> Fault:
-    """Every connection to this broker is cut, and new ones are refused for so long."""
+    """Cut every connection to this broker, and refuse new ones for this long."""
     return Fault("refuse", seconds)
 
 
 Hook = Callable[[Frame], Fault | None]
-"""Called before the frame is passed on, while nothing else passes; what it returns happens to the frame then."""
+"""Called before a frame is passed on, while all others wait; returns the fault to inject."""
 
 
 @dataclass(kw_only=True)
 class Rule:
-    """Which frames something happens to."""
+    """Selects frames, and the fault to inject into them."""
 
     api_key: int
     direction: Direction
@@ -126,10 +126,10 @@ class Rule:
     validate_only: bool | None
     do: Fault | Hook
     fired: int = 0
-    """How often it happened."""
+    """Number of times that the fault was injected."""
 
     def takes(self, frame: Frame, n: int) -> bool:
-        """Whether it is meant for a frame that is the n-th of those that `validate_only` counts."""
+        """Whether the rule selects a frame, the n-th of those that `validate_only` counts."""
         last = None if self.times is None else self.nth + self.times - 1
         return (
             (self.api_key, self.direction) == (frame.api_key, frame.direction)
@@ -141,11 +141,11 @@ class Rule:
 
 @dataclass
 class _Door:
-    """Where the proxy stands for one broker."""
+    """The proxy's listener for one broker."""
 
     broker: Broker
     holder: socket.socket
-    """Keeps the port while nobody listens on it."""
+    """Reserves the port while nothing listens on it."""
     server: asyncio.Server | None = None
     links: set[_Link] = field(default_factory=set)
 
@@ -155,9 +155,9 @@ class _Door:
 
 
 class FaultProxy:
-    """Stands before a running cluster for as long as its `with` block; what went wrong in it is raised at the end.
+    """A proxy in front of a running cluster during its `with` block; raises its own errors at the end.
 
-    Clients come to `bootstrap_servers`. Brokers may be killed and started again meanwhile. Any thread may use it.
+    Clients connect to `bootstrap_servers`. Brokers may be killed and restarted in the meantime. Any thread may use it.
     """
 
     def __init__(self, kafka: EmbeddedKafka) -> None:
@@ -188,7 +188,7 @@ class FaultProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A loop that ended by itself is closed already.
+        # A loop that ended by itself is already closed.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -199,11 +199,11 @@ class FaultProxy:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """The `host:port` that stands for each broker."""
+        """The proxy's `host:port` for each broker."""
         return [f"{HOST}:{door.port}" for door in self._doors]
 
     def client_options(self, user: str | None = None) -> dict[str, Any]:
-        """The cluster's own, through the proxy."""
+        """Return the cluster's client options, with the proxy's addresses."""
         return self._kafka.client_options(user) | {"bootstrap_servers": self.bootstrap_servers}
 
     def on(
@@ -216,10 +216,10 @@ class FaultProxy:
         validate_only: bool | None = None,
         do: Fault | Hook,
     ) -> Rule:
-        """Do something to the n-th frame since the start, or to `times` frames from it on, None for every one.
+        """Inject a fault into the n-th frame since the start, or into `times` frames from it on; None for all of them.
 
-        With `validate_only`, only CreateTopics that are so, or are not so, count. Of two rules for a frame the older
-        one is followed.
+        With `validate_only`, only frames with this value of validateOnly count. If two rules select a frame, the older
+        one applies.
         """
         rule = Rule(api_key=api_key, direction=direction, nth=nth, times=times, validate_only=validate_only, do=do)
         with self._lock:
@@ -227,12 +227,12 @@ class FaultProxy:
         return rule
 
     def clear(self) -> None:
-        """Forget every rule: from now on all passes."""
+        """Forget every rule, so that everything passes."""
         with self._lock:
             self._rules.clear()
 
     def stand_for(self, kafka: EmbeddedKafka) -> None:
-        """From now on stand before another cluster, of as many brokers; every connection is cut."""
+        """Switch to another cluster with the same number of brokers; cuts every connection."""
         assert len(kafka.brokers) == len(self._doors)
 
         def swap() -> None:
@@ -245,12 +245,12 @@ class FaultProxy:
 
     @property
     def seen(self) -> list[Frame]:
-        """Every frame so far, in the order in which they came."""
+        """Return every frame so far, in order of arrival."""
         with self._lock:
             return list(self._seen)
 
     def count(self, api_key: int, direction: Direction, *, validate_only: bool | None = None) -> int:
-        """How many such frames came so far."""
+        """Return the number of such frames so far."""
         with self._lock:
             return self._count(api_key, direction, validate_only)
 
@@ -295,7 +295,7 @@ class FaultProxy:
         door.server = await asyncio.start_server(accept, HOST, door.port, reuse_port=True)
 
     def _start(self, work: Any) -> None:
-        """Do something meanwhile; its failure is the proxy's."""
+        """Run a task in the background; its failure counts as the proxy's."""
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
@@ -324,7 +324,7 @@ class FaultProxy:
             self._start(reopen())
 
     def _judge(self, frame: Frame) -> Fault | None:
-        """Note a frame and say what happens to it."""
+        """Record a frame, and return the fault to inject."""
         with self._lock:
             self._counts[frame.api_key, frame.direction, frame.validate_only] += 1
             counted = replace(frame, n=self._count(frame.api_key, frame.direction, None))
@@ -335,12 +335,12 @@ class FaultProxy:
                     break
             else:
                 return None
-        # Not under the lock: a hook may ask what was seen.
+        # Called without the lock, since a hook may ask for the frames seen.
         return rule.do if isinstance(rule.do, Fault) else rule.do(counted)
 
     def _port_instead_of(self, port: int) -> int:
         if port < 0:
-            # A coordinator that isn't there yet.
+            # There is no coordinator yet.
             return port
         for door in self._doors:
             if door.broker.port == port:
@@ -349,7 +349,7 @@ class FaultProxy:
 
 
 class _Link:
-    """One client's connection, and the one to the broker that it goes on with."""
+    """One client's connection, and the corresponding connection to the broker."""
 
     def __init__(
         self, proxy: FaultProxy, door: _Door, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -362,13 +362,13 @@ class _Link:
         self._client_left = False
 
     def cut(self) -> None:
-        """Close both sides now."""
+        """Close both sides immediately."""
         for writer in (self._to_client, self._to_broker):
             if writer is not None:
                 writer.transport.abort()
 
     async def serve(self) -> None:
-        """Pass frames both ways until one side leaves; what a client asked is answered even when it has left."""
+        """Pass frames both ways until one side disconnects; requests of a disconnected client are still answered."""
         try:
             broker, self._to_broker = await asyncio.open_connection(HOST, self._door.broker.port)
             both = [asyncio.create_task(self._requests()), asyncio.create_task(self._responses(broker))]
@@ -385,7 +385,7 @@ class _Link:
                 if isinstance(error, Exception) and not isinstance(error, (OSError, EOFError)):
                     raise error
         except OSError:
-            # The broker is not there, or went: the client sees its connection close.
+            # The broker is down or went down, so the client's connection is closed.
             pass
         finally:
             self.cut()
@@ -400,7 +400,7 @@ class _Link:
             fault = self._proxy._judge(frame)
             if not await self._goes_on(fault):
                 continue
-            # kafka-python never sends one without an answer (a Produce with acks=0).
+            # kafka-python never sends requests without an answer (a Produce with acks=0).
             self._unanswered[frame.correlation_id] = frame
             self._to_broker.write(data)
             await self._to_broker.drain()
@@ -416,12 +416,12 @@ class _Link:
             if not await self._goes_on(fault):
                 continue
             self._to_client.write(self._readdressed(request, data))
-            # A client that left is no reason not to count what it is answered.
+            # Answers count even if the client has disconnected.
             with suppress(OSError):
                 await self._to_client.drain()
 
     async def _goes_on(self, fault: Fault | None) -> bool:
-        """Do what is to be done to a frame; whether it is passed on."""
+        """Inject a fault into a frame; return whether the frame is passed on."""
         if fault is None:
             return True
         if fault.name == "delay":
@@ -457,7 +457,7 @@ class _Link:
         )
 
     def _readdressed(self, request: Frame, data: bytes) -> bytes:
-        """The response with the proxy's ports for the brokers'."""
+        """Return the response with the proxy's ports in place of the brokers'."""
         kind = _ADDRESSES.get(request.api_key)
         if kind is None:
             return data
@@ -473,6 +473,6 @@ class _Link:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """One frame with its size; EOFError when the other side has left."""
+    """Read one frame with its size; raises EOFError if the other side has disconnected."""
     size = await reader.readexactly(4)
     return size + await reader.readexactly(struct.unpack(">i", size)[0])

@@ -1,4 +1,4 @@
-"""Who leads a cluster's quorum of controllers."""
+"""The leader of a cluster's quorum of controllers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topicledger_testing.embedded_kafka import HOST, EmbeddedKafka
 
 
 def active_controller(kafka: EmbeddedKafka) -> int:
-    """The node that leads the quorum; metadata names just any broker."""
+    """Return the node that leads the quorum; metadata only names any broker."""
     up = [f"{HOST}:{broker.port}" for broker in kafka.brokers if broker.pid is not None]
     with closing(KafkaAdminClient(bootstrap_servers=up)) as admin:
 
@@ -20,7 +20,7 @@ def active_controller(kafka: EmbeddedKafka) -> int:
             try:
                 quorum = admin.describe_metadata_quorum()
             except KafkaError:
-                # It asks a broker that is listed still.
+                # The request went to a broker that is down but still listed.
                 return -1
             return int(quorum["topics"][0]["partitions"][0]["leader_id"])
 

@@ -1,4 +1,4 @@
-"""An audit that is told to stop: it ends, says how to go on, and the same run id does."""
+"""An audit that is asked to stop: it ends, tells how to continue, and the same run id continues it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough
-def test_sigterm_ends_an_audit_that_waits_for_a_broker_and_the_same_id_goes_on(
+def test_sigterm_ends_a_waiting_audit_and_the_same_id_resumes_it(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     asked, answers = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Brokers that die or go away amid a run of requests: each topic ends once and well, as the cluster then has it."""
+"""Brokers that die or shut down during requests: each topic ends once with ok, and matches the cluster."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ BATCH = 300
 INVALID_REPLICATION_FACTOR = 38
 PATIENT = RetryPolicy(attempts=40, first_backoff=0.1, longest_backoff=1.0, visibility=60.0)
 _MOMENTS = [("request", 1_500), ("answer", 1_500), ("amid", 3_000)]
-"""Half a minute and more, for brokers that come back slowly on a busy machine."""
+"""Retries of more than half a minute, for brokers that restart slowly on a busy machine."""
 REQUEST_TIMEOUT = 10.0
 """Seconds that the client waits for an answer; it lets the brokers take 5."""
 
 
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[EmbeddedKafka]:
-    """Three brokers, each a controller too, that nobody else uses."""
+    """Provide three brokers for one test, each also a controller."""
     with clusters.three_brokers() as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[EmbeddedKafka]:
-    """One broker that nobody else uses; it is let in again after 3 s instead of 9."""
+    """Provide one broker for one test; it can rejoin after 3 s instead of 9 s."""
     timing = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     with EmbeddedKafka(clusters.JARS, KafkaOptions(properties=timing)) as kafka:
         yield kafka
@@ -68,7 +68,7 @@ def in_batches(executor: Executor, targets: list[Target], size: int = BATCH) -> 
 
 
 def check_all_ok(rows: list[PhaseResult], targets: list[Target]) -> None:
-    """One row a target, ok, with what it has; at most a note that it was done before."""
+    """Check that each target has one row that is ok and has its values, with at most a note that it was recovered."""
     assert sorted(row.topic for row in rows) == [target.topic for target in targets]
     ends = Counter((row.outcome, row.error_code, row.error, row.error_message) for row in rows)
     assert {end[:3] for end in ends} <= {(Outcome.OK, 0, None), (Outcome.OK, 0, Note.RECOVERED)}, ends
@@ -83,7 +83,7 @@ def as_live(rows: list[PhaseResult]) -> dict[str, Live]:
 
 @contextmanager
 def restarted(kafka: EmbeddedKafka, *, politely: bool = False) -> Iterator[Callable[[Frame], None]]:
-    """A hook that ends the broker to which the frame goes, by SIGKILL or `politely`, and starts it again meanwhile."""
+    """Provide a hook that ends the frame's broker, by SIGKILL or `politely`, and restarts it in the background."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         restarts: list[Future[None]] = []
 
@@ -103,12 +103,12 @@ def restarted(kafka: EmbeddedKafka, *, politely: bool = False) -> Iterator[Calla
 
 
 def create_and_delete(kafka: EmbeddedKafka, prefix: str, *, politely: bool = False) -> None:
-    """Create 300 topics and delete them, in six requests each; a broker restarts at the third of either."""
+    """Create 300 topics and delete them, in six requests each; a broker restarts at the third request of both."""
     targets = creates([f"{prefix}{n:03}" for n in range(300)], num_partitions=1, replication_factor=1)
     cluster = AnotherClient(kafka)
     with FaultProxy(kafka) as proxy, executor_of(proxy) as executor:
         if politely:
-            # A broker takes two seconds to go, all six requests one.
+            # A broker takes two seconds to shut down, but all six requests only one.
             proxy.on(CREATE_TOPICS, "response", times=None, do=delay(0.5))
             proxy.on(DELETE_TOPICS, "response", times=None, do=delay(0.5))
         with restarted(kafka, politely=politely) as restart:
@@ -127,16 +127,16 @@ def create_and_delete(kafka: EmbeddedKafka, prefix: str, *, politely: bool = Fal
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("politely", [False, True], ids=["killed", "stopped"])
-def test_a_broker_may_restart_amid_creates_and_amid_deletes(mortal: EmbeddedKafka, politely: bool) -> None:
-    """C13, D5: the one that the client talks to; two others are there meanwhile."""
+def test_broker_may_restart_during_creates_and_deletes(mortal: EmbeddedKafka, politely: bool) -> None:
+    """C13, D5: the client's broker restarts, while two others are up."""
     create_and_delete(mortal, "restart.stopped." if politely else "restart.killed.", politely=politely)
 
 
 @pytest.mark.parametrize(("moment", "count"), _MOMENTS if THOROUGH else _MOMENTS[:1])
-def test_the_controller_may_die_amid_thousands_of_creates(mortal: EmbeddedKafka, moment: str, count: int) -> None:
-    """C13, C18: before it sees the fourth request, when it has acted and its answer is lost, or in between.
+def test_controller_may_die_during_thousands_of_creates(mortal: EmbeddedKafka, moment: str, count: int) -> None:
+    """C13, C18: before it sees the fourth request, after it has acted and its answer is lost, or in between.
 
-    Only that one batch can have been acted on unheard.
+    Only that one batch may have taken effect without an answer.
     """
     prefix = f"controller.{moment}."
     targets = creates([f"{prefix}{n:04}" for n in range(count)], num_partitions=1, replication_factor=1)
@@ -168,16 +168,16 @@ def test_the_controller_may_die_amid_thousands_of_creates(mortal: EmbeddedKafka,
 
 
 @pytest.mark.thorough
-def test_the_only_broker_may_die_and_come_back_amid_creates_and_amid_deletes(alone: EmbeddedKafka) -> None:
-    """C13, D5: nobody answers meanwhile; it comes back with what it acknowledged."""
+def test_only_broker_may_die_and_restart_during_creates_and_deletes(alone: EmbeddedKafka) -> None:
+    """C13, D5: no broker answers in the meantime; after the restart, the broker has everything it acknowledged."""
     create_and_delete(alone, "alone.killed.")
 
 
 @pytest.mark.thorough
-def test_what_the_only_broker_refuses_while_it_shuts_down_is_not_there_and_is_created_when_sent_again(
+def test_topics_refused_by_a_broker_shutting_down_are_created_later(
     alone: EmbeddedKafka,
 ) -> None:
-    """C13: it answers until it is gone, and from then on that every broker is fenced; that is told as it is."""
+    """C13: the broker answers until it is gone, then reports that every broker is fenced; its message is kept."""
     targets = creates([f"alone.stopped.{n:03}" for n in range(300)], num_partitions=1, replication_factor=1)
     cluster = AnotherClient(alone)
     with FaultProxy(alone) as proxy, executor_of(proxy) as executor:

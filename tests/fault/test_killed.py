@@ -1,8 +1,8 @@
 """Drivers killed at every point of a run: the same run id finishes what is open, and nothing is done twice.
 
 A chain: the driver is killed at its first event, started again, killed at its second event, and so on until it
-finishes. Events are what goes to the brokers to change them, what comes back, and commits to the ledger. How many
-kills: TOPICLEDGER_KILLS, one where it isn't set (`make test-faults` sets it).
+finishes. Events are requests that change something, their responses, and commits to the ledger. TOPICLEDGER_KILLS sets
+the number of kills, by default one (`make test-faults` sets it).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def prepared(
     deletes: int,
     changes: int = 0,
 ) -> tuple[Path, Path, dict[str, bool]]:
-    """A ledger that declares topics, and a cluster that has those to go and those to change.
+    """Prepare a ledger that declares topics, and a cluster with topics to delete and to change.
 
-    Returns settings, root, what is due.
+    Returns settings, root and the expected changes.
     """
     new = [f"{prefix}new-{number:04}" for number in range(creates)]
     old = [f"{prefix}old-{number:04}" for number in range(deletes)]
@@ -63,7 +63,7 @@ def prepared(
             response = admin.create_topics([target(name) for name in (*old, *other)], validate_only=False)
             assert {each.error_code for each in response.results.values()} == {0}
             until(lambda: {*old, *other} <= {info.topic for info in admin.list_topics()}, seconds=60)
-    # Small batches, so that there is something between them.
+    # Small batches, so that there are several.
     more = f"[kafka]\nmax_batch_records = {max(8, creates)}\n[guards]\nmax_deletes = {deletes}\n"
     if other:
         more += '[changes]\nconfigs = "exact"\npartitions = "grow"\n'
@@ -76,7 +76,7 @@ def target(name: str) -> Target:
 
 
 @pytest.mark.timeout(240 + 120 * KILLS)
-def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
+def test_driver_killed_at_each_event_in_turn_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     """C18, D7: a small run, every request, response and commit of it."""
@@ -84,7 +84,7 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
     FAULTS.append(fault)
     prefix = "killed-each."
     config, root, declared = prepared(spark, kafka, proxy, tmp_path, prefix, creates=6, deletes=3, changes=4)
-    # A few kills must do with some of the events, spread over the run.
+    # With only a few kills, they are spread over the run.
     step = 1 if THOROUGH else 8
     killed = chain(proxy, config, root, "each", fault, every(2 if THOROUGH else 9, step, KILLS))
     told.check(fault, root, "each", kafka, prefix, declared)
@@ -98,7 +98,7 @@ def test_a_driver_killed_at_each_event_in_turn_loses_nothing(
 @pytest.mark.thorough
 @pytest.mark.timeout(240 + 120 * KILLS)
 @pytest.mark.parametrize("number", range(3))
-def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
+def test_driver_killed_at_random_in_a_large_run_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, number: int
 ) -> None:
     """C18, D7: 600 creates and 200 deletes; the seed is TOPICLEDGER_SEED."""
@@ -120,7 +120,7 @@ def test_a_driver_killed_at_random_in_a_large_run_loses_nothing(
 
 @pytest.mark.thorough
 @pytest.mark.timeout(240 + 120 * KILLS)
-def test_a_driver_killed_amid_a_prune_is_resumed_and_deletes_what_was_planned(
+def test_driver_killed_during_a_prune_deletes_only_planned_topics(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     fault = Fault(name="driver killed amid a prune")
@@ -137,7 +137,7 @@ def test_a_driver_killed_amid_a_prune_is_resumed_and_deletes_what_was_planned(
     asked = ("--topics", "^killed-prune[.]", "--idle-days", "30", "--run-id", "prune", "--config", str(config))
     planned = commands.run([str(commands.SUBMIT), "jobs/prune.py", *asked])
     assert planned.returncode == 0, planned.stderr
-    # How many commits come before the request is up to what goes on beside it.
+    # The number of commits before the request depends on concurrent work.
     points = itertools.chain(["delete request"], every(5, 1, max(KILLS, 3) - 1))
     killed = chain(proxy, config, tmp_path / "ledger", "prune", fault, points, "apply")
     assert killed[:1] == ["delete request"], killed

@@ -1,4 +1,4 @@
-"""Drivers of runs that move replicas: killed, suspended, told to stop, and what is left of moves and throttles."""
+"""Drivers of runs that move replicas: killed, suspended, asked to stop, and the moves and throttles that are left."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AFTER = {0: (1, 3), 1: (3,), 2: (2, 1)}
 def planned_moves(
     spark: SparkSession, root: Path, kafka: EmbeddedKafka, topic: str, run_id: str, more: str, size: int = 1_500_000
 ) -> tuple[Estate, Path]:
-    """A saved plan that moves a topic's replicas, made by hand of one that alters a config; and its settings file.
+    """Save a plan that moves a topic's replicas, made from one that alters a config; return its settings file, too.
 
     A partition has about `size` bytes.
     """
@@ -66,7 +66,7 @@ def state_of(estate: Estate, run_id: str) -> str:
 
 
 def begin(config: Path, run_id: str, *more: str) -> subprocess.Popen[bytes]:
-    """A driver that applies the plan, as a process of its own."""
+    """Start a driver that applies the plan, as a separate process."""
     return subprocess.Popen(
         commands.command("apply", "--config", str(config), "--run-id", run_id, *more),
         cwd=commands.REPOSITORY,
@@ -77,17 +77,17 @@ def begin(config: Path, run_id: str, *more: str) -> subprocess.Popen[bytes]:
 
 
 def written(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
-    """A throttle is intended, and maybe not set yet."""
+    """Whether a throttle is recorded; it may not be set yet."""
     return estate.ledger.exists(THROTTLES) and bool(estate.rows(THROTTLES))
 
 
 def is_set(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
-    """A throttle is set, and maybe nothing is moved yet."""
+    """Whether a throttle is set; moves may not have started yet."""
     return topic in throttles_on(kafka, [topic])
 
 
 def moved_now(estate: Estate, kafka: EmbeddedKafka, topic: str) -> bool:
-    """The first wave is under way."""
+    """Whether the first wave is under way."""
     with admin_of(kafka) as admin:
         return topic in (admin.topics_reassigned_now() or ())
 
@@ -96,7 +96,7 @@ MOMENTS = {"written": written, "set": is_set, "moved": moved_now}
 
 
 def check_moved(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -> None:
-    """It is where it was planned to be, in one row, and no throttle is left."""
+    """Check that the topic was moved as planned, with one row, and that no throttle is left."""
     assert replicas(kafka, topic) == AFTER
     until(lambda: throttles_on(kafka) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
@@ -108,7 +108,7 @@ def check_moved(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -
 
 
 def go_on(config: Path, run_id: str) -> None:
-    """The same run id again, faster, to the end."""
+    """Resume the run at a higher rate, until it ends."""
     config.write_text(config.read_text().replace("throttle = 100000", "throttle = 20_000_000"))
     ended = commands.run(commands.command("apply", "--config", str(config), "--run-id", run_id, "--format", "json"))
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -116,10 +116,10 @@ def go_on(config: Path, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_driver_killed_amid_its_moves_is_taken_up_and_no_throttle_stays(
+def test_driver_killed_during_moves_is_resumed_without_throttles_left(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, moment: str
 ) -> None:
-    """R2, R4, R6: killed at three moments; what a producer writes between the two starts is read afterwards."""
+    """R2, R4, R6: killed at three moments; records produced between the two starts can be read afterwards."""
     topic = f"killed.{moment}"
     estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "killed", SETTINGS.format(100_000))
     producer = KafkaProducer(bootstrap_servers=kafka_three.bootstrap_servers, acks="all", retries=20)
@@ -151,10 +151,10 @@ def test_a_driver_killed_amid_its_moves_is_taken_up_and_no_throttle_stays(
     assert found == {str(each).encode() for each in range(sent)}
 
 
-def test_a_driver_that_was_suspended_does_nothing_more_when_it_wakes(
+def test_driver_that_was_suspended_does_nothing_when_resumed(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Its lease is lost: the later start moved everything, and no throttle comes back."""
+    """Its lease is lost; a later start has moved everything, and no throttle is set again."""
     estate, config = planned_moves(spark, tmp_path, kafka_three, "asleep.one", "asleep", SETTINGS.format(100_000))
     driver = begin(config, "asleep")
     try:
@@ -169,10 +169,10 @@ def test_a_driver_that_was_suspended_does_nothing_more_when_it_wakes(
     check_moved(estate, kafka_three, "asleep.one", "asleep")
 
 
-def test_an_abandoned_run_leaves_throttles_until_its_moves_end(
+def test_abandoned_run_leaves_throttles_until_its_moves_end(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """R4, R6: then the next run takes them away, whatever it is about."""
+    """R4, R6: the next run of any kind then removes them."""
     estate, config = planned_moves(spark, tmp_path, kafka_three, "given.up", "given", SETTINGS.format(100_000))
     driver = begin(config, "given")
     try:
@@ -195,12 +195,12 @@ def test_an_abandoned_run_leaves_throttles_until_its_moves_end(
 
 @pytest.mark.parametrize("cancel", [False, True], ids=["left", "cancelled"])
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "deadline"])
-def test_what_is_under_way_when_a_run_is_stopped_is_left_or_cancelled_and_the_same_id_goes_on(
+def test_stopped_run_leaves_or_cancels_moves_and_can_be_resumed(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path, how: str, cancel: bool
 ) -> None:
-    """R2, R3, R6: left to go on at the same rate, throttles and all; with --cancel it is where it was."""
+    """R2, R3, R6: moves continue at the same rate with their throttles; with --cancel the replicas are moved back."""
     topic = f"stopped.{how}-{cancel}".lower()
-    # Some minutes at the throttle: no start of a driver takes as long.
+    # The moves take minutes at this throttle, longer than any start of a driver.
     estate, config = planned_moves(spark, tmp_path, kafka_three, topic, "stop", SETTINGS.format(100_000), 12_000_000)
     driver = begin(
         config, "stop", *(["--cancel"] if cancel else []), *(["--deadline", "60"] if how == "deadline" else [])
@@ -227,7 +227,7 @@ def test_what_is_under_way_when_a_run_is_stopped_is_left_or_cancelled_and_the_sa
 
 
 def check_cancelled(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: str) -> None:
-    """It is where it was, in one row that says so, and no throttle is left."""
+    """Check that the topic is in its previous place, with one row that reports it, and that no throttle is left."""
     assert replicas(kafka, topic) == BEFORE
     until(lambda: throttles_on(kafka) == {}, seconds=30)
     assert None not in {row["removed_at"] for row in estate.rows(THROTTLES)}
@@ -237,10 +237,10 @@ def check_cancelled(estate: Estate, kafka: EmbeddedKafka, topic: str, run_id: st
     assert (applied["after"]["partitions"], applied["after"]["assignments"]) == ("0", text(BEFORE))
 
 
-def test_a_run_that_is_told_to_stop_can_cancel_what_is_under_way(
+def test_stopped_run_can_cancel_moves_under_way(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """R3: SIGTERM with --cancel; the same run id then ends with what it left."""
+    """R3: SIGTERM with --cancel; the same run id then finishes."""
     estate, config = planned_moves(spark, tmp_path, kafka_three, "told.cancel", "told", SETTINGS.format(100_000))
     driver = begin(config, "told", "--cancel")
     try:
@@ -257,12 +257,14 @@ def test_a_run_that_is_told_to_stop_can_cancel_what_is_under_way(
     check_cancelled(estate, kafka_three, "told.cancel", "told")
 
 
-def test_a_run_that_is_abandoned_can_cancel_what_is_under_way(
+def test_abandoned_run_can_cancel_moves_under_way(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """R3: after a driver that was killed, under other settings than it had; it waits for the dead driver's lease, so
-    the moves must take longer than that. A replica fetches up to 1 MB at once, then nothing until the rate of the last
-    11 s is below the throttle: no throttle makes it slower than that."""
+    """R3: after a driver was killed, with different settings.
+
+    The command waits for the dead driver's lease, so the moves must take longer than that. A replica fetches up to 1 MB
+    at once, then nothing until the rate of the last 11 s is below the throttle; no throttle makes it slower.
+    """
     settings = SETTINGS.format(5_000)
     estate, config = planned_moves(spark, tmp_path, kafka_three, "given.back", "back", settings, 30_000_000)
     driver = begin(config, "back")

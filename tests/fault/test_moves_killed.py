@@ -32,10 +32,10 @@ max_partitions_per_broker = 2
 
 
 @pytest.mark.timeout(240 + 150 * KILLS)
-def test_a_driver_killed_at_each_event_of_its_moves_moves_nothing_twice(
+def test_driver_killed_at_each_event_of_its_moves_moves_nothing_twice(
     spark: SparkSession, kafka_three: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """R2, R4, R6: the same run id ends it, no throttle stays, and no partition gets another target than the planned."""
+    """R2, R4, R6: the same run id finishes it, no throttle stays, and partitions get no target but the planned one."""
     fault = Fault(name="driver killed at each event of its moves")
     FAULTS.append(fault)
     names = [f"killed-moves.{number}" for number in range(2)]
@@ -64,5 +64,5 @@ def test_a_driver_killed_at_each_event_of_its_moves_moves_nothing_twice(
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
     print(killed)
     if THOROUGH:
-        # Before a throttle is set, as it is set, as a wave is sent and answered.
+        # Kills before a throttle is set, while it is set, and while a wave is sent and answered.
         assert {"commit to throttles", "alter request", "reassign request"} <= set(killed), killed

@@ -1,4 +1,4 @@
-"""Moves whose requests or answers get lost, whose brokers die or run full, whose controller changes; without Spark."""
+"""Moves with lost requests or answers, with dead or full brokers, or with a new controller; without Spark."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 pytestmark = pytest.mark.thorough
 
 SLOW = ReplicaSettings(throttle=100_000)
-"""Two megabytes take some 20 s."""
+"""Two megabytes take about 20 s."""
 FAST = ReplicaSettings(throttle=20_000_000)
 
 
 @contextmanager
 def behind(proxy: FaultProxy, kept: Kept) -> Iterator[Executor]:
-    """What a run has for a cluster whose answers get lost."""
+    """Provide a run's executor for a cluster behind a proxy that loses answers."""
     with executor_of(proxy) as executor:
         executor.limits.moving = MoveLimits(settings=FAST, throttles=kept)
         yield executor
 
 
 def under_way(kafka: EmbeddedKafka, executor: Executor, target: Target) -> tuple[threading.Thread, list[object]]:
-    """Applies a target in a thread of its own; returns when its partitions are listed as being moved."""
+    """Apply a target in a separate thread; return when its partitions are listed as being moved."""
     ended: list[object] = []
 
     def apply() -> None:
@@ -69,8 +69,8 @@ def outcomes(rows: Sequence[object]) -> list[Outcome]:
 
 
 @pytest.mark.parametrize("direction", ["request", "response"])
-def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
-    """R2: the same target again changes nothing. What a lost answer cancelled isn't cancelled again: it is compared."""
+def test_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedKafka, direction: Direction) -> None:
+    """R2: sending the same target again changes nothing. After a lost answer to a cancel, the state is compared."""
     topic, before, after, kept = f"lost.{direction}", {0: (1,), 1: (2,)}, {0: (3,), 1: (2, 1)}, Kept()
     target = move(topic, with_data(kafka_three, topic, before), before, after)
     with FaultProxy(kafka_three) as proxy:
@@ -95,10 +95,8 @@ def test_a_lost_reassignment_is_sent_again_and_moves_once(kafka_three: EmbeddedK
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_requests_stay_below_what_kafka_takes_at_once(
-    kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R5: with a smaller limit than some 10,000 partitions, to see it."""
+def test_requests_stay_below_the_limit_of_kafka(kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R5: tested with a smaller limit than Kafka's 10,000 partitions."""
     monkeypatch.setattr(waves, "_MOST_AT_ONCE", 3)
     before, after = dict.fromkeys(range(7), (1, 2)), dict.fromkeys(range(7), (2, 1))
     ids = make(kafka_three, "limit.one", assignments=before, num_partitions=None, replication_factor=None)
@@ -108,8 +106,8 @@ def test_requests_stay_below_what_kafka_takes_at_once(
         assert proxy.count(REASSIGN, "request") == 3
 
 
-def test_what_is_listed_no_more_and_not_in_sync_is_not_done(kafka_three: EmbeddedKafka) -> None:
-    """R4: an empty listing says nothing; a replica that fell out of sync is waited for."""
+def test_unlisted_move_without_sync_is_not_done(kafka_three: EmbeddedKafka) -> None:
+    """R4: an empty listing proves nothing; the run waits for a replica that fell out of sync."""
     before, after = {0: (1,)}, {0: (1, 3)}
     target = move("sync.one", with_data(kafka_three, "sync.one", before, 20_000), before, after)
     with mover(kafka_three, FAST) as executor:
@@ -129,10 +127,10 @@ def test_what_is_listed_no_more_and_not_in_sync_is_not_done(kafka_three: Embedde
         until(recovered, seconds=60)
 
 
-def test_a_broker_that_stays_dead_leaves_its_moves_open_and_they_end_when_it_is_back(
+def test_moves_of_a_dead_broker_stay_open_until_it_is_back(
     kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R4, R6: throttles of the others stay written down until then, and go with the last start."""
+    """R4, R6: throttles of the other brokers stay recorded until then, and the last start removes them."""
     monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1, 2), 1: (2, 1)}, {0: (1, 3), 1: (2, 3)}, Kept()
     target = move("dead.one", with_data(kafka_three, "dead.one", before), before, after)
@@ -152,8 +150,8 @@ def test_a_broker_that_stays_dead_leaves_its_moves_open_and_they_end_when_it_is_
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_a_controller_that_is_killed_amid_a_wave_changes_nothing(kafka_three: EmbeddedKafka) -> None:
-    """R4: the next controller goes on with what is under way, and so does the run."""
+def test_controller_killed_during_a_wave_does_not_disturb_moves(kafka_three: EmbeddedKafka) -> None:
+    """R4: the next controller continues the moves under way, and so does the run."""
     controller = active_controller(kafka_three)
     first, second = (each for each in (1, 2, 3) if each != controller)
     before, after, kept = {0: (first,), 1: (first,)}, {0: (first, second), 1: (second,)}, Kept()
@@ -172,10 +170,8 @@ def test_a_controller_that_is_killed_amid_a_wave_changes_nothing(kafka_three: Em
     until(lambda: throttles_on(kafka_three) == {}, seconds=30)
 
 
-def test_a_full_disk_on_the_target_leaves_the_move_open_until_there_is_room(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """R4: Kafka stops a broker whose only log directory fails; a larger disk, and the same run id, end the move."""
+def test_full_disk_on_the_target_leaves_the_move_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """R4: Kafka stops a broker if its only log directory fails; a larger disk and the same run id finish the move."""
     monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1,), 1: (2,)}, {0: (1, 3), 1: (3,)}, Kept()
     with three_brokers() as kafka:
@@ -213,8 +209,8 @@ def restart(kafka: EmbeddedKafka, broker: int) -> None:
     kafka.start_broker(broker)
 
 
-def test_without_the_right_to_throttle_no_move_begins(kafka_sasl: EmbeddedKafka) -> None:
-    """R6: what is missing is named."""
+def test_without_the_acl_to_throttle_no_move_begins(kafka_sasl: EmbeddedKafka) -> None:
+    """R6: the error names the missing ACL."""
     make(kafka_sasl, "rights.throttled")
     kept = Kept()
     with logged_in(kafka_sasl, user="nobody") as executor:
@@ -224,8 +220,8 @@ def test_without_the_right_to_throttle_no_move_begins(kafka_sasl: EmbeddedKafka)
         assert not kept.left()
 
 
-def test_a_preferred_replica_that_is_down_is_a_row_of_its_own(kafka_three: EmbeddedKafka) -> None:
-    """R7: 80; when it is back, the same election is ok."""
+def test_preferred_replica_that_is_down_has_its_own_row(kafka_three: EmbeddedKafka) -> None:
+    """R7: error code 80; when the replica is back, the same election is ok."""
     topic_id = with_data(kafka_three, "leaders.down", {0: (3, 1), 1: (1, 2)}, 20_000)
     after = {"partitions": "0,1"}
     target = Target(resource="leaders.down", action=ReplicaAction.ELECT_LEADERS, topic_id=topic_id, after=after)

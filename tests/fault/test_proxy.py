@@ -1,4 +1,4 @@
-"""The proxy passes everything on, and does to a frame what it was told, no more."""
+"""The proxy passes everything on, and injects exactly the requested faults."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def seconds_of(action: Callable[[], object]) -> float:
     return time.monotonic() - start
 
 
-def test_everything_passes_and_the_client_stays_with_the_proxy(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """Once more through `describe_cluster`, which tells addresses in a message of its own."""
+def test_proxy_passes_everything_and_keeps_the_client(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """Also with `describe_cluster`, whose own response contains addresses."""
     with admin_of(proxy) as admin:
         described = admin.describe_cluster()
         assert create(admin, "proxied.one") == 0
@@ -64,8 +64,8 @@ def test_everything_passes_and_the_client_stays_with_the_proxy(kafka: EmbeddedKa
     until(lambda: "proxied.one" in live(kafka, "proxied."), seconds=20)
 
 
-def test_coordinators_are_where_the_proxy_is(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """FindCoordinator tells addresses too; none yet is none yet."""
+def test_coordinators_are_at_the_address_of_the_proxy(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """FindCoordinator returns addresses, too; a missing coordinator stays missing."""
     with admin_of(proxy) as admin:
 
         def coordinator() -> Any:
@@ -76,7 +76,7 @@ def test_coordinators_are_where_the_proxy_is(kafka: EmbeddedKafka, proxy: FaultP
         assert f"{coordinator().host}:{coordinator().port}" in proxy.bootstrap_servers
 
 
-def test_each_of_three_brokers_is_stood_for(kafka_three: EmbeddedKafka) -> None:
+def test_proxy_stands_for_each_of_three_brokers(kafka_three: EmbeddedKafka) -> None:
     with FaultProxy(kafka_three) as proxy, admin_of(proxy) as admin:
         brokers = admin.describe_cluster()["brokers"]
         for broker in brokers:
@@ -85,13 +85,13 @@ def test_each_of_three_brokers_is_stood_for(kafka_three: EmbeddedKafka) -> None:
         assert {frame.broker for frame in proxy.seen if frame.api_key == METADATA} == {1, 2, 3}
 
 
-def test_users_with_passwords_pass_too(kafka_sasl: EmbeddedKafka) -> None:
+def test_users_with_passwords_can_connect(kafka_sasl: EmbeddedKafka) -> None:
     with FaultProxy(kafka_sasl) as proxy, admin_of(proxy) as admin:
         assert create(admin, "proxied.secret") == 0
 
 
-def test_a_long_frame_passes_unchanged(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """In each direction."""
+def test_long_frame_passes_unchanged(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """The test covers both directions."""
     specs = {f"proxied.many.{n:05}": {"num_partitions": 1, "replication_factor": 1} for n in range(4_000)}
     with closing(KafkaAdminClient(**proxy.client_options())) as admin:
         answer = admin.create_topics(specs, validate_only=True, raise_errors=False)
@@ -99,8 +99,8 @@ def test_a_long_frame_passes_unchanged(kafka: EmbeddedKafka, proxy: FaultProxy) 
     assert {topic["name"] for topic in answer["topics"]} == set(specs)
 
 
-def test_what_was_seen_is_counted_by_kind_and_direction(proxy: FaultProxy) -> None:
-    """A response is told by the request that it answers; validateOnly counts apart where asked."""
+def test_frames_are_counted_by_kind_and_direction(proxy: FaultProxy) -> None:
+    """A response counts by its request; validateOnly can be counted separately."""
     with admin_of(proxy) as admin:
         create(admin, "counted.a", validate_only=True)
         create(admin, "counted.a")
@@ -119,10 +119,8 @@ def test_what_was_seen_is_counted_by_kind_and_direction(proxy: FaultProxy) -> No
     assert proxy.count(DELETE_TOPICS, "request") == 0
 
 
-def test_a_dropped_request_never_arrives_and_a_dropped_response_was_acted_on(
-    kafka: EmbeddedKafka, proxy: FaultProxy
-) -> None:
-    """The client waits as long as it waits for any answer; a new connection is fine."""
+def test_dropped_request_never_arrives_but_dropped_response_has_effect(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """The client waits for its usual time; a new connection works."""
     proxy.on(CREATE_TOPICS, "request", nth=1, do=DROP)
     proxy.on(CREATE_TOPICS, "response", nth=1, do=DROP)
     with admin_of(proxy) as admin:
@@ -134,7 +132,7 @@ def test_a_dropped_request_never_arrives_and_a_dropped_response_was_acted_on(
         assert sorted(live(kafka, "dropped.")) == ["dropped.neither", "dropped.response"]
 
 
-def test_a_cut_is_felt_at_once(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+def test_cut_is_noticed_at_once(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     proxy.on(CREATE_TOPICS, "request", nth=1, do=CUT)
     proxy.on(CREATE_TOPICS, "response", nth=1, do=CUT)
     with admin_of(proxy) as admin:
@@ -150,9 +148,7 @@ def test_a_cut_is_felt_at_once(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
         assert sorted(live(kafka, "cut.")) == ["cut.neither", "cut.response"]
 
 
-def test_a_delayed_request_arrives_late_even_if_the_client_has_given_up(
-    kafka: EmbeddedKafka, proxy: FaultProxy
-) -> None:
+def test_delayed_request_arrives_even_if_the_client_has_given_up(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     proxy.on(CREATE_TOPICS, "request", nth=1, do=delay(SHORT / 2))
     proxy.on(CREATE_TOPICS, "request", nth=2, do=delay(SHORT * 2))
     with admin_of(proxy) as admin:
@@ -163,13 +159,13 @@ def test_a_delayed_request_arrives_late_even_if_the_client_has_given_up(
         assert create(admin, "delayed.long") == 36
 
 
-def test_a_delayed_response_comes_late(proxy: FaultProxy) -> None:
+def test_delayed_response_arrives_late(proxy: FaultProxy) -> None:
     proxy.on(CREATE_TOPICS, "response", do=delay(SHORT / 2))
     with admin_of(proxy) as admin:
         assert seconds_of(lambda: create(admin, "delayed.response")) >= SHORT / 2
 
 
-def test_a_held_request_waits_until_it_is_released(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+def test_held_request_waits_until_released(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     released = threading.Event()
     proxy.on(CREATE_TOPICS, "request", do=hold(released))
     with admin_of(proxy) as admin:
@@ -181,8 +177,8 @@ def test_a_held_request_waits_until_it_is_released(kafka: EmbeddedKafka, proxy: 
         assert create(admin, "held.one") == 36
 
 
-def test_connections_are_refused_for_a_while(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """And those that were there are cut; then the same port answers again."""
+def test_connections_are_refused_for_some_time(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """Existing connections are cut; afterwards the same port answers again."""
     proxy.on(CREATE_TOPICS, "request", do=refuse(SHORT))
     with admin_of(proxy) as admin:
         with pytest.raises((KafkaError, OSError)):
@@ -200,8 +196,8 @@ def test_connections_are_refused_for_a_while(kafka: EmbeddedKafka, proxy: FaultP
     assert proxy.count(CREATE_TOPICS, "request") == 2
 
 
-def test_a_rule_takes_as_many_as_it_says_of_the_kind_it_says(proxy: FaultProxy) -> None:
-    """validateOnly before and between doesn't count for a rule that is about the others."""
+def test_rule_applies_to_the_given_number_and_kind_of_frames(proxy: FaultProxy) -> None:
+    """Requests with validateOnly don't count for a rule about requests without it."""
     rule = proxy.on(CREATE_TOPICS, "request", nth=2, times=2, validate_only=False, do=CUT)
     fates = []
     with admin_of(proxy) as admin:
@@ -211,7 +207,7 @@ def test_a_rule_takes_as_many_as_it_says_of_the_kind_it_says(proxy: FaultProxy) 
                 fates.append("passed")
             except (KafkaError, OSError):
                 fates.append("cut")
-                # Its answer tells that the client is connected again.
+                # An answer shows that the client is connected again.
                 until(lambda: connects(admin), seconds=20)
     assert fates == ["passed", "passed", "passed", "cut", "cut", "passed"]
     assert rule.fired == 2
@@ -224,15 +220,15 @@ def connects(admin: Any) -> bool:
         return False
 
 
-def test_after_clear_all_passes(proxy: FaultProxy) -> None:
+def test_after_clear_everything_passes(proxy: FaultProxy) -> None:
     proxy.on(CREATE_TOPICS, "request", times=None, do=DROP)
     proxy.clear()
     with admin_of(proxy) as admin:
         assert create(admin, "cleared") == 0
 
 
-def test_a_hook_is_called_before_the_frame_is_passed_on(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """Of a request: nothing was done yet; it may ask the proxy what it saw."""
+def test_hook_is_called_before_the_frame_is_passed_on(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """A request has had no effect yet; the hook may ask the proxy for the frames seen."""
     told: list[tuple[Frame, bool, int]] = []
 
     def hook(frame: Frame) -> None:
@@ -248,7 +244,7 @@ def test_a_hook_is_called_before_the_frame_is_passed_on(kafka: EmbeddedKafka, pr
     assert answered == 1
 
 
-def test_a_hook_decides_what_happens_to_the_frame(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+def test_hook_decides_what_happens_to_the_frame(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
     proxy.on(CREATE_TOPICS, "request", times=None, do=lambda frame: CUT if frame.n == 1 else None)
     with admin_of(proxy) as admin:
         with pytest.raises((KafkaError, OSError)):
@@ -257,12 +253,12 @@ def test_a_hook_decides_what_happens_to_the_frame(kafka: EmbeddedKafka, proxy: F
         assert create(admin, "decided.two") == 0
 
 
-def test_what_a_client_asked_before_it_was_gone_is_done_and_counted(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """A hook that kills the client, and a frame that goes on: as if the kill came a little later."""
+def test_requests_of_a_disconnected_client_are_done_and_counted(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """A hook kills the client and the frame passes, as if the kill happened slightly later."""
     with closing(KafkaAdminClient(**proxy.client_options())) as admin:
 
         def leave(frame: Frame) -> None:
-            # The client goes on in its own thread: it may close or open one meanwhile.
+            # The client runs in its own thread, and may open or close connections in the meantime.
             for connection in list(admin._manager._conns.values()):
                 with suppress(OSError):
                     connection.transport._sock.shutdown(socket.SHUT_RDWR)
@@ -274,7 +270,7 @@ def test_what_a_client_asked_before_it_was_gone_is_done_and_counted(kafka: Embed
     until(lambda: "gone.client" in live(kafka, "gone."), seconds=20)
 
 
-def test_a_hook_that_fails_fails_the_test(kafka: EmbeddedKafka) -> None:
+def test_failing_hook_fails_the_test(kafka: EmbeddedKafka) -> None:
     def hook(frame: Frame) -> None:
         raise ZeroDivisionError
 
@@ -294,8 +290,8 @@ def open_sockets() -> int:
     )
 
 
-def test_nothing_is_left_of_it(kafka: EmbeddedKafka) -> None:
-    """Neither thread nor socket nor listener, though one client is connected and one waits for a late answer."""
+def test_closed_proxy_leaves_nothing_behind(kafka: EmbeddedKafka) -> None:
+    """No thread, socket or listener is left, although one client is connected and one waits for a late answer."""
     api_versions = struct.pack(">ihhih", 10, API_VERSIONS, 0, 1, -1)
     threads, sockets = set(threading.enumerate()), open_sockets()
     with FaultProxy(kafka) as proxy:
@@ -312,8 +308,8 @@ def test_nothing_is_left_of_it(kafka: EmbeddedKafka) -> None:
     assert open_sockets() <= sockets
 
 
-def test_a_broker_that_is_away_closes_its_clients_and_is_found_again(kafka_three: EmbeddedKafka) -> None:
-    """As if there were no proxy; its port stays the same."""
+def test_stopped_broker_disconnects_clients_and_is_found_again(kafka_three: EmbeddedKafka) -> None:
+    """The behaviour is as without a proxy; the proxy's port stays the same."""
     with FaultProxy(kafka_three) as proxy, admin_of(proxy) as admin:
         before = proxy.bootstrap_servers
         kafka_three.kill_broker(3)

@@ -22,17 +22,17 @@ TOPICS = 400 if THOROUGH else 150
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[EmbeddedKafka]:
-    """A broker of our own: its quota is everybody's."""
+    """Provide a broker for this module, since its quota applies to every client."""
     with clusters.plain() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def admin(kafka: EmbeddedKafka) -> Iterator[ClusterAdmin]:
-    """A connection to a cluster that lets us make or delete 20 partitions a second."""
+    """Provide a connection to a cluster with a quota of 20 created or deleted partitions per second."""
     with admin_of(kafka) as admin:
         set_quota(admin, RATE)
-        # The controller learns of it a moment after it was acknowledged.
+        # The quota takes effect on the controller shortly after it was acknowledged.
         time.sleep(1.0)
         try:
             yield admin
@@ -40,15 +40,15 @@ def admin(kafka: EmbeddedKafka) -> Iterator[ClusterAdmin]:
             set_quota(admin, None)
 
 
-def test_a_quota_is_paced_and_never_a_failure(
+def test_requests_are_paced_to_a_quota_without_failures(
     kafka: EmbeddedKafka, admin: ClusterAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C17, C5, D7: validated, created and deleted, each topic once, in about as many seconds as it must take."""
+    """C17, C5, D7: each topic is validated, created and deleted once, in about the minimum time."""
     limits = ClusterLimits(max_batch_records=8_000)
     targets = creates([f"quota.{number:03}" for number in range(TOPICS)], num_partitions=1, replication_factor=1)
 
     def do(step: Callable[[Executor], Iterator[PhaseResult]], request: str) -> tuple[list[PhaseResult], Counted]:
-        # Each phase has an executor of its own; what is learnt of the cluster is handed on.
+        # Each phase has its own executor; learned limits of the cluster are passed on.
         counted = Counted(getattr(ClusterAdmin, request).__get__(admin))
         monkeypatch.setattr(admin, request, counted)
         executor = Executor(cluster="main", cluster_id=kafka.cluster_id, admin=admin, limits=limits)
@@ -61,7 +61,7 @@ def test_a_quota_is_paced_and_never_a_failure(
     began = time.monotonic()
     _, validated = do(lambda executor: executor.validate(targets), "create_topics")
     created, applied = do(lambda executor: executor.apply(targets), "create_topics")
-    # What fits into the burst, then a request every two seconds; twice that is allowed for.
+    # Expected are the requests of the burst, then one every two seconds; twice as many are allowed.
     assert validated.requests + applied.requests <= 40
     assert validated.throttled + applied.throttled <= 25
     ids = {each.topic: str(each.topic_id) for each in created if each.phase is Phase.APPLY}

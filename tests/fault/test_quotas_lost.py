@@ -1,4 +1,4 @@
-"""Requests about client quotas whose answer is lost: each entity ends once, as the cluster then has it."""
+"""Client quotas whose request or answer is lost: each entity ends once, and matches the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENT = RetryPolicy(attempts=12, first_backoff=0.05, longest_backoff=1.0, visi
 
 @contextmanager
 def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Iterator[Executor]:
-    """An executor that waits for no answer longer than a second and a half."""
+    """Provide an executor that waits at most 1.5 seconds for an answer."""
     options = {name: each for name, each in kafka.client_options().items() if name != "bootstrap_servers"}
     settings = cluster_settings("main", server, request_timeout_ms=1500, **options)
     with ClusterAdmin(settings, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
@@ -34,7 +34,7 @@ def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Ite
 
 
 def target(user: str, before: str | None, after: str | None) -> Target:
-    """That a user's producer_byte_rate goes from one value to another; None is no limit."""
+    """Return a change of a user's producer_byte_rate; None means no limit."""
     values = [{} if value is None else {"producer_byte_rate": value} for value in (before, after)]
     return Target(resource=f"user={user}", action=AccessAction.ALTER_QUOTA, before=values[0], after=values[1])
 
@@ -53,10 +53,10 @@ def live(kafka: EmbeddedKafka, user: str) -> float | None:
         pytest.param("response", CUT, id="cut_before_the_answer_arrived"),
     ],
 )
-def test_an_entity_whose_request_is_lost_is_altered_once(
+def test_entity_with_a_lost_request_is_altered_once(
     kafka_sasl: EmbeddedKafka, request: pytest.FixtureRequest, direction: Direction, fault: Fault
 ) -> None:
-    """It is compared again and goes again: what is there by then is as planned."""
+    """The entity is compared and sent again, and is then as planned."""
     user = f"lost-{request.node.callspec.id}"
     for planned in (target(user, None, "1000"), target(user, "1000", "2000"), target(user, "2000", None)):
         with FaultProxy(kafka_sasl) as proxy, executor_of(kafka_sasl, proxy) as executor:
@@ -70,8 +70,8 @@ def test_an_entity_whose_request_is_lost_is_altered_once(
 
 
 @pytest.mark.thorough
-def test_what_an_earlier_start_may_have_sent_is_found_out_or_sent_again(kafka_sasl: EmbeddedKafka) -> None:
-    """RECOVERED only where it may have been sent; another client's change is refused."""
+def test_requests_of_an_earlier_start_are_checked_or_sent_again(kafka_sasl: EmbeddedKafka) -> None:
+    """RECOVERED only if the request may have been sent; another client's change is refused."""
     done, open_ = target("earlier-done", None, "1000"), target("earlier-open", None, "1000")
     with executor_of(kafka_sasl, kafka_sasl) as executor:
         assert [row.outcome for row in executor.apply([done])] == [Outcome.OK]

@@ -1,4 +1,4 @@
-"""Quotas among topics and rights, in whole runs: many at once, and with drivers that are killed at every event."""
+"""Quotas together with topics and ACLs in whole runs: many at once, and with drivers killed at every event."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STRANGER: Quotas = {(("user", "stranger"),): {"producer_byte_rate": 77.0}}
 
 
 def raw(kafka: EmbeddedKafka) -> Quotas:
-    """What a broker answers to DescribeClientQuotas, as it stands there."""
+    """Return a broker's raw answer to DescribeClientQuotas."""
     with admin_of(kafka) as admin:
         response = admin.ask(DescribeClientQuotasRequest(components=[], strict=False))
     return {
@@ -50,7 +50,7 @@ def raw(kafka: EmbeddedKafka) -> Quotas:
 
 
 def users(first: int, last: int, **limits: float) -> list[dict[str, Any]]:
-    """Rows of `quotas` of so many users."""
+    """Return rows of `quotas` for the users of a range."""
     return [{"user": f"proved-{number}", **limits} for number in range(first, last)]
 
 
@@ -60,7 +60,7 @@ def as_raw(rows: Sequence[Mapping[str, Any]]) -> Quotas:
 
 @pytest.fixture
 def bare(kafka_quotas: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
-    """The broker; what is left of rights and topics of these tests is taken away afterwards."""
+    """Provide the broker; remove the ACLs and topics of these tests afterwards."""
     yield kafka_quotas
     client = AnotherClient(kafka_quotas)
     made = {name: live.topic_id for name, live in client.topics("mixed-").items()}
@@ -78,10 +78,10 @@ def declare(estate: Estate, rights: Sequence[Mapping[str, Any]], limits: Sequenc
     declare_quotas(estate, *limits)
 
 
-def test_a_thousand_quotas_go_with_topics_and_rights_in_one_run(
+def test_run_alters_a_thousand_quotas_with_topics_and_acls(
     spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Q1, Q2: several requests of each kind; entry by entry as a raw describe and Kafka's own tool say."""
+    """Q1, Q2: several requests of each kind; each entry matches a raw describe and Kafka's own tool."""
     estate = estate_of(spark, bare, tmp_path, most=1_000)
     estate.settings = replace(estate.settings, kafka=replace(estate.settings.kafka, max_batch_records=300))
     names = [f"mixed-{number:03}" for number in range(100)]
@@ -115,10 +115,10 @@ def test_a_thousand_quotas_go_with_topics_and_rights_in_one_run(
 
 
 @pytest.mark.timeout(300 + 120 * KILLS)
-def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
+def test_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
     spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Q3: 4 creates, 4 rights, and 18 entities in several batches: new, with other limits, and without any more."""
+    """Q3: 4 creates, 4 ACLs, and 18 entities in several batches: new, changed and removed."""
     fault = Fault(name="driver killed at each event of a run with quotas")
     FAULTS.append(fault)
     estate = estate_of(spark, bare, tmp_path)
@@ -149,11 +149,12 @@ def test_a_driver_killed_at_each_event_of_a_run_with_quotas_loses_none(
 
 
 @pytest.mark.timeout(300 + 120 * KILLS)
-def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_start(
+def test_run_killed_at_any_one_event_is_finished_by_the_next_start(
     spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A2, Q3: a run for each event, where a chain of kills skips what its starts before have done. Runs to and fro
-    between two states of rights and quotas; a start that no kill reaches ends it, having had all events there are."""
+    """A2, Q3: a separate run for each event, since a chain of kills skips events of earlier starts.
+
+    Runs alternate between two states of ACLs and quotas; the test ends with a start that no kill reaches."""
     fault = Fault(name="fresh run of rights and quotas killed at each event")
     FAULTS.append(fault)
     user = "User:mixed"
@@ -162,7 +163,7 @@ def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_sta
     gone = [{**row, "state": "absent"} for row in users(4, 6)]
     states = (
         (rows, quotas, quotas),
-        # One right is replaced, two go, one is new; two entities have other limits, two have none any more.
+        # One ACL is replaced, two are removed, one is new; two entities change their limits, two lose them.
         (
             [{**rows[0], "host": "10.0.0.1"}, rows[1], right(user, "WRITE", "mixed.1")],
             [*users(0, 2, producer_byte_rate=2e6, request_percentage=0.5), *quotas[2:4], *gone],
@@ -182,7 +183,7 @@ def test_a_fresh_run_killed_at_any_one_of_its_events_is_finished_by_the_next_sta
         run_id = f"each-{number}"
         rights, wanted, limits = states[fault.tried % 2 - 1]
         declare(estate, rights, wanted)
-        # A run that was killed at its end leaves a lease, which nobody gives back before it expires.
+        # A run that was killed at its end leaves a lease, which is busy until it expires.
         doomed = Doomed(config, run_id, number, partial(committed, root), options=("--wait",))
         ended = doomed.wait_behind(proxy_sasl)
         if ended is None:
@@ -211,8 +212,9 @@ def _has(kafka: EmbeddedKafka, quotas: Quotas) -> bool:
 
 
 def _true(row: Mapping[str, Any], live: Quotas) -> bool:
-    """Whether the cluster has what the row says that was set, and none of what it says was removed. What was RECOVERED
-    has nothing before."""
+    """Whether the cluster has the values that the row set, and none that it removed.
+
+    RECOVERED rows have no `before`."""
     limits = live.get((("user", row["resource"].removeprefix("user=")),), {})
     before, after = dict(row["before"] or ()), {name: float(value) for name, value in dict(row["after"]).items()}
     return all(limits.get(name) == after.get(name) for name in {*before, *after})

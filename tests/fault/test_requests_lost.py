@@ -1,4 +1,4 @@
-"""Requests and answers that are lost on the way: sent again, each topic ends once, as the cluster then has it."""
+"""Requests and answers that are lost: they are sent again, and each topic ends once and matches the cluster."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 HASTY = RetryPolicy(attempts=3, first_backoff=0.05, longest_backoff=0.2, visibility=30.0)
 GIVES_UP = replace(HASTY, visibility=2.0)
-"""For clusters that answer nothing: what was sent is looked for once `visibility` is over."""
+"""Retries for silent clusters: sent topics are looked up after `visibility`."""
 
 UNDONE = [
     pytest.param("request", DROP, id="request_dropped"),
     pytest.param("request", CUT, id="cut_before_the_request_arrived"),
     pytest.param("request", refuse(1.0), id="connections_refused_for_a_while"),
 ]
-"""What happens to a request before the broker can act on it."""
+"""Faults of requests before the broker can act on them."""
 DONE = [
     pytest.param("response", DROP, id="answer_dropped"),
     pytest.param("response", CUT, id="cut_before_the_answer_arrived"),
     pytest.param("response", delay(4 * REQUEST_TIMEOUT), id="answer_too_late"),
     pytest.param("response", refuse(1.0), id="cut_and_connections_refused_for_a_while"),
 ]
-"""What happens to an answer, when the broker has acted."""
+"""Faults of answers after the broker has acted."""
 MATRIX = pytest.mark.parametrize(("direction", "fault"), [*UNDONE, *DONE])
 
 
@@ -62,24 +62,24 @@ def cluster(kafka: EmbeddedKafka) -> AnotherClient:
 
 
 def names_of(prefix: str, request: pytest.FixtureRequest, count: int = 3) -> list[str]:
-    """Names for this case of a test alone."""
+    """Return names for this case of a test only."""
     case = request.node.callspec.id if hasattr(request.node, "callspec") else "one"
     return [f"{prefix}.{case}.{number}" for number in range(count)]
 
 
 def told(rows: Iterable[PhaseResult]) -> set[tuple[Outcome, int, str | None]]:
-    """The ways in which rows ended."""
+    """Return the distinct outcomes of rows."""
     return {(row.outcome, row.error_code, row.error) for row in rows}
 
 
 def as_live(rows: Sequence[PhaseResult]) -> dict[str, Live]:
-    """What the cluster must have if the rows are true."""
+    """Return the topics that the cluster must have if the rows are true."""
     assert all(row.topic_id and row.num_partitions and row.replication_factor for row in rows)
     return {row.topic: Live(row.num_partitions, row.replication_factor, row.topic_id) for row in rows}
 
 
 @MATRIX
-def test_a_create_that_is_lost_is_sent_again_and_ends_once(
+def test_lost_create_is_sent_again_and_ends_once(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -87,7 +87,7 @@ def test_a_create_that_is_lost_is_sent_again_and_ends_once(
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """C18, C12: what was done already is RECOVERED; the rows say what the cluster has, ids included."""
+    """C18, C12: topics that were already created are RECOVERED; rows match the cluster, including ids."""
     names = names_of("lost.create", request)
     rule = proxy.on(CREATE_TOPICS, direction, do=fault)
     with executor_of(proxy) as executor:
@@ -102,7 +102,7 @@ def test_a_create_that_is_lost_is_sent_again_and_ends_once(
 
 
 @MATRIX
-def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
+def test_lost_validation_is_repeated_and_creates_nothing(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -110,7 +110,7 @@ def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """C5: one answer is as good as another."""
+    """C5: validations can be repeated."""
     names = names_of("lost.validate", request)
     rule = proxy.on(CREATE_TOPICS, direction, validate_only=True, do=fault)
     with executor_of(proxy) as executor:
@@ -123,7 +123,7 @@ def test_a_validation_that_is_lost_is_asked_again_and_creates_nothing(
 
 
 @MATRIX
-def test_partitions_whose_request_is_lost_are_added_once(
+def test_partitions_with_a_lost_request_are_added_once(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -131,7 +131,7 @@ def test_partitions_whose_request_is_lost_are_added_once(
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """N2: the controller refuses what is no increase any more, and the count is the planned one."""
+    """N2: the controller refuses a repeated increase, and the count is the planned one."""
     ids = make(kafka, *names_of("lost.grow", request))
     rule = proxy.on(CREATE_PARTITIONS, direction, do=fault)
     counts = {"before": {"num_partitions": "1"}, "after": {"num_partitions": "3"}}
@@ -147,7 +147,7 @@ def test_partitions_whose_request_is_lost_are_added_once(
 
 
 @MATRIX
-def test_configs_whose_request_is_lost_are_altered_and_say_what_was_before(
+def test_configs_with_a_lost_request_are_altered_with_their_before(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -155,7 +155,7 @@ def test_configs_whose_request_is_lost_are_altered_and_say_what_was_before(
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """K6: altering twice is the same as once; `before` is what was read before the first request."""
+    """K6: altering twice has the same effect as once; `before` was read before the first request."""
     ids = make(kafka, *names_of("lost.alter", request), configs={"flush.ms": "4", "flush.messages": "9"})
     rule = proxy.on(ALTER_CONFIGS, direction, do=fault)
     values = {"before": {"flush.ms": "4", "flush.messages": "9"}, "after": {"flush.ms": "5"}}
@@ -173,7 +173,7 @@ def test_configs_whose_request_is_lost_are_altered_and_say_what_was_before(
 
 
 @MATRIX
-def test_a_delete_that_is_lost_is_sent_again_and_ends_once(
+def test_lost_delete_is_sent_again_and_ends_once(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -193,7 +193,7 @@ def test_a_delete_that_is_lost_is_sent_again_and_ends_once(
     cluster.await_topics(f"{names[0][:-1]}", {neighbour: Live(1, 1, ids[neighbour])})
 
 
-def test_a_create_that_arrives_after_its_repeat_changes_nothing(
+def test_create_that_arrives_after_its_repeat_changes_nothing(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
     """C18: the repeat created them, so nothing was recovered."""
@@ -207,10 +207,10 @@ def test_a_create_that_arrives_after_its_repeat_changes_nothing(
     cluster.await_topics("late.create.", as_live(rows))
 
 
-def test_a_delete_that_arrives_after_its_repeat_spares_the_topic_made_anew(
+def test_delete_that_arrives_late_spares_the_recreated_topic(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
-    """D7: it names the id that its repeat deleted."""
+    """D7: the request names the id that its repeat has already deleted."""
     planned = make(kafka, "late.phoenix")
     arrives = threading.Event()
     proxy.on(DELETE_TOPICS, "request", do=hold(arrives))
@@ -224,8 +224,8 @@ def test_a_delete_that_arrives_after_its_repeat_spares_the_topic_made_anew(
     cluster.await_topics("late.phoenix", {"late.phoenix": Live(1, 1, anew["late.phoenix"])})
 
 
-def test_a_listing_goes_on_with_another_broker_where_one_is_gone(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
-    """A broker that died is listed for seconds: to observe must not depend on which one kafka-python picks."""
+def test_listing_continues_with_another_broker_if_one_is_gone(kafka: EmbeddedKafka, proxy: FaultProxy) -> None:
+    """A dead broker is listed for seconds, so observing must not depend on the broker that kafka-python picks."""
     ids = make(kafka, "gone.a")
     with executor_of(proxy) as executor:
         proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, times=2, do=CUT)
@@ -233,8 +233,8 @@ def test_a_listing_goes_on_with_another_broker_where_one_is_gone(kafka: Embedded
     remove(kafka, ids)
 
 
-def test_what_recovery_asks_may_be_lost_too(kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy) -> None:
-    """C18: the descriptions that tell whether a live topic is as planned are asked again."""
+def test_requests_of_recovery_may_be_lost(kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy) -> None:
+    """C18: the descriptions that compare a live topic with the plan are requested again."""
 
     def then_lose_the_descriptions(frame: Frame) -> None:
         proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, do=CUT)
@@ -249,7 +249,7 @@ def test_what_recovery_asks_may_be_lost_too(kafka: EmbeddedKafka, cluster: Anoth
     cluster.await_topics("lost.descriptions", as_live(rows))
 
 
-def test_a_topic_that_somebody_made_otherwise_before_the_repeat_is_not_taken_for_ours(
+def test_different_topic_created_before_the_repeat_is_not_ours(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
     """C18: the lost request never arrived; the batch's other topic is created."""
@@ -269,7 +269,7 @@ def test_a_topic_that_somebody_made_otherwise_before_the_repeat_is_not_taken_for
 
 
 def end_in_doubt(rows: Iterator[PhaseResult]) -> list[PhaseResult]:
-    """What is told until the executor gives up, which it does in time."""
+    """Return the rows until the executor gives up, which it must do in time."""
     known: list[PhaseResult] = []
     requests = 2 * (GIVES_UP.attempts + 4)
     latest = time.monotonic() + requests * (REQUEST_TIMEOUT + GIVES_UP.longest_backoff) + GIVES_UP.visibility + 5
@@ -285,7 +285,7 @@ def end_in_doubt(rows: Iterator[PhaseResult]) -> list[PhaseResult]:
 
 
 def next_start(executor: Executor, targets: Sequence[Target]) -> list[PhaseResult]:
-    """What a start does with targets that the one before it may have sent: find out, then send the rest."""
+    """Do what a start does with targets that an earlier start may have sent: recover them, then send the rest."""
     marked = [replace(target, maybe_sent=True) for target in targets]
     learnt = list(executor.recover(marked))
     known = {row.topic for row in learnt}
@@ -296,7 +296,7 @@ def next_start(executor: Executor, targets: Sequence[Target]) -> list[PhaseResul
     ("direction", "fault"),
     [pytest.param("response", DROP, marks=pytest.mark.thorough), ("response", CUT), ("request", CUT)],
 )
-def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next_start(
+def test_creates_without_any_answer_are_found_by_the_next_start(
     kafka: EmbeddedKafka,
     cluster: AnotherClient,
     proxy: FaultProxy,
@@ -304,14 +304,16 @@ def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """C18: RECOVERED if the broker acted, created now if no request ever arrived. All requests are lost, so
-    that it isn't asked topic by topic."""
+    """C18: RECOVERED if the broker acted, created now if no request arrived.
+
+    All requests are lost, so the executor doesn't ask topic by topic.
+    """
     names = names_of(f"never.create.{direction}.{fault.name}", request)
     targets = creates(names, num_partitions=2)
     proxy.on(CREATE_TOPICS, direction, times=None, do=fault)
     with executor_of(proxy, GIVES_UP) as executor:
         assert end_in_doubt(executor.apply(targets)) == []
-    # As many again ask what became of them.
+    # Recovery may send the same number of requests again.
     assert proxy.count(CREATE_TOPICS, "request") <= 2 * (GIVES_UP.attempts + 4)
     proxy.clear()
     with executor_of(proxy) as executor:
@@ -320,10 +322,10 @@ def test_creates_without_any_answer_are_told_nothing_about_and_found_by_the_next
     cluster.await_topics(f"never.create.{direction}.{fault.name}.", as_live(rows))
 
 
-def test_a_delete_without_any_answer_is_found_done_by_the_same_start(
+def test_delete_without_any_answer_is_found_by_the_same_start(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
-    """D3: the controller answers other requests, and says that the name is free."""
+    """D3: the controller answers other requests, and reports that the name is free."""
     ids = make(kafka, "never.delete.a")
     proxy.on(DELETE_TOPICS, "response", times=None, do=DROP)
     with executor_of(proxy, replace(HASTY, visibility=5.0)) as executor:
@@ -331,7 +333,7 @@ def test_a_delete_without_any_answer_is_found_done_by_the_same_start(
     cluster.await_names("never.delete.", set())
 
 
-def test_validations_without_any_answer_are_told_nothing_about(
+def test_validations_without_any_answer_have_no_rows(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
     """C5"""
@@ -341,10 +343,10 @@ def test_validations_without_any_answer_are_told_nothing_about(
     assert not cluster.names("never.validate")
 
 
-def test_what_was_known_before_the_answers_stopped_is_told_and_only_that(
+def test_only_answers_received_before_the_loss_have_rows(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
-    """C18: two of four requests were answered; the third was acted on, and so were some for one topic each."""
+    """C18: two of four requests were answered; the third took effect, and so did some requests for single topics."""
     names = [f"never.half.{number}" for number in range(8)]
     targets = creates(names, num_partitions=1)
     proxy.on(CREATE_TOPICS, "response", nth=3, times=None, do=CUT)
@@ -364,10 +366,10 @@ def test_what_was_known_before_the_answers_stopped_is_told_and_only_that(
     cluster.await_topics("never.half.", as_live([*known, *rows.values()]))
 
 
-def test_a_topic_that_closes_the_connection_fails_alone(
+def test_topic_that_closes_the_connection_fails_alone(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
-    """Each request with it is cut before the broker sees it; the others are created by requests without it."""
+    """Each request with this topic is cut before the broker sees it; requests without it create the other topics."""
     names, poisoned = [f"poison.{number:02}" for number in range(12)], "poison.07"
     in_request: list[str] = []
     proxy.on(
@@ -389,10 +391,10 @@ def test_a_topic_that_closes_the_connection_fails_alone(
     cluster.await_names("poison.", set(rows))
 
 
-def test_a_description_without_any_answer_ends_the_same_way(
+def test_descriptions_without_any_answer_leave_deletes_open(
     kafka: EmbeddedKafka, cluster: AnotherClient, proxy: FaultProxy
 ) -> None:
-    """D6: deletes are looked at before they are validated; a look that never comes leaves them open."""
+    """D6: topics are described before their deletes are validated; a missing description leaves the deletes open."""
     ids = make(kafka, "never.look")
     with executor_of(proxy, HASTY) as executor:
         proxy.on(METADATA, "response", nth=proxy.count(METADATA, "response") + 1, times=None, do=CUT)

@@ -1,4 +1,4 @@
-"""Requests about rights whose answer is lost: each right ends once, as the cluster then has it."""
+"""ACLs whose request or answer is lost: each ACL ends once, and matches the cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAULTS = pytest.mark.parametrize(
 
 @contextmanager
 def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Iterator[Executor]:
-    """An executor that signs in as the super user and waits for no answer longer than a second and a half."""
+    """Provide an executor of the super user that waits at most 1.5 seconds for an answer."""
     options = {name: each for name, each in kafka.client_options().items() if name != "bootstrap_servers"}
     settings = cluster_settings("main", server, request_timeout_ms=1500, **options)
     with ClusterAdmin(settings, KafkaSettings(connect_timeout=10.0, operation_timeout=1.0)) as admin:
@@ -45,7 +45,7 @@ def executor_of(kafka: EmbeddedKafka, server: FaultProxy | EmbeddedKafka) -> Ite
 
 
 def acls(user: str, count: int) -> list[Acl]:
-    """Literal rights on topics."""
+    """Return literal ACLs on topics."""
     return [Acl(f"User:{user}", "ALLOW", "READ", "TOPIC", "LITERAL", f"lost.{each}", "*") for each in range(count)]
 
 
@@ -58,19 +58,19 @@ def deletes(rights: Sequence[Acl]) -> list[Target]:
 
 
 def live(kafka: EmbeddedKafka, user: str) -> set[Acl]:
-    """By Kafka's other client: librdkafka."""
+    """Return the live ACLs, read with librdkafka."""
     return AnotherClient(kafka).acls(f"User:{user}")
 
 
 @FAULTS
-def test_a_right_whose_request_is_lost_is_added_once_and_removed_once(
+def test_acl_with_a_lost_request_is_added_once_and_removed_once(
     kafka_sasl: EmbeddedKafka,
     proxy_sasl: FaultProxy,
     request: pytest.FixtureRequest,
     direction: Direction,
     fault: Fault,
 ) -> None:
-    """A2: what is sent again answers 0; a removal that finds nothing any more was the lost one."""
+    """A2: repeated requests succeed; a removal that finds nothing means that the lost request took effect."""
     user = f"lost-{request.node.callspec.id}"
     rights = acls(user, 3)
     rule = proxy_sasl.on(CREATE_ACLS, direction, do=fault)
@@ -94,8 +94,8 @@ def test_a_right_whose_request_is_lost_is_added_once_and_removed_once(
         assert [row.outcome for row in executor.apply(deletes(rights[2:]))] == [Outcome.OK]
 
 
-def test_what_an_earlier_start_may_have_sent_is_found_out_or_sent_again(kafka_sasl: EmbeddedKafka) -> None:
-    """RECOVERED only where it may have been sent; what is there without that is skipped."""
+def test_requests_of_an_earlier_start_are_checked_or_sent_again(kafka_sasl: EmbeddedKafka) -> None:
+    """RECOVERED only if the request may have been sent; other existing ACLs are skipped."""
     rights = acls("lost-earlier", 2)
     with admin_of(kafka_sasl) as admin:
         admin.create_acls(adds(rights[:1]))
@@ -114,8 +114,8 @@ def test_what_an_earlier_start_may_have_sent_is_found_out_or_sent_again(kafka_sa
 
 
 @pytest.mark.thorough
-def test_five_thousand_rights_are_added_and_five_hundred_removed(kafka_sasl: EmbeddedKafka) -> None:
-    """A5: entry by entry as another client sees them."""
+def test_five_thousand_acls_are_added_and_five_hundred_removed(kafka_sasl: EmbeddedKafka) -> None:
+    """A5: compared entry by entry with another client."""
     rights = acls("lost-many", 5_000)
     with executor_of(kafka_sasl, kafka_sasl) as executor:
         assert {row.outcome for row in executor.apply(adds(rights))} == {Outcome.OK}
@@ -129,10 +129,10 @@ def test_five_thousand_rights_are_added_and_five_hundred_removed(kafka_sasl: Emb
 
 
 @pytest.mark.thorough
-def test_rights_are_not_charged_to_the_quota_of_mutations_and_are_there_once_they_are_listed(
+def test_acls_are_not_charged_to_the_quota_of_mutations(
     kafka_sasl: EmbeddedKafka,
 ) -> None:
-    """A6: a quota that would hold creates up for minutes holds up no right; each answer has its ACL."""
+    """A6: a quota that would delay creates for minutes doesn't delay ACLs; each answer has its ACL."""
     rights = acls("lost-quota", 500)
     with admin_of(kafka_sasl) as admin:
         set_quota(admin, 0.5)

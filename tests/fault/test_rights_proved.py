@@ -1,4 +1,4 @@
-"""Rights changed by whole runs, as another client sees them: many, under clients that work, and with killed drivers."""
+"""ACLs changed by whole runs, checked with another client: many, with clients at work, and with killed drivers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.thorough
 
 
 def add(kafka: EmbeddedKafka, *acls: Acl) -> None:
-    """As another hand does it."""
+    """Change ACLs as another administrator does."""
     with admin_of(kafka) as admin:
         targets = [Target(resource=str(n), action=AccessAction.ACL_ADD, after=a._asdict()) for n, a in enumerate(acls)]
         assert {each.error_code for each in admin.create_acls(targets).results.values()} == {0}
 
 
 def take(kafka: EmbeddedKafka, *acls: Acl) -> None:
-    """As another hand does it."""
+    """Change ACLs as another administrator does."""
     with admin_of(kafka) as admin:
         targets = [
             Target(resource=str(n), action=AccessAction.ACL_DELETE, before=a._asdict()) for n, a in enumerate(acls)
@@ -47,7 +47,7 @@ def take(kafka: EmbeddedKafka, *acls: Acl) -> None:
 
 @pytest.fixture
 def bare(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
-    """The broker; what is left of ACLs is taken away afterwards."""
+    """Provide the broker; remove all ACLs afterwards."""
     before = AnotherClient(kafka_sasl).acls()
     yield kafka_sasl
     left = AnotherClient(kafka_sasl).acls() - before
@@ -56,7 +56,7 @@ def bare(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
     until(lambda: AnotherClient(kafka_sasl).acls() == before, seconds=60)
 
 
-def test_a_run_adds_five_thousand_rights_and_another_removes_five_hundred(
+def test_run_adds_five_thousand_acls_and_another_removes_five_hundred(
     spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """A2, A5: compared entry by entry; each has its rows in `audit`."""
@@ -76,7 +76,7 @@ def test_a_run_adds_five_thousand_rights_and_another_removes_five_hundred(
 
 
 class Clients:
-    """A producer and a consumer that work until told to stop, and every error that either was told."""
+    """A producer and a consumer that work until they are stopped, and all errors that they report."""
 
     def __init__(self, kafka: EmbeddedKafka, user: str, topic: str, group: str) -> None:
         self.errors: list[KafkaError] = []
@@ -85,7 +85,7 @@ class Clients:
         self._stop = threading.Event()
         options = options_of(kafka, user)
         self._producer = Producer({**options, "error_cb": self._error, "acks": "all", "linger.ms": 0})
-        # Commits with each message: the rights on the group are used, too.
+        # Commits with each message, so that the ACLs on the group are used, too.
         of_group = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         self._consumer = Consumer({**options, **of_group, "error_cb": self._error})
         self._threads = [threading.Thread(target=work) for work in (self._produce, self._consume)]
@@ -135,7 +135,7 @@ class Clients:
             each.join()
 
     def work_on(self, messages: int = 100) -> None:
-        """Wait until so many more came through."""
+        """Wait until this many more messages have been consumed."""
         goal = self.received + messages
         until(lambda: self.received >= goal, seconds=60)
 
@@ -144,11 +144,13 @@ class Clients:
         return {each.name() for each in self.errors if "AUTHORIZATION" in each.name()}
 
 
-def test_clients_that_work_while_their_rights_change_see_no_error(
+def test_clients_see_no_errors_while_their_acls_change(
     spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """A1: literal -> prefixed -> literal from one host -> literal, with a producer and a consumer at work; the other
-    order, removed before it is added, they would have seen."""
+    """A1: literal -> prefixed -> literal from one host -> literal, with a producer and a consumer at work.
+
+    They would see errors if an ACL were removed before its replacement is added.
+    """
     topic, group, user = "proved.gap.one", "proved-gap-group", "User:nobody"
     ids = make(bare, topic)
 
@@ -179,10 +181,8 @@ def test_clients_that_work_while_their_rights_change_see_no_error(
     remove(bare, ids)
 
 
-def test_a_principal_that_may_not_change_rights_any_more_loses_nothing(
-    spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
-) -> None:
-    """Planned with Alter on the cluster, applied without: each row says what to grant; later they go through."""
+def test_principal_that_lost_its_acl_loses_no_changes(spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path) -> None:
+    """Planned with Alter on the cluster, applied without it: each row names the ACL to grant; later they succeed."""
     own = [acl(right("User:creator", each, "kafka-cluster", resource_type="CLUSTER")) for each in ("ALTER", "DESCRIBE")]
     add(bare, *own)
     client = AnotherClient(bare)
@@ -210,10 +210,10 @@ def test_a_principal_that_may_not_change_rights_any_more_loses_nothing(
 
 
 @pytest.mark.timeout(240 + 120 * KILLS)
-def test_a_driver_killed_at_each_event_of_a_run_about_rights_loses_none(
+def test_driver_killed_at_each_event_of_a_run_about_acls_loses_none(
     spark: SparkSession, bare: EmbeddedKafka, proxy_sasl: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A2: 24 adds and 12 deletes in several batches, of which 4 replace others."""
+    """A2: 24 adds and 12 deletes in several batches; 4 of them replace others."""
     fault = Fault(name="driver killed at each event of a run about rights")
     FAULTS.append(fault)
     user = "User:proved-killed"
@@ -233,10 +233,10 @@ def test_a_driver_killed_at_each_event_of_a_run_about_rights_loses_none(
     assert fault.tried == len(killed) >= min(KILLS, 2), killed
 
 
-def test_a_run_that_waited_for_another_skips_the_rights_that_are_there_by_now(
+def test_run_that_waited_skips_acls_that_already_exist(
     spark: SparkSession, bare: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    """Two runs at once: the other one added one of two rights, and took one of two away."""
+    """Two runs at once: the other run added one of two ACLs, and removed one of two."""
     user = "User:proved-waits"
     estate = estate_of(spark, bare, tmp_path, manage=(f"^{user}$",), max_acl_deletes=2)
     old = [right(user, "READ", f"proved.{number}") for number in range(2)]

@@ -1,4 +1,4 @@
-"""Runs that are hindered: by lost answers, by another run, by a deadline, by being stopped and woken again."""
+"""Runs that are disturbed by lost answers, by another run, by a deadline, or by being suspended and resumed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 def with_topics(kafka: EmbeddedKafka, estate: Estate, prefix: str, creates: int, deletes: int) -> dict[str, bool]:
-    """Declares new topics, and the end of others that the cluster has; returns what is due."""
+    """Declare new topics, and existing ones as absent; return the expected state."""
     new = [f"{prefix}new-{number:03}" for number in range(creates)]
     old = [f"{prefix}old-{number:03}" for number in range(deletes)]
     estate.declare(
@@ -66,10 +66,10 @@ _ANSWERS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", _ANSWERS if THOROUGH else list(_ANSWERS)[:1])
-def test_a_run_whose_answers_are_lost_finishes_as_if_nothing_had_been(
+def test_run_with_lost_answers_finishes_normally(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path, name: str
 ) -> None:
-    """C12, C18, D3, D7: every second batch of a run; what stays open after all is taken up by the same run id."""
+    """C12, C18, D3, D7: answers to every second batch are lost; the same run id finishes actions that stay open."""
     api_key, direction, fault = _ANSWERS[name]
     prefix = f"answers-{list(_ANSWERS).index(name)}."
     patient = KafkaSettings(connect_timeout=20.0, operation_timeout=1.0, max_batch_records=20)
@@ -104,7 +104,7 @@ def leases_of_another_run(estate: Estate, kafka: EmbeddedKafka) -> Leases:
 
 
 def create(estate: Estate, name: str) -> None:
-    """What the other run does meanwhile."""
+    """Do what the other run does in the meantime."""
     with ClusterAdmin(estate.settings.clusters["main"], KafkaSettings()) as admin:
         target = Target(resource=name, action=Action.CREATE, num_partitions=1, replication_factor=1)
         admin.create_topics([target], validate_only=False)
@@ -112,10 +112,10 @@ def create(estate: Estate, name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_cluster_that_another_run_is_changing_is_left_alone_and_judged_again_afterwards(
+def test_busy_cluster_is_skipped_and_evaluated_again_later(
     spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
 ) -> None:
-    """The plan stays as it is; what the other run made meanwhile is a stranger's, not ours (C18)."""
+    """The plan stays unchanged; topics that the other run created in the meantime are not ours (C18)."""
     estate.declare(*topics(["leased.a", "leased.b"], num_partitions=1))
     with leases_of_another_run(estate, kafka):
         with pytest.raises(LeaseHeld, match=r"cluster main .* is being changed by run another .*--wait"):
@@ -133,10 +133,8 @@ def test_a_cluster_that_another_run_is_changing_is_left_alone_and_judged_again_a
 
 
 @pytest.mark.thorough
-def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
-    spark: SparkSession, kafka: EmbeddedKafka, estate: Estate
-) -> None:
-    """In one start, with --wait: the other run created a topic that this one had found missing."""
+def test_run_that_waited_evaluates_its_plan_again(spark: SparkSession, kafka: EmbeddedKafka, estate: Estate) -> None:
+    """In one start with --wait; the other run created a topic that this run had observed as missing."""
     estate.declare(*topics(["waited.a", "waited.b"], num_partitions=1))
     with leases_of_another_run(estate, kafka) as held:
 
@@ -155,8 +153,8 @@ def test_a_run_that_waited_for_another_judges_again_what_it_had_planned(
 
 
 @pytest.mark.thorough
-def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedKafka, estate: Estate) -> None:
-    """What it finds out before it sends: its row isn't its own any more."""
+def test_run_abandoned_while_waiting_sends_nothing(kafka: EmbeddedKafka, estate: Estate) -> None:
+    """Before it sends, the run notices that its row no longer belongs to it."""
     estate.declare(*topics(["given-up.a"], num_partitions=1))
     with leases_of_another_run(estate, kafka) as held:
 
@@ -175,8 +173,8 @@ def test_a_run_that_was_abandoned_while_it_waited_sends_nothing(kafka: EmbeddedK
 
 
 @pytest.mark.thorough
-def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate) -> None:
-    """C17: no row tells of what wasn't sent."""
+def test_actions_left_by_a_deadline_are_finished_by_the_same_run_id(estate: Estate) -> None:
+    """C17: actions that weren't sent have no rows."""
     estate.declare(*topics(["deadline.a"], num_partitions=1))
     stop = Stop()
     with stop.after(0.001):
@@ -189,7 +187,7 @@ def test_what_the_deadline_leaves_is_finished_by_the_same_run_id(estate: Estate)
 
 
 @pytest.mark.thorough
-def test_a_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate) -> None:
+def test_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Estate) -> None:
     estate.declare(*topics(["aged.a"], num_partitions=1))
     assert estate.run("plan", run_id="aged").exit_code == 0
     fresh = estate.settings
@@ -203,10 +201,10 @@ def test_a_plan_older_than_the_settings_allow_is_refused_as_a_whole(estate: Esta
 
 
 @pytest.mark.thorough
-def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_records_nothing(
+def test_driver_resumed_after_its_lease_sends_and_records_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """SIGSTOP when the first create was answered; another start of the run waits for the lease, and finishes."""
+    """SIGSTOP after the first create was answered; another start of the run waits for the lease, and finishes."""
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     due = with_topics(kafka, estate, "stopped.", creates=40, deletes=0)
     config = commands.settings_file(
@@ -255,10 +253,10 @@ def test_a_driver_stopped_past_its_lease_and_woken_again_sends_nothing_and_recor
 
 
 @pytest.mark.thorough
-def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
+def test_executor_killed_while_observing_is_replaced(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """What executors do can be repeated: Spark does it again on another one."""
+    """Work of executors can be repeated: Spark runs it again on another executor."""
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     due = with_topics(kafka, estate, "executor.", creates=20, deletes=0)
     config = commands.settings_file(tmp_path, {"main": proxy.bootstrap_servers})
@@ -268,7 +266,7 @@ def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
 
     def kill(frame: Frame) -> None:
         executors = [pid for pid in family(os.getpid()) if "CoarseGrainedExecutorBackend" in command_line(pid)]
-        # The driver asks nothing before the executors do.
+        # The driver sends no requests before the executors do.
         line.tried += bool(executors)
         for pid in executors[:1]:
             send(family(pid), signal.SIGKILL)
@@ -283,10 +281,10 @@ def test_an_executor_that_is_killed_while_it_observes_is_made_up_for(
 
 
 @pytest.mark.thorough
-def test_a_full_disk_under_the_tables_loses_nothing(
+def test_full_disk_under_the_tables_loses_nothing(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """It fills up when the first create goes out; with room again, the same run id finds what was done (C18)."""
+    """The disk fills up when the first create is sent; with space again, the same run id recovers it (C18)."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], check=False)
@@ -319,7 +317,7 @@ def test_a_full_disk_under_the_tables_loses_nothing(
 
 
 class Counts:
-    """What was sent to change the cluster, and what was recorded, so far."""
+    """Numbers of requests that changed the cluster, and of recorded rows, so far."""
 
     def __init__(self, proxy: FaultProxy, rows: list[Mapping[str, object]]) -> None:
         self.sent = proxy.count(CREATE_TOPICS, "request", validate_only=False)

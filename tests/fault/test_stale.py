@@ -1,4 +1,4 @@
-"""Runs whose knowledge goes stale while they work: manifests, clusters and topics become others' or other ones."""
+"""Runs whose knowledge becomes stale while they work: manifests, clusters or topics are changed by others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEW, OLD = range(8), range(4)
 def estate_with(
     spark: SparkSession, folder: Path, kafka: EmbeddedKafka, address: str, prefix: str
 ) -> tuple[Estate, list[str], list[str]]:
-    """A ledger that declares topics, and the end of others that the cluster has; both by name."""
+    """Prepare a ledger that declares new topics, and existing ones as absent, by name."""
     new, old = [f"{prefix}new-{number}" for number in NEW], [f"{prefix}old-{number}" for number in OLD]
     make(kafka, *old)
     estate = Estate(spark, folder / "ledger", {"main": address}, max_deletes=50, kafka=PATIENT)
@@ -32,7 +32,7 @@ def estate_with(
 
 
 @pytest.mark.thorough
-def test_manifests_that_flip_between_plan_and_apply_are_followed(
+def test_manifests_changed_between_plan_and_apply_are_followed(
     spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """D6: every second action is withdrawn."""
@@ -53,7 +53,7 @@ def test_manifests_that_flip_between_plan_and_apply_are_followed(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("api_key", [DELETE_TOPICS, CREATE_TOPICS])
-def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
+def test_cluster_swapped_behind_its_address_is_not_changed(
     spark: SparkSession,
     kafka: EmbeddedKafka,
     kafka_policy: EmbeddedKafka,
@@ -61,7 +61,7 @@ def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
     tmp_path: Path,
     api_key: int,
 ) -> None:
-    """D7: amid a run; the same id goes on when the address leads to the right one again."""
+    """D7: swapped during a run; the same id continues when the address means the right cluster again."""
     line = Fault(
         name=f"cluster swapped behind its address, amid {'deletes' if api_key == DELETE_TOPICS else 'creates'}"
     )
@@ -91,7 +91,7 @@ def test_a_cluster_that_is_swapped_behind_its_address_is_not_touched(
 
 
 @pytest.mark.thorough
-def test_a_name_that_leads_to_another_cluster_since_the_plan_is_refused(
+def test_name_that_means_another_cluster_since_the_plan_is_refused(
     spark: SparkSession, kafka: EmbeddedKafka, kafka_policy: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     """D7: exit code 5, and neither cluster is changed."""
@@ -109,10 +109,10 @@ def test_a_name_that_leads_to_another_cluster_since_the_plan_is_refused(
 
 
 @pytest.mark.thorough
-def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
+def test_topics_created_by_others_during_apply_are_not_ours(
     spark: SparkSession, kafka: EmbeddedKafka, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    """C18: exactly as planned, right before the request that would; nothing of ours can exist then."""
+    """C18: created exactly as planned, immediately before our request, so they can't be ours."""
     line = Fault(name="a stranger creating during apply")
     FAULTS.append(line)
     estate, new, old = estate_with(spark, tmp_path, kafka, proxy.bootstrap_servers[0], "intruder.")
@@ -132,7 +132,7 @@ def test_topics_that_a_stranger_creates_during_apply_are_not_taken_for_ours(
 
 @pytest.mark.thorough
 def test_two_names_for_one_cluster_change_nothing(spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """Each guard and budget would count twice: exit code 5, and every declared topic is refused."""
+    """Otherwise guards and budgets would count twice: exit code 5, and every declared topic is refused."""
     line = Fault(name="two names for one cluster", tried=1)
     FAULTS.append(line)
     new, old = ["two-names.new-0", "two-names.new-1"], ["two-names.old-0", "two-names.old-1"]

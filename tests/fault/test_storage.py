@@ -1,4 +1,4 @@
-"""A storage under the tables that fails one commit in so many, before or after it was written."""
+"""A storage of tables that fails some commits, before or after writing them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 
 @pytest.mark.thorough
-def test_a_run_whose_every_second_commit_fails_finishes_as_if_nothing_had_been(
+def test_run_finishes_normally_if_every_second_commit_fails(
     spark: SparkSession, kafka: EmbeddedKafka, flaky_storage: FlakyStorage, tmp_path: Path
 ) -> None:
-    """Its row, its plan with the counts that follow from it, its outcomes, its lease; the making of tables, too."""
+    """This covers its row, its plan and counts, its outcomes, its lease, and the creation of tables."""
     estate = Estate(spark, tmp_path / "ledger", {"main": kafka})
     names = [f"storage.{number:02}" for number in range(12)]
     estate.declare(*topics(names, num_partitions=2))

@@ -1,4 +1,4 @@
-"""Whole runs at sizes and with losses that other tests look at request by request."""
+"""Whole runs with sizes and losses that other tests cover request by request."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from topicledger.config.settings import KafkaSettings
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
-def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """C15: a broker takes 10,000 records a request; by number of topics, of partitions, and one topic above it."""
+def test_run_refuses_only_topics_too_large_for_a_request(spark: SparkSession, tmp_path: Path) -> None:
+    """C15: a broker accepts 10,000 records per request; many topics, many partitions, and one topic above the limit."""
     prefix = "sizes."
     many = [f"{prefix}many-{number:04}" for number in range(3_400)]
     wide = [f"{prefix}wide-{number:02}" for number in range(11)]
@@ -37,9 +35,9 @@ def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
         assert (summary.exit_code, summary.failure_count, summary.state) == (4, 1, "finished")
         last = estate.last("sizes")
         phase, outcome, error = last.pop(f"{prefix}huge")
-        # Kafka's own words for it: "Excessively large number of partitions per request", a policy violation (C15).
+        # Kafka's own message is "Excessively large number of partitions per request", a policy violation (C15).
         assert (phase, outcome, error) == ("validate", "refused", "POLICY_VIOLATION")
-        # Thousands of partitions become visible later than they are acknowledged (C21).
+        # Thousands of partitions become visible only after they are acknowledged (C21).
         assert {(phase, error) for phase, _, error in last.values()} == {("verify", None)}
         assert {outcome for _, outcome, _ in last.values()} <= {"ok", "pending"}
         estate.check_invariant("sizes")
@@ -48,8 +46,8 @@ def test_a_run_with_topics_of_all_sizes_refuses_only_what_no_request_can_hold(
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
-def test_a_run_goes_on_when_the_controller_dies_amid_3000_creates(spark: SparkSession, tmp_path: Path) -> None:
-    """C13, C18: the answer to its fifth request is lost with the controller that gave it."""
+def test_run_continues_if_the_controller_dies_during_3000_creates(spark: SparkSession, tmp_path: Path) -> None:
+    """C13, C18: the answer to the fifth request is lost together with its controller."""
     prefix = "whole-run."
     names = [f"{prefix}{number:04}" for number in range(3_000)]
     seen: list[Frame] = []

@@ -1,6 +1,6 @@
-"""What a run's tables say after faults, against what its cluster has: the invariant of DESIGN.md, row by row.
+"""Compare a run's tables after faults with its cluster: the invariant of DESIGN.md, row by row.
 
-Read by delta-rs and librdkafka: neither is what the job writes and asks with.
+Tables are read with delta-rs and clusters with librdkafka, both independent of the job's libraries.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 
 @dataclass(kw_only=True)
 class Fault:
-    """A line of the table that `make test-faults` prints."""
+    """One line of the table that `make test-faults` prints."""
 
     name: str
     tried: int = 0
-    """How often it was done to a run."""
+    """Number of runs with this fault."""
     resumed: int = 0
-    """How often the same run id then went on."""
+    """Number of times that the same run id then continued."""
     lost: int = 0
     """Planned actions that no row of `audit` ends."""
     doubled: int = 0
-    """Rows beyond the one of an action and phase, and beyond the one that ends an action."""
+    """Extra rows beyond one per action and phase, and beyond one that ends each action."""
     wrong: int = 0
-    """Topics that aren't as declared, or of which an `ok` row isn't true."""
+    """Topics that aren't as declared, or whose `ok` row isn't true."""
 
 
 FAULTS: list[Fault] = []
-"""Those that this test run tried."""
+"""The faults of this test run."""
 
 
 def table(faults: Sequence[Fault]) -> Iterator[str]:
-    """The lines of the table."""
+    """Yield the lines of the table."""
     width = max(len(fault.name) for fault in faults)
     titles = ("tried", "resumed", "rows lost", "rows doubled", "topics wrong")
     yield f"{'fault':<{width}}  {'  '.join(titles)}"
@@ -51,7 +51,7 @@ def table(faults: Sequence[Fault]) -> Iterator[str]:
 
 
 def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
-    """A run's rows of a table."""
+    """Return a run's rows in a table."""
     if not (root / table / "_delta_log").exists():
         return []
     found: list[dict[str, Any]] = DeltaTable(str(root / table)).to_pyarrow_table().to_pylist()
@@ -59,7 +59,7 @@ def rows(root: Path, table: str, run_id: str) -> list[dict[str, Any]]:
 
 
 def doubled(root: Path, run_id: str) -> int:
-    """Rows of `audit` beyond the one of each action and phase, and beyond the one that ends each action; so far."""
+    """Count extra rows of `audit` so far: beyond one per action and phase, and beyond one that ends each action."""
     audit = rows(root, "audit", run_id)
     each = Counter((*_action(row), row["phase"]) for row in audit)
     ends = Counter(_action(row) for row in audit if _ends(row))
@@ -68,7 +68,7 @@ def doubled(root: Path, run_id: str) -> int:
 
 
 def lost(root: Path, run_id: str) -> int:
-    """Planned actions of a finished run that no row of `audit` ends."""
+    """Count planned actions of a finished run that no row of `audit` ends."""
     (run,) = rows(root, "runs", run_id)
     assert run["state"] == "finished", run
     ended = {_action(row) for row in rows(root, "audit", run_id) if _ends(row)}
@@ -76,7 +76,7 @@ def lost(root: Path, run_id: str) -> int:
 
 
 def wrong(root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: Mapping[str, bool]) -> set[str]:
-    """Topics under a prefix that aren't as declared (name -> present), or of which an `ok` row isn't true."""
+    """Count topics with a prefix that aren't as declared (name -> present), or whose `ok` row isn't true."""
     client = AnotherClient(kafka)
     present = {name for name, state in declared.items() if state}
 
@@ -84,7 +84,7 @@ def wrong(root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: 
         return client.names(prefix) == present
 
     try:
-        # Acknowledged is not listed yet (C21).
+        # Acknowledged topics may not be listed yet (C21).
         until(as_declared, seconds=60)
     except AssertionError:
         return client.names(prefix) ^ present
@@ -96,7 +96,7 @@ def wrong(root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: 
 def check(
     line: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, prefix: str, declared: Mapping[str, bool]
 ) -> None:
-    """Add what a finished run lost, has twice and has wrong to a line of the table, where all three have to be 0."""
+    """Add a finished run's lost, doubled and wrong counts to a line of the table; all three must be 0."""
     line.lost += lost(root, run_id)
     line.doubled += doubled(root, run_id)
     topics = wrong(root, run_id, kafka, prefix, declared)
@@ -105,7 +105,7 @@ def check(
 
 
 def check_acls(line: Fault, root: Path, run_id: str, kafka: EmbeddedKafka, principal: str, declared: set[Acl]) -> None:
-    """The same of rights: a principal is to have those `declared` and no other."""
+    """Do the same for ACLs: a principal must have exactly the `declared` ones."""
     line.lost += lost(root, run_id)
     line.doubled += doubled(root, run_id)
     client = AnotherClient(kafka)
@@ -144,8 +144,8 @@ def _action(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _ends(row: Mapping[str, Any]) -> bool:
-    """Whether a row ends an action: its apply, or what refused it before, or spared it (by policy, as a prune does)."""
-    # A copy of a manifest is a note; what can't be validated yet is applied all the same.
+    """Whether a row ends an action: its apply, an earlier refusal, or a policy that spares it, as in a prune."""
+    # A skipped copy of a manifest is only a note, and an action that can't be validated yet is still applied.
     goes_on = row["outcome"] == "skipped" and row["phase"] in ("manifest", "validate")
     return row["action"] is not None and (
         row["phase"] == "apply" or (row["phase"] != "verify" and row["outcome"] != "ok" and not goes_on)
