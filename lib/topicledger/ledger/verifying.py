@@ -85,10 +85,8 @@ class Verified:
     """Runs that were not verified, since they are before the one to verify from."""
     other_key_runs: Sequence[str]
     """Ids of runs under keys that were named as others: their digests can't be verified without these keys."""
-    unproven: int
-    """Runs with rows and no digest, which are open, or of before there were digests."""
     unproven_runs: Sequence[str]
-    """Their ids."""
+    """Ids of runs with rows and no digest, which are open, or of before there were digests."""
     open_runs: Sequence[str]
     """Of these, the open ones."""
     with_key: bool
@@ -99,6 +97,11 @@ class Verified:
     """In the order in which the runs ended."""
 
     @property
+    def unproven(self) -> int:
+        """Number of `unproven_runs`."""
+        return len(self.unproven_runs)
+
+    @property
     def exit_code(self) -> ExitCode:
         # Who removes digests can say that these runs are open: with a key that is never a success.
         not_proven = self.with_key and bool(self.open_runs)
@@ -106,7 +109,8 @@ class Verified:
 
     def to_json(self) -> str:
         """The versioned result document."""
-        return json.dumps({"format_version": FORMAT_VERSION, "exit_code": self.exit_code, **asdict(self)}, indent=2)
+        own = {"format_version": FORMAT_VERSION, "exit_code": self.exit_code, "unproven": self.unproven}
+        return json.dumps({**own, **asdict(self)}, indent=2)
 
 
 _OPEN = tuple(state.value for state in (RunState.PLANNING, RunState.PLANNED, RunState.APPLYING))
@@ -184,7 +188,6 @@ def verify_rows(
         earlier=len(earlier),
         other_key_runs=[each.run_id for each in everything if chain.is_accepted(each)],
         retention=list(dict.fromkeys(retained)),
-        unproven=len(unproven),
         unproven_runs=unproven,
         open_runs=[each for each in unproven if each in open_ids],
         with_key=signs.key is not None,
