@@ -315,6 +315,72 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
     assert (told["closed"], list(told["super user"])) == ({}, [text(FOREIGN)])
 
 
+def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
+    """I2: where everybody may do what no ACL is about, its removal opens the resource to everybody."""
+    gone = [right(name="a"), right(operation="WRITE", name="a"), right(name="p", pattern_type="PREFIXED")]
+    kept = [right(name="b"), right("User:x", "ALL", "b")]
+    by_prefix = [right(name="q.a"), right("User:x", name="q", pattern_type="PREFIXED")]
+    live = [*gone, *kept, *by_prefix, right(name="c")]
+    declared = [kept[0], by_prefix[1], right(host="10.0.0.1", name="c")]
+    clusters = {
+        "open": Cluster(declared, live, OPEN),
+        "unknown": Cluster(declared, live, replace(OPEN, allow_everyone=None)),
+        "closed": Cluster(declared, live),
+    }
+    found = decided(spark, clusters)
+    told = {name: warnings(rows) for name, rows in found.items()}
+    assert told["open"] == {
+        text(
+            each
+        ): "warning: allow.everyone.if.no.acl.found is set on this cluster (brokers hide its value): where it is "
+        f"true, everybody may use {what} once this last ACL on it is removed"
+        for each, what in zip(
+            gone, ("TOPIC a", "TOPIC a", "every TOPIC that begins with p and that no other ACL is about"), strict=True
+        )
+    }
+    (message,) = told["unknown"].values()
+    assert message.endswith("last ACLs that this plan removes: 3")
+    assert told["closed"] == {}
+    assert removed(found["open"]) == removed(found["closed"])
+
+
+def test_last_acl_on_the_cluster_itself_stays(spark: SparkSession) -> None:
+    other, admins = on_cluster("User:app", "ALTER"), on_cluster("User:admin", "ALL")
+    settings = replace(SETTINGS, acls=AclSettings(manage=("",), super_users=("User:run",)))
+    found = decided(
+        spark,
+        {
+            "last": Cluster([], [FOREIGN, other], OPEN),
+            "unknown": Cluster([], [FOREIGN], replace(OPEN, allow_everyone=None)),
+            "closed": Cluster([], [FOREIGN]),
+            "replaced": Cluster([admins], [FOREIGN], OPEN),
+            "one stays": Cluster([other], [FOREIGN, other], OPEN),
+        },
+        settings=settings,
+    )
+    errors = {name: {text: row["error"] for text, row in rows.items()} for name, rows in found.items() if rows}
+    assert errors == {
+        "last": dict.fromkeys(map(text, (FOREIGN, other)), "LAST_CLUSTER_ACL"),
+        "unknown": {text(FOREIGN): "LAST_CLUSTER_ACL"},
+        "closed": {text(FOREIGN): None},
+        "replaced": {text(FOREIGN): None, text(admins): None},
+        "one stays": {text(FOREIGN): None, text(other): None},
+    }
+    assert found["last"][text(FOREIGN)]["phase"] == "guard"
+
+
+def test_warning_of_a_row_evaluated_twice_is_given_once(spark: SparkSession) -> None:
+    """Refused adds keep removals, and then policies evaluate all rows again."""
+    wide = right(operation="ALL")
+    policy = ("acl_forbidden", {"operations": ["READ"]})
+    found = decided(
+        spark, {"main": Cluster([right(), right(name="new", operation="WRITE")], [wide], OPEN)}, policy=policy
+    )
+    assert found["main"][text(wide)]["outcome"] == "skipped"
+    (warning,) = found["main"][text(right(name="new", operation="WRITE"))]["violations"]
+    assert warning["policy"] == "first_acl"
+
+
 UNUSUAL = [
     (right("User:a*"), "only User:* is everybody"),
     (right("User:a,User:b"), "one name with a comma"),

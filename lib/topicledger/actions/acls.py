@@ -8,7 +8,7 @@ all that replaces it: it isn't sent where any of that isn't there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
+from topicledger.actions import cluster_acls
+from topicledger.actions.cluster_acls import principal_unknown
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
@@ -39,6 +41,8 @@ from topicledger.model import (
 )
 from topicledger.model.access import ALLOW, Acl
 
+_SHOWN_WITHIN = 10.0
+"""Seconds until brokers show what was added or removed: over 3 s where they are busy (A6)."""
 REPLACED_BY = "replaced_by"
 """Of a delete, the key of `after` that has the ACLs which replace it, as JSON."""
 
@@ -129,14 +133,6 @@ def _takes_own_right(context: ClusterContext, target: Target) -> tuple[Refusal, 
     return None
 
 
-def principal_unknown(cluster: str) -> str:
-    """Why no right is taken away by a client that doesn't know who it is."""
-    return (
-        f"brokers know this client by a certificate, a ticket or a token, so it isn't known whether it would take away "
-        f"its own rights: set clusters.{cluster}.principal"
-    )
-
-
 OWN_RIGHTS = "it would take a right from the principal that this run itself signs in as"
 
 
@@ -154,12 +150,21 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that are as planned. What isn't visible yet (A6) is sent again."""
-    listed = _Listed(context, targets)
-    context.require_planned_cluster()
-    for target in targets:
-        if listed.unknown is None and listed.is_done(target):
-            yield _recovered(context, target, listed.answer())
+    """Those that are as planned, within the time that brokers need to show them (A6)."""
+    left = list(targets)
+    for _ in context.looks(_SHOWN_WITHIN):
+        listed = _Listed(context, left)
+        context.require_planned_cluster()
+        if listed.unknown is not None:
+            for target in left:
+                context.leave_open(target, listed.unknown)
+            return
+        for target in left:
+            if listed.is_done(target):
+                yield _recovered(context, target, listed.answer())
+        left = [target for target in left if not listed.is_done(target)]
+        if not left:
+            return
 
 
 def _recovered(context: ClusterContext, target: Target, answer: Answer) -> PhaseResult:
@@ -174,22 +179,33 @@ def _changed(result: TopicResult, target: Target) -> TopicResult:
 
 
 def add(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreateAcls."""
-    for target, answer in context.send_each(targets, context.admin.create_acls, changes=True):
+    """CreateAcls, but for first ACLs on the cluster itself that would take it from this run."""
+    stopped = cluster_acls.first_refused(context, {target.resource: _acl(target) for target in targets})
+    yield from _refused(context, targets, stopped)
+    left = [target for target in targets if target.resource not in stopped]
+    for target, answer in context.send_each(left, context.admin.create_acls, changes=True):
         yield _applied(context, target, answer)
 
 
+def _refused(
+    context: ClusterContext, targets: Sequence[Target], stopped: Mapping[str, tuple[Refusal, str]]
+) -> Iterator[PhaseResult]:
+    for target in targets:
+        if target.resource in stopped:
+            yield context.refused(target, Phase.APPLY, *stopped[target.resource])
+
+
 def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """DeleteAcls of those whose replacements, where they have any, are there."""
-    left = targets
+    """DeleteAcls of those whose replacements, where they have any, are there, but for the last ones on the cluster
+    itself."""
+    stopped: dict[str, tuple[Refusal, str]] = {}
     if any(map(_replaced_by, targets)):
-        left = []
         missing = _wait_for_replacements(context, targets)
-        for target in targets:
-            if target.resource in missing:
-                yield context.refused(target, Phase.APPLY, Refusal.REPLACEMENT_MISSING, missing[target.resource])
-            else:
-                left.append(target)
+        stopped = {resource: (Refusal.REPLACEMENT_MISSING, why) for resource, why in missing.items()}
+    removed = {target.resource: _acl(target) for target in targets if target.resource not in stopped}
+    stopped |= cluster_acls.last_refused(context, removed)
+    yield from _refused(context, targets, stopped)
+    left = [target for target in targets if target.resource not in stopped]
     for target, answer in context.send_each(left, context.admin.delete_acls, changes=True):
         if answer.result.error_code == kafka.NONE and not answer.result.before:
             # An empty list of matches: it was gone (A2).

@@ -227,9 +227,11 @@ class ClusterContext(ABC):
         """Bytes of partitions, those of the largest replica each; empty where this principal may not know."""
         return self._sender.ask(lambda: self.admin.partition_sizes(topics))
 
-    def acls(self, principals: Collection[str]) -> frozenset[Acl]:
-        """The cluster's ACLs, of these principals at least. Raises NotListed where they may not be listed, and
-        OutcomeUnknown without an answer."""
+    def acls(self, principals: Collection[str] | None) -> frozenset[Acl]:
+        """The cluster's ACLs, of these principals at least; all if None.
+
+        Raises NotListed if they may not be listed, and OutcomeUnknown without an answer.
+        """
         return self._sender.ask(lambda: frozenset(self.admin.describe_acls(principals)))
 
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
@@ -280,13 +282,23 @@ class ClusterContext(ABC):
         self, describe: Callable[[], dict[str, _T]], waiting: Callable[[Mapping[str, _T]], Sequence[str]]
     ) -> dict[str, _T]:
         """What was described last, when nothing of it was waited for any more, or it took too long (C21)."""
-        deadline = self.clock() + self.retry_policy.visibility
-        backoff = self.retry_policy.first_backoff
-        while True:
+        live: dict[str, _T] = {}
+        for _ in self.looks(self.retry_policy.visibility):
             live = describe()
-            left = waiting(live)
-            if not left or self.clock() >= deadline:
-                return live
+            if not waiting(live):
+                break
+        return live
+
+    def looks(self, seconds: float) -> Iterator[None]:
+        """Yield once, and again after waits that grow, until `seconds` are over: what is done shows late.
+
+        Raises OutcomeUnknown if the run is asked to stop.
+        """
+        deadline, backoff = self.clock() + seconds, self.retry_policy.first_backoff
+        while True:
+            yield
+            if self.clock() >= deadline:
+                return
             self.wait(backoff)
             backoff = min(backoff * 2, self.retry_policy.longest_backoff)
 

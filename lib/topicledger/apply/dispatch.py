@@ -280,7 +280,8 @@ def _one_cluster(
 ) -> Iterator[Sequence[PhaseResult]]:
     """How each batch of a cluster ended. Raises StaysOpen in the end where that isn't known of some actions."""
     records = run.settings.kafka.max_batch_records
-    limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records))
+    super_users = frozenset(run.settings.acls.super_users)
+    limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, super_users=super_users))
     limits.moving = MoveLimits(
         settings=run.settings.replicas,
         throttles=RecordedThrottles(ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id),

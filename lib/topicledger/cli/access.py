@@ -143,13 +143,13 @@ def _observed(settings: Settings, cluster: ClusterSettings) -> Known:
                 f"clusters.{cluster.name}.cluster_id is {cluster.cluster_id}: another cluster is behind its address"
             )
         acls = admin.describe_acls()
-        shown = admin.authorizer_settings(described.brokers[0].broker_id)
+        is_set = admin.authorizer_settings()
     notes = [f"Kafka's id of the cluster: {described.cluster_id}"]
-    allow_everyone = False if shown is not None and ALLOW_EVERYONE not in shown else None
+    allow_everyone = False if is_set[ALLOW_EVERYONE] is False else None
     if allow_everyone is None:
-        why = "brokers hide its value" if shown is not None else "this principal may not describe the brokers' configs"
+        why = "brokers hide its value" if is_set[ALLOW_EVERYONE] else "not every broker shows its configs"
         notes.append(f"{ALLOW_EVERYONE} is not known, {why}: what no ACL is about is `unknown`")
-    if not settings.acls.super_users and (shown is None or SUPER_USERS in shown):
+    if not settings.acls.super_users and is_set[SUPER_USERS] is not False:
         notes.append(f"the brokers' {SUPER_USERS} may do everything, and brokers hide who they are: acls.super_users")
     brokers = Brokers(super_users=frozenset(settings.acls.super_users), allow_everyone=allow_everyone)
     return Known(acls=sorted(set(acls)), brokers=brokers, notes=notes)

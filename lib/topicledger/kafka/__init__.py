@@ -321,9 +321,9 @@ class ClusterAdmin(Connection):
         """Whether this principal may change ACLs: see `access.may_alter`."""
         return access.may_alter(self)
 
-    def authorizer_settings(self, broker_id: int) -> frozenset[str] | None:
-        """Return the authorizer settings that a broker has: see `access.authorizer_settings`."""
-        return access.authorizer_settings(self, broker_id)
+    def authorizer_settings(self) -> Mapping[str, bool | None]:
+        """Return the authorizer settings of the brokers that are up: see `access.authorizer_settings`."""
+        return access.authorizer_settings(self, [each.broker_id for each in self.describe_cluster().brokers])
 
     def knows_acls_like(self, acl: Acl) -> bool:
         """Whether the brokers know the ACL's pattern type (prefixes: Kafka 2.0) and resource type (USER: 3.3)."""

@@ -6,7 +6,8 @@ kafka-python's own methods drop which ACL failed and why, and raise if a broker 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka.admin import ConfigResourceType
@@ -28,6 +29,8 @@ from topicledger.kafka.connection import (
 )
 from topicledger.model import Target, TopicResult
 from topicledger.model.access import DENY, Acl
+
+log = logging.getLogger(__name__)
 
 SECURITY_DISABLED = 54
 _ANY = 1
@@ -109,15 +112,27 @@ ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 SUPER_USERS = "super.users"
 
 
-def authorizer_settings(connection: Connection, broker_id: int) -> frozenset[str] | None:
-    """Return which of `ALLOW_EVERYONE` and `SUPER_USERS` a broker has set; None without DescribeConfigs on it.
+def authorizer_settings(connection: Connection, broker_ids: Iterable[int]) -> Mapping[str, bool | None]:
+    """Return by name whether `ALLOW_EVERYONE` and `SUPER_USERS` are set on brokers, to any value.
 
-    Brokers treat both as secrets: they report that one is set, but never its value.
+    True if a broker has it; None if none reports it and not every broker shows its configs. Brokers treat both as
+    secrets: they report that one is set, but never its value. Raises ClusterError if the cluster can't be reached.
     """
-    resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
-    (result,) = connection.ask(request, broker_id).results
-    return frozenset(each.name for each in result.configs) if result.error_code == NONE else None
+    found: set[str] = set()
+    unknown = False
+    for broker_id in broker_ids:
+        resource = (ConfigResourceType.BROKER, str(broker_id), [ALLOW_EVERYONE, SUPER_USERS])
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        try:
+            (result,) = connection.ask(request, broker_id).results
+        except RequestLost as error:
+            # The next brokers may take as long to give no answer.
+            log.warning("configs of broker %d are unknown: %s", broker_id, error)
+            unknown = True
+            break
+        found |= {each.name for each in result.configs}
+        unknown |= result.error_code != NONE
+    return {name: name in found or (None if unknown else False) for name in (ALLOW_EVERYONE, SUPER_USERS)}
 
 
 def create_acls_request(targets: Sequence[Target]) -> Any:

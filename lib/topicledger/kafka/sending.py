@@ -113,6 +113,8 @@ class ClusterLimits:
     """Partition counts that are missing in the plan, by topic: from validate or a describe."""
     acls_added: set[Acl] = field(default_factory=set)
     """ACLs whose creation was acknowledged, but that may not be visible yet (A6)."""
+    super_users: frozenset[str] = frozenset()
+    """`acls.super_users`: they need no ACL."""
     moving: MoveLimits = field(default_factory=MoveLimits)
     """Limits of simultaneous moves."""
     warned: set[str] = field(default_factory=set)

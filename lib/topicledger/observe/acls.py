@@ -21,9 +21,8 @@ def observe_acls(
 
 
 def allows_everyone(admin: ClusterAdmin) -> bool | None:
-    """Whether a broker has set `allow.everyone.if.no.acl.found`, whose value it hides; None if unknown."""
-    shown = admin.authorizer_settings(admin.describe_cluster().brokers[0].broker_id)
-    return None if shown is None else ALLOW_EVERYONE in shown
+    """Whether any broker has set `allow.everyone.if.no.acl.found`, whose value it hides; None if unknown."""
+    return admin.authorizer_settings()[ALLOW_EVERYONE]
 
 
 def _describe(admin: ClusterAdmin) -> tuple[Columns, int]:

@@ -12,7 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.actions.acls import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY, principal_unknown
+from topicledger.actions.acls import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
+from topicledger.actions.cluster_acls import principal_unknown
 from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
 from topicledger.manifests import acls as manifests
@@ -24,6 +25,7 @@ from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan.first_acls import first_acls
+from topicledger.plan.last_acls import last_acls
 from topicledger.plan.replaced import alike, name_covers, of_refused, overlapping, stays
 from topicledger.policies.contract import OF_RIGHTS
 from topicledger.resources.deciding import COLUMNS, at_most, beside_live, decided, warned
@@ -44,6 +46,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
         return (
             judged.transform(guarded(seen, clusters, settings))
             .transform(_judged_until_settled(seen, settings, judged_by))
+            .transform(last_acls(seen))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
             .select("acl", *COLUMNS)

@@ -50,6 +50,7 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BROKER_TOO_OLD: "Upgrade the brokers to the version that the message names, or leave the change out.",
     Refusal.INVALID_ACL: "Correct the row of acls: brokers would take it, and it would never grant anything.",
     Refusal.NOT_MANAGED: "Name the principal in `[acls] manage` if its rights may be removed.",
+    Refusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL of an administrator.",
     Refusal.OWN_RIGHTS: "A run takes no right from its own principal. Do what the message says, or change it by hand.",
     Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name that the brokers know this client by.",
     Refusal.REPLACEMENT_MISSING: "See why the ACL that replaces it was not added, then run again.",

@@ -70,7 +70,8 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
 def warned(policy: str, message: Column) -> Transform:
     """Adds a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
     warning = F.array(F.struct(F.lit(policy).alias("policy"), F.concat(F.lit(WARNING), message).alias("message")))
-    also = F.concat(F.coalesce("violations", F.array().cast(VIOLATIONS)), warning.cast(VIOLATIONS))
+    # Rows that are evaluated again have the warning already.
+    also = F.array_union(F.coalesce("violations", F.array().cast(VIOLATIONS)), warning.cast(VIOLATIONS))
     return lambda rows: rows.withColumn("violations", F.when(message.isNotNull(), also).otherwise(F.col("violations")))
 
 

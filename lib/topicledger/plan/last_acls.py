@@ -1,0 +1,58 @@
+"""The last ACL on a resource, where brokers allow everyone what no ACL is about (I2): see `first_acls`.
+
+Without it everybody may use the resource.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from topicledger.actions.cluster_acls import CLUSTER, opens_cluster
+from topicledger.manifests.acls import text_of
+from topicledger.manifests.rows import Transform
+from topicledger.model import AccessAction, Refusal
+from topicledger.observe.listed import Listed
+from topicledger.plan.first_acls import Words, may_be_open, uncovered, with_warnings
+from topicledger.resources.deciding import decided
+from topicledger.resources.ending import lookup, stopped
+from topicledger.schemas import ACL_KEY
+
+LAST_ACL = "last_acl"
+"""The name that these warnings go by."""
+_ADD, _DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
+_LAST = Words(
+    before="where it is true, everybody may use ",
+    after=" once this last ACL on it is removed",
+    all="where it is true, everybody may use what the last ACL is removed from; last ACLs that this plan removes: ",
+)
+
+
+def last_acls(seen: Listed) -> Transform:
+    """Stops removals of the last ACLs on a cluster itself, and warns of the last ones on other resources.
+
+    In and out: decided rows, with all that policies and guards refused.
+    """
+    open_to_all = may_be_open(seen)
+    if not open_to_all:
+        return lambda rows: rows
+    live = seen.rows.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("acl"))
+    opens = lookup({name: opens_cluster(is_set) for name, is_set in open_to_all.items()}, F.col("cluster"))
+
+    def transform(rows: DataFrame) -> DataFrame:
+        named = rows.select("cluster", "resource", "acl", "decision", "phase")
+        removals = named.where(decided(_DELETE) & F.col("cluster").isin(*open_to_all))
+        stay = live.join(removals, on=["cluster", "resource"], how="left_anti")
+        others = stay.select("cluster", "acl").unionByName(named.where(decided(_ADD)).select("cluster", "acl"))
+        last = uncovered(removals, others).select("cluster", "resource", F.lit(True).alias("_last"))
+        of_cluster = F.col("_last") & (F.col("acl.resource_type") == CLUSTER)
+        return (
+            rows.join(last, on=["cluster", "resource"], how="left")
+            .withColumn("_last", F.coalesce("_last", F.lit(False)))
+            .transform(stopped(of_cluster, Refusal.LAST_CLUSTER_ACL, opens))
+            .withColumn("_last", F.col("_last") & F.col("phase").isNull())
+            .transform(with_warnings(LAST_ACL, "_last", open_to_all, _LAST))
+            .select(*rows.columns)
+        )
+
+    return transform

@@ -1,0 +1,155 @@
+"""ACLs right before they are sent, and after a restart, against a cluster that changed since the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock, create_autospec
+
+import pytest
+
+from topicledger.apply.executor import Executor
+from topicledger.kafka import ClusterAdmin, RequestLost, Response
+from topicledger.kafka.access import ALLOW_EVERYONE, SUPER_USERS, authorizer_settings
+from topicledger.kafka.connection import NotListed
+from topicledger.kafka.sending import ClusterLimits, StaysOpen
+from topicledger.model import AccessAction, PhaseResult, Target, TopicResult
+from topicledger.model.access import Acl
+
+FOREIGN = Acl("User:app", "ALLOW", "IDEMPOTENT_WRITE", "CLUSTER", "LITERAL", "kafka-cluster", "*")
+OTHER = FOREIGN._replace(operation="ALTER")
+OWN = FOREIGN._replace(principal="User:run", operation="ALL")
+OF_TOPIC = Acl("User:app", "ALLOW", "READ", "TOPIC", "LITERAL", "orders", "*")
+
+
+def target(acl: Acl, action: AccessAction, **given: Any) -> Target:
+    side = "after" if action is AccessAction.ACL_ADD else "before"
+    return Target(resource=" ".join(acl), action=action, **{side: acl._asdict(), **given})
+
+
+def add(acl: Acl, **given: Any) -> Target:
+    return target(acl, AccessAction.ACL_ADD, **given)
+
+
+def delete(acl: Acl, **given: Any) -> Target:
+    return target(acl, AccessAction.ACL_DELETE, **given)
+
+
+@pytest.fixture
+def admin() -> MagicMock:
+    """A cluster with one ACL on itself that allows everyone what no ACL is about."""
+    stand_in: MagicMock = create_autospec(ClusterAdmin, instance=True)
+    stand_in.connect_to_controller.return_value = "kafka-main"
+    stand_in.principal = "User:run"
+    stand_in.authorizer_settings.return_value = {ALLOW_EVERYONE: True}
+    stand_in.describe_acls.return_value = [OTHER]
+    done = TopicResult(before={"principal": "User:app"})
+    for request in (stand_in.create_acls, stand_in.delete_acls):
+        request.side_effect = lambda targets: Response(
+            results={each.resource: done for each in targets}, throttle_time_ms=0
+        )
+    return stand_in
+
+
+def executor(admin: MagicMock, *super_users: str) -> Executor:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    limits = ClusterLimits(max_batch_records=100, super_users=frozenset(super_users))
+    return Executor(
+        cluster="main", cluster_id="kafka-main", admin=admin, limits=limits, sleep=sleep, clock=lambda: now[0]
+    )
+
+
+def errors(rows: list[PhaseResult]) -> dict[str, str | None]:
+    return {each.resource: each.error for each in rows}
+
+
+def applied(admin: MagicMock, *targets: Target, super_users: tuple[str, ...] = ()) -> dict[str, str | None]:
+    return errors(list(executor(admin, *super_users).apply(targets)))
+
+
+def test_acl_that_became_the_first_on_the_cluster_is_not_added(admin: MagicMock) -> None:
+    assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): None}
+    admin.describe_acls.return_value = []
+    assert applied(admin, add(FOREIGN), add(OF_TOPIC)) == {" ".join(FOREIGN): "OWN_RIGHTS", " ".join(OF_TOPIC): None}
+    assert applied(admin, add(FOREIGN), super_users=("User:run",)) == {" ".join(FOREIGN): None}
+    assert applied(admin, add(OWN)) == {" ".join(OWN): None}
+    admin.principal = None
+    assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): "PRINCIPAL_UNKNOWN"}
+
+
+@pytest.mark.parametrize(("allowed", "error"), [(True, "OWN_RIGHTS"), (None, "OWN_RIGHTS"), (False, None)])
+def test_setting_of_brokers_that_is_unknown_counts_as_set(
+    admin: MagicMock, allowed: bool | None, error: str | None
+) -> None:
+    admin.describe_acls.return_value = []
+    admin.authorizer_settings.return_value = {ALLOW_EVERYONE: allowed}
+    assert applied(admin, add(FOREIGN)) == {" ".join(FOREIGN): error}
+
+
+def test_acl_that_became_the_last_on_the_cluster_is_not_removed(admin: MagicMock) -> None:
+    admin.describe_acls.return_value = [FOREIGN, OTHER]
+    assert applied(admin, delete(FOREIGN)) == {" ".join(FOREIGN): None}
+    both = {" ".join(each): "LAST_CLUSTER_ACL" for each in (FOREIGN, OTHER)}
+    assert applied(admin, delete(FOREIGN), delete(OTHER)) == both
+    admin.describe_acls.return_value = [FOREIGN, OF_TOPIC]
+    assert applied(admin, delete(FOREIGN)) == {" ".join(FOREIGN): "LAST_CLUSTER_ACL"}
+    assert applied(admin, delete(OF_TOPIC)) == {" ".join(OF_TOPIC): None}
+
+
+@pytest.mark.parametrize("action", [add, delete])
+def test_restart_waits_until_brokers_show_what_it_sent(admin: MagicMock, action: Any) -> None:
+    """Only then is it known that nothing was done, and refused may mean that nothing was sent (A6)."""
+    before, after = ([], [OF_TOPIC]) if action is add else ([OF_TOPIC], [])
+    admin.describe_acls.side_effect = [before, before, after]
+    (row,) = executor(admin).recover([action(OF_TOPIC, maybe_sent=True)])
+    assert (row.outcome, row.error) == ("ok", "RECOVERED")
+    admin.describe_acls.side_effect = lambda _: before
+    assert list(executor(admin).recover([action(OF_TOPIC, maybe_sent=True)])) == []
+
+
+QUOTA = Target(
+    resource="user=app", action=AccessAction.ALTER_QUOTA, before={}, after={"producer_byte_rate": "1"}, maybe_sent=True
+)
+
+
+def test_what_may_be_sent_and_cannot_be_listed_stays_open(admin: MagicMock) -> None:
+    admin.describe_acls.side_effect = admin.describe_quotas.side_effect = NotListed("not permitted")
+    for each in (add(OF_TOPIC, maybe_sent=True), delete(OF_TOPIC, maybe_sent=True), QUOTA):
+        with pytest.raises(StaysOpen, match="not permitted"):
+            list(executor(admin).recover([each]))
+
+
+SET, UNSET, HIDDEN, LOST = ({ALLOW_EVERYONE}, 0), (set(), 0), (set(), 31), RequestLost("no answer")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "is_set"),
+    [
+        ([UNSET, UNSET], False),
+        ([UNSET, SET], True),
+        ([HIDDEN, SET], True),
+        ([UNSET, HIDDEN], None),
+        ([UNSET, LOST], None),
+        ([SET, LOST], True),
+    ],
+)
+def test_every_broker_is_asked_for_the_authorizers_settings(brokers: list[Any], is_set: bool | None) -> None:
+    answers: Mapping[int, Any] = dict(enumerate(brokers))
+
+    def ask(_: object, broker_id: int) -> Any:
+        if isinstance(answers[broker_id], RequestLost):
+            raise answers[broker_id]
+        names, code = answers[broker_id]
+        return SimpleNamespace(
+            results=[SimpleNamespace(error_code=code, configs=[SimpleNamespace(name=each) for each in names])]
+        )
+
+    connection: Any = SimpleNamespace(name="main", ask=ask)
+    found = authorizer_settings(connection, answers)
+    assert found[ALLOW_EVERYONE] is is_set
+    assert found[SUPER_USERS] is (None if HIDDEN in brokers or LOST in brokers else False)
