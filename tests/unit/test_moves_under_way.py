@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.moving_cluster import LOST, MovingCluster, Written, executor_of, move
 from topicledger.actions.moved import moves_of
+from topicledger.actions.reassign import MIN_INSYNC
 from topicledger.actions.throttling import Throttling
 from topicledger.kafka import Response
 from topicledger.kafka.sending import OutcomeUnknown
@@ -463,3 +464,32 @@ def test_recovery_waits_for_a_broker_that_lags() -> None:
 
     (row,) = executor_of(cluster, Written(), meanwhile=meanwhile).recover([move("t", BEFORE, AFTER, maybe_sent=True)])
     assert row.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("live", "error"),
+    [("1", None), ("2", "BELOW_MIN_INSYNC"), (None, "NOT_PERMITTED")],
+)
+def test_min_insync_raised_since_the_plan_stops_fewer_replicas(live: str | None, error: str | None) -> None:
+    before, after = {0: (1, 2), 1: (2, 3)}, {0: (1,), 1: (3,)}
+    cluster, written = MovingCluster(t=before, other={0: (1,)}), Written()
+    if live is not None:
+        cluster.configs[TOPIC, "t", MIN_INSYNC] = live
+    executor = executor_of(cluster, written, meanwhile=cluster.finish)
+    rows = list(executor.apply([move("t", before, after), move("other", {0: (1,)}, {0: (2,)})]))
+    assert {row.resource: row.error for row in rows} == {"t": error, "other": None}
+    assert (("t", 0) in {key for asked in cluster.requests for key in asked}) == (error is None)
+
+
+def test_min_insync_lowered_by_the_same_run_is_waited_for() -> None:
+    """Brokers show it late (K6)."""
+    before, after = {0: (1, 2)}, {0: (1,)}
+    cluster, written = MovingCluster(t=before), Written()
+    cluster.configs[TOPIC, "t", MIN_INSYNC] = "2"
+
+    def later() -> None:
+        cluster.configs[TOPIC, "t", MIN_INSYNC] = "1"
+        cluster.finish()
+
+    (row,) = executor_of(cluster, written, meanwhile=later).apply([move("t", before, after)])
+    assert ended(row) == (Outcome.OK, None, None)

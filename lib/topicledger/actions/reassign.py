@@ -44,6 +44,7 @@ from topicledger.model.moves import parse_assignments
 
 _SHOWN_WITHIN = 15.0
 """Seconds until brokers show a move that is over, as for altered configs (K6)."""
+MIN_INSYNC = "min.insync.replicas"
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -63,8 +64,13 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
             yield context.refused(target, Phase.APPLY, *refusal)
 
 
-def check(context: ClusterContext, targets: Sequence[Target]) -> Iterator[tuple[Target, tuple[Refusal, str] | None]]:
-    """Each target, with why it isn't moved, or None; changes nothing. None, too, for what is or may be under way."""
+def check(
+    context: ClusterContext, targets: Sequence[Target], *, alters_done: bool = False
+) -> Iterator[tuple[Target, tuple[Refusal, str] | None]]:
+    """Each target, with why it isn't moved, or None; changes nothing. None, too, for what is or may be under way.
+
+    `alters_done`: the run's changes of configs are over, so that those of topics count as they are.
+    """
     if not context.admin.reassigns:
         message = "this broker is older than Kafka 2.4 and can't move replicas by request: nothing is moved"
         for target in targets:
@@ -73,11 +79,50 @@ def check(context: ClusterContext, targets: Sequence[Target]) -> Iterator[tuple[
     listed = context.reassignments()
     states = context.topic_states([target.topic for target in targets])
     up = {broker.broker_id for broker in context.brokers()}
+    begun = {each.topic for each in targets if each.maybe_sent and _may_be_begun(each, states.get(each.topic), listed)}
+    below = _below_min_insync(context, [each for each in targets if each.topic not in begun]) if alters_done else {}
     context.require_planned_cluster()
     for target in targets:
-        state = states.get(target.topic)
-        begun = target.maybe_sent and _may_be_begun(target, state, listed)
-        yield target, None if begun else _refusal(target, state, listed, up)
+        refusal = _refusal(target, states.get(target.topic), listed, up) or below.get(target.topic)
+        yield target, None if target.topic in begun else refusal
+
+
+def _below_min_insync(context: ClusterContext, targets: Sequence[Target]) -> Mapping[str, tuple[Refusal, str]]:
+    """By topic, why fewer replicas aren't allowed: min.insync.replicas may have been raised since the plan. An alter of
+    this run shows late (K6)."""
+    fewest = {each.topic: fewer for each in targets if (fewer := _fewer_replicas(each)) is not None}
+    found: dict[str, tuple[Refusal, str]] = {}
+    for _ in context.looks(_SHOWN_WITHIN):
+        described = context.describe_configs(list(fewest), dict.fromkeys(fewest, (MIN_INSYNC,)))
+        needed = {topic: int(str(each.value)) for topic, of in described.items() for each in of.configs or ()}
+        found = {topic: _MIN_INSYNC_UNKNOWN for topic in fewest if topic not in needed}
+        below = {topic: each for topic, each in needed.items() if fewest[topic] < each}
+        if not below:
+            break
+        found |= {topic: _too_few(fewest[topic], each) for topic, each in below.items()}
+    return found
+
+
+def _too_few(replicas: int, needed: int) -> tuple[Refusal, str]:
+    message = (
+        f"replication factor {replicas} is below the topic's {MIN_INSYNC}, which is {needed} by now: declare a factor "
+        f"of {needed} or more, or lower {MIN_INSYNC} in an earlier run"
+    )
+    return Refusal.BELOW_MIN_INSYNC, message
+
+
+_MIN_INSYNC_UNKNOWN = (
+    Refusal.NOT_PERMITTED,
+    f"the replication factor is lowered, and this principal may not describe the topic's {MIN_INSYNC} any more: grant "
+    "it DescribeConfigs",
+)
+
+
+def _fewer_replicas(target: Target) -> int | None:
+    """The fewest replicas that a partition has after the move, if any has fewer than before."""
+    before, after = planned_before(target), planned_after(target)
+    lowered = any(len(brokers) < len(before.get(partition, ())) for partition, brokers in after.items())
+    return min(map(len, after.values())) if lowered else None
 
 
 def _may_be_begun(target: Target, state: TopicState | None, listed: Mapping[Partition, Replicas] | None) -> bool:
@@ -166,7 +211,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Move partitions in waves; a topic's row comes when all of its partitions are in sync where they are to be."""
     ready = []
-    for target, refusal in check(context, targets):
+    for target, refusal in check(context, targets, alters_done=True):
         if refusal is None:
             ready.append(target)
         else:
