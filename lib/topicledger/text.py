@@ -49,6 +49,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
+def plain(text: str) -> str:
+    """`text` from outside for `Console.print`, its lines kept: neither control characters nor markup act."""
+    return escape(printable(text))
+
+
 def console(piped: int) -> Console:
     """Return a console on stdout, as wide as the terminal or `piped` columns. It keeps `:smile:` in a name as text."""
     return Console(width=None if sys.stdout.isatty() else piped, emoji=False)

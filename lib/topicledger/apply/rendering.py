@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.apply.planned import render_planned
 from topicledger.apply.summary import Failure, Summary
 from topicledger.model import Decision, RunState
-from topicledger.text import alike, cell, listed
+from topicledger.text import alike, cell, listed, plain
 
 
 def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
@@ -26,7 +25,8 @@ def nothing_to_send(drifted: int, *, configs_compared: bool = False) -> str:
 def render(summary: Summary, console: Console, *, configs_compared: bool = False) -> None:
     """Print a summary for people. `configs_compared`: whether the run compared live configs on all its clusters."""
     console.print(
-        f"run {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
+        f"run {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}",
+        highlight=False,
     )
     if summary.clusters:
         names = sorted({name for counts in summary.clusters for name in counts.outcomes}, key=_outcome_order)
@@ -62,10 +62,10 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
         are, them = ("change is", "it") if summary.pending_changes == 1 else ("changes are", "them")
         first = "load_manifests the files, then " if summary.pending.of_files else ""
         if summary.waits_for is not None:
-            console.print(f"not approved: {escape(summary.waits_for)}", highlight=False, soft_wrap=True)
+            console.print(f"not approved: {plain(summary.waits_for)}", highlight=False, soft_wrap=True)
             first = f"once it is approved, {first}"
         console.print(
-            f"{summary.pending_changes} {are} planned: {first}apply --run-id {summary.run_id} makes {them}",
+            f"{summary.pending_changes} {are} planned: {first}apply --run-id {plain(summary.run_id)} makes {them}",
             highlight=False,
         )
     if summary.failures:
@@ -73,14 +73,14 @@ def render(summary: Summary, console: Console, *, configs_compared: bool = False
     if summary.warnings:
         _render_warnings(summary, console)
     for problem in summary.problems:
-        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
 
 
 def render_waiting(summary: Summary, console: Console) -> None:
     """Print what approval an `apply` still needs: who starts it has read the plan."""
-    console.print(f"not approved: {escape(summary.waits_for or '')}", highlight=False, soft_wrap=True)
+    console.print(f"not approved: {plain(summary.waits_for or '')}", highlight=False, soft_wrap=True)
     for problem in summary.problems:
-        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
 
 
 def _render_failures(summary: Summary, console: Console) -> None:
@@ -100,7 +100,7 @@ def _render_failures(summary: Summary, console: Console) -> None:
     shown = sum(failure.topics for failure in summary.failures)
     if summary.failure_count > shown:
         console.print(f"the first {shown} of {summary.failure_count}; all of them:", highlight=False)
-        console.print(escape(summary.query), highlight=False, soft_wrap=True)
+        console.print(plain(summary.query), highlight=False, soft_wrap=True)
 
 
 def _render_warnings(summary: Summary, console: Console) -> None:

@@ -129,7 +129,7 @@ def _answered(
     (cluster,) = settings.select(options.cluster)
     known = _observed(settings, cluster) if source == "observed" else _declared(options, settings, cluster)
     found = Answer(cluster=cluster.name, source=source, rights=list(answer(known)), notes=known.notes)
-    print_result(found.to_json(), lambda console: _render(found, console), options)
+    print_result(found.to_json(), lambda console: render(found, console), options)
     return ExitCode.DONE
 
 
@@ -252,7 +252,8 @@ def _text(acl: Acl) -> str:
     return " ".join(acl)
 
 
-def _render(answer: Answer, console: Console) -> None:
+def render(answer: Answer, console: Console) -> None:
+    """Print effective rights, a row for each."""
     console.print(f"cluster {cell(answer.cluster)}, ACLs as {answer.source}", highlight=False)
     if answer.rights:
         grid = Grid()

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,7 +37,7 @@ from topicledger.policies.judging import WARNING
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.text import cell
+from topicledger.text import cell, plain
 from topicledger.text import console as text_console
 
 FORMAT_VERSION = 1
@@ -121,13 +122,19 @@ def check_policies(settings: Settings, problems: Sequence[str], *, as_json: bool
     if as_json:
         click.echo(json.dumps({"format_version": FORMAT_VERSION, "policies": found}, indent=2))
         return ExitCode.DONE
-    grid = Grid(title=f"{settings.path}: every policy is well-formed", title_justify="left")
-    for name in ("judges", "policy", "mode", "needs", "settings"):
-        grid.add_column(name, overflow="fold")
-    for each in made:
-        grid.add_row(*map(cell, (each.action.value, each.name, each.mode, _needs(each), _as_text(each.settings))))
-    text_console(200).print(grid)
+    print_policies(settings.path, found)
     return ExitCode.DONE
+
+
+def print_policies(path: Path, found: Sequence[Mapping[str, Any]]) -> None:
+    """Print the policies of the settings in the file `path`, all of them well-formed, a row for each."""
+    grid = Grid(title=f"{plain(str(path))}: every policy is well-formed", title_justify="left")
+    names = ("judges", "policy", "mode", "needs", "settings")
+    for name in names:
+        grid.add_column(name, overflow="fold")
+    for each in found:
+        grid.add_row(*(cell(_as_text(each[name]) if name == "settings" else each[name]) for name in names))
+    text_console(200).print(grid)
 
 
 def _needs(policy: Policy) -> str:

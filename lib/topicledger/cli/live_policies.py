@@ -105,7 +105,7 @@ def audit_policies(
     judged = rows.transform(as_creates(configs, settings.ignored_configs))
     found = _found(judged.transform(policies.verdicts(rules, known)), rules, list(problems.values()), detailed)
     document = json.dumps({"format_version": FORMAT_VERSION, **asdict(found)}, indent=2)
-    print_result(document, lambda console: _render(found, console), options)
+    print_result(document, lambda console: render(found, console), options)
     return found.exit_code
 
 
@@ -159,7 +159,8 @@ def _found(judged: DataFrame, rules: Sequence[Policy], problems: Sequence[str], 
     return LivePolicies(topics=rows.count(), policies=of_rules, findings=some, problems=list(problems), exit_code=code)
 
 
-def _render(found: LivePolicies, console: Console) -> None:
+def render(found: LivePolicies, console: Console) -> None:
+    """Print how many topics break each policy, and the first of them."""
     console.print(f"{found.topics} topics, each judged as if it were created today as it is", highlight=False)
     grid = Grid()
     for name in ("policy", "mode", "settings"):

@@ -25,7 +25,7 @@ from topicledger.files import export as exporting
 from topicledger.files.export_resources import EXPORTABLE
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
-from topicledger.files.load import Replace, compare, leftovers, load, removals
+from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
 from topicledger.files.load_resources import expansions
 from topicledger.files.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
@@ -91,15 +91,21 @@ def load_manifests(
     for line in leftovers(loaded):
         click.echo(line, err=True)
     found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}
-    removed = f", {loaded.removed} removed" if replace or replace_owner else ""
+    lines = in_lines(loaded, dry_run=dry_run, replaces=replacing is not None)
+    with display_only("the result", instead="`runs list` has the run"):
+        print_result(json.dumps(found), lambda _: click.echo("\n".join(lines)), options)
+    return ExitCode.DONE
+
+
+def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
+    """Lines about a load for people: counts first, then removed rows."""
+    removed = f", {loaded.removed} removed" if replaces else ""
     counts = f"{loaded.added} added, {loaded.changed} changed, {loaded.unchanged} unchanged{removed}"
     for table, of_table in loaded.resources.items():
         counts += f"; {table}: {', '.join(f'{count} {name}' for name, count in of_table.items())}"
     if dry_run:
         counts = f"dry run, nothing was written: {counts}"
-    with display_only("the result", instead="`runs list` has the run"):
-        print_result(json.dumps(found), lambda _: click.echo("\n".join([counts, *removals(loaded)])), options)
-    return ExitCode.DONE
+    return [counts, *removals(loaded)]
 
 
 @click.command("export")

@@ -13,6 +13,7 @@ from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
 from topicledger.resources import building
+from topicledger.text import printable
 
 
 @click.group("policies")
@@ -32,7 +33,7 @@ def policies_list(config: Path | None, as_format: str) -> None:
     try:
         explain.list_policies(None if config is None else load_settings(config), as_json=as_format == "json")
     except TopicLedgerError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
 
 

@@ -69,8 +69,13 @@ def report_command(options: Options, since: str | None, until: str | None, out: 
         }
     )
     with display_only("the result", instead=f"the report is in {out}"):
-        print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
+        print_result(document, lambda _: click.echo(written(out)), options)
     return ExitCode.DONE
+
+
+def written(out: Path) -> str:
+    """The line that names the file which was written."""
+    return f"wrote {printable(str(out))}"
 
 
 def _write_index(folder: Path, options: Options) -> int:
@@ -79,5 +84,5 @@ def _write_index(folder: Path, options: Options) -> int:
     report.write(out, report.render_index(found))
     document = json.dumps({"format_version": FORMAT_VERSION, "exit_code": 0, "out": str(out), "reports": len(found)})
     with display_only("the result", instead=f"the report is in {out}"):
-        print_result(document, lambda _: click.echo(f"wrote {printable(str(out))}"), options)
+        print_result(document, lambda _: click.echo(written(out)), options)
     return ExitCode.DONE

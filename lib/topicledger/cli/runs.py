@@ -27,6 +27,7 @@ from topicledger.ledger.verified import render
 from topicledger.model import FORMAT_VERSION
 from topicledger.plan import approvals
 from topicledger.review.rendering import COMMENT_CHARACTERS, LEAST_CHARACTERS
+from topicledger.text import printable
 from topicledger.text import show as show_name
 
 
@@ -80,19 +81,20 @@ def runs_approve(options: Options, by: str | None, note: str | None) -> int:
     with for_few_rows(ledger.spark):
         found = approvals.approve(ledger, settings, options.run_id, by=by, note=note)
 
-    def render(console: Console) -> None:
-        console.print(f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}", markup=False)
-        console.print(
-            f"not enough: {found}" if found.missing else f"apply --run-id {found.run_id} applies it",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
     document = {"format_version": FORMAT_VERSION, **asdict(found), "missing": found.missing}
     with display_only(f"the approval of run {found.run_id}", instead="`runs approve` shows it again"):
-        print_result(json.dumps(document, indent=2), render, options)
+        print_result(json.dumps(document, indent=2), lambda console: render_approval(found, console), options)
     return ExitCode.DONE
+
+
+def render_approval(found: approvals.Approvals, console: Console) -> None:
+    """Print who approved a plan, and whether that is enough."""
+    enough = f"apply --run-id {found.run_id} applies it"
+    for line in (
+        f"run {found.run_id} is approved by {', '.join(map(show_name, found.by))}",
+        f"not enough: {found}" if found.missing else enough,
+    ):
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 @runs_group.command("verify")
@@ -132,11 +134,16 @@ def runs_abandon(options: Options, cancel: bool) -> int:
         _cancel(ledger, settings, options.run_id)
     runs.abandon(ledger, settings, options.run_id)
     with display_only("the result", instead="`runs list` shows the run's state"):
-        click.echo(f"run {options.run_id} is abandoned")
+        click.echo(abandoned(options.run_id))
     take_away_of(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
     for name in _throttled(ledger, settings, options.run_id):
         click.echo(f"throttles stay set on cluster {name}; the next run on it takes them away once nothing moves there")
     return ExitCode.DONE
+
+
+def abandoned(run_id: str) -> str:
+    """The line that says that a run was given up."""
+    return f"run {printable(run_id)} is abandoned"
 
 
 def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, Leftover]:

@@ -68,9 +68,14 @@ def list_runs(ledger: Ledger, limit: int, *, as_json: bool) -> ExitCode:
     if as_json:
         click.echo(json.dumps([row.asDict(recursive=True) for row in rows], default=json_value, indent=2))
         return ExitCode.DONE
+    print_runs(rows)
+    return ExitCode.DONE
+
+
+def print_runs(rows: Sequence[Row]) -> None:
+    """Print runs as a table that fits the terminal."""
     console = text_console(200)
     console.print(runs_grid(rows, narrow=console.width < _WIDE))
-    return ExitCode.DONE
 
 
 def runs_grid(rows: Sequence[Row], *, narrow: bool) -> Grid:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.apply.display import displayed
@@ -18,7 +17,7 @@ from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, RunState
 from topicledger.schemas import DRIFT
-from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed
+from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed, plain
 
 REFUSED = "manifests_refused"
 """Of a run's counts: invalid manifest rows, which were not compared."""
@@ -128,7 +127,8 @@ def summarise(
 def render(summary: DriftSummary, console: Console) -> None:
     """Print a summary for people."""
     console.print(
-        f"audit {summary.run_id}: {summary.state}, manifests at version {summary.manifest_version}", highlight=False
+        f"audit {plain(summary.run_id)}: {summary.state}, manifests at version {summary.manifest_version}",
+        highlight=False,
     )
     if summary.clusters:
         grid = Grid(title="Drift by cluster and kind", title_justify="left")
@@ -149,7 +149,7 @@ def render(summary: DriftSummary, console: Console) -> None:
             highlight=False,
         )
     for problem in summary.problems:
-        console.print(f"not finished: {escape(problem)}", highlight=False, soft_wrap=True)
+        console.print(f"not finished: {plain(problem)}", highlight=False, soft_wrap=True)
 
 
 def _in_words(drift: Drift) -> str:
@@ -177,4 +177,4 @@ def _render_drift(summary: DriftSummary, console: Console) -> None:
     console.print(grid)
     if summary.drift_count > len(summary.drift):
         console.print(f"the first {len(summary.drift)} of {summary.drift_count}; all of them:", highlight=False)
-        console.print(escape(summary.query), highlight=False, soft_wrap=True)
+        console.print(plain(summary.query), highlight=False, soft_wrap=True)

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.errors import ExitCode, exit_code
 from topicledger.files.load import Loaded
 from topicledger.model import FORMAT_VERSION
-from topicledger.text import SHOWN_FAILURES, cell, listed, printable, show
+from topicledger.text import SHOWN_FAILURES, cell, listed, plain, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,7 @@ def render(exported: Exported, console: Console) -> None:
         if len(lines) > SHOWN_FAILURES:
             console.print(f"{title}: {SHOWN_FAILURES} of {len(lines)} lines; all are in --format json", highlight=False)
     for problem in exported.problems:
-        console.print(f"not exported: {escape(printable(problem))}", highlight=False, soft_wrap=True)
+        console.print(f"not exported: {plain(problem)}", highlight=False, soft_wrap=True)
 
 
 def folded(messages: Sequence[TopicMessage]) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from topicledger.config.settings import Settings
@@ -26,7 +25,7 @@ from topicledger.ledger.run import SHARDS, Run, find_run
 from topicledger.ledger.tables import Ledger, Size
 from topicledger.model import FORMAT_VERSION, Action, Phase, RunState
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, OBSERVED_CONFIGS, PLANS, RUNS, TABLES, Table
-from topicledger.text import printable
+from topicledger.text import cell, plain
 
 COMMAND = "maintain"
 VACUUM_HOURS = 168
@@ -231,13 +230,11 @@ def render(maintained: Maintained, console: Console) -> None:
             if maintained.executed
             else "past guards.max_plan_age, abandoned by --execute"
         )
-        console.print(
-            f"plans {done}: {escape(printable(', '.join(maintained.abandoned)))}", highlight=False, soft_wrap=True
-        )
+        console.print(f"plans {done}: {plain(', '.join(maintained.abandoned))}", highlight=False, soft_wrap=True)
     if maintained.contradicted:
         console.print(
             "not abandoned, since audit has rows of what these plans applied: "
-            f"{escape(printable(', '.join(maintained.contradicted)))}. "
+            f"{plain(', '.join(maintained.contradicted))}. "
             "Somebody added or changed rows: DESCRIBE HISTORY of both tables shows when. "
             "`runs abandon` seals them as they are",
             highlight=False,
@@ -253,11 +250,11 @@ def render(maintained: Maintained, console: Console) -> None:
         ("old files removed", [f"{each.files_vacuumed:,}" if executed else "" for each in maintained.tables]),
         ("files now", ["" if each.files_after is None else f"{each.files_after:,}" for each in maintained.tables]),
         ("work", [", ".join(each.work) or ("" if executed else "none") for each in maintained.tables]),
-        ("note", [escape(each.error or each.note or "") for each in maintained.tables]),
+        ("note", [cell(each.error or each.note) for each in maintained.tables]),
     ]
     filled = [(title, cells) for title, cells in columns if any(cells)]
     for title, _ in filled:
-        grid.add_column(title)
+        grid.add_column(title, overflow="fold")
     for row in zip(*(cells for _, cells in filled), strict=True):
         grid.add_row(*row)
     console.print(grid)

@@ -1,0 +1,326 @@
+"""Output of every command about hostile names on terminals of 80 and 120 columns: it fits, and nothing acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pyspark.sql import Row
+
+from tests.outputs import HOSTILE, LONG, WIDTHS, WORDS, problems_of, registered, terminal
+from tests.unit.announcements import DONE, drifted
+from topicledger.apply.moves import PlannedMoves
+from topicledger.apply.planned import Pending
+from topicledger.apply.rendering import render, render_waiting
+from topicledger.apply.summary import ClusterCounts, Failure, Summary, Warned
+from topicledger.cli import access, clusters, explain, live_policies, manifests, reports, runs, show, topics
+from topicledger.drift import summary as drift_summary
+from topicledger.drift.summary import ClusterDrift
+from topicledger.errors import ExitCode
+from topicledger.files.exported import ClusterExport, Exported, TopicMessage
+from topicledger.files.exported import render as render_export
+from topicledger.files.load import Loaded, Removed
+from topicledger.ledger import maintain, verified
+from topicledger.ledger.verifying import Finding, Kind, Verified
+from topicledger.plan.approvals import Approvals
+from topicledger.plan.lines import PlannedAction
+from topicledger.review import diff, history, rendering
+from topicledger.text import console
+
+NAMES = (LONG, HOSTILE, "short")
+AT = datetime(2026, 11, 26, 1, 2, 3, tzinfo=UTC)
+
+ACTION = PlannedAction(owner=HOSTILE, cluster="main", topic=LONG, resource=LONG, action="alter_configs", what=WORDS)
+ORDER_ONLY = PlannedMoves(cluster=HOSTILE, topics=1, partitions=1, bytes=0, unknown=0, brokers={})
+MOVES = PlannedMoves(cluster="main", topics=2, partitions=9, bytes=10**15, unknown=1, brokers={1: (10**15, 0)})
+FAILURES = [
+    Failure(
+        cluster=cluster,
+        topic=name,
+        resource=name,
+        action="create",
+        phase="validate",
+        outcome="failed",
+        error_code=40,
+        error="INVALID_CONFIG",
+        error_message=f"{name} {HOSTILE}{WORDS}",
+    )
+    for cluster in ("main", HOSTILE)
+    for name in NAMES
+]
+WARNINGS = [
+    Warned(
+        cluster="main", topic=name, resource=name, action="create", policy=HOSTILE, message=f"warning: {name} {WORDS}"
+    )
+    for name in NAMES
+]
+RUN = replace(
+    DONE,
+    run_id=HOSTILE,
+    exit_code=4,
+    clusters=[ClusterCounts(cluster=each, outcomes={"ok": 3, "failed": 6}, skipped={WORDS: 2}) for each in NAMES],
+    failures=FAILURES,
+    warnings=WARNINGS,
+    warning_count=70,
+    query=f"SELECT '{HOSTILE}'",
+    problems=[f"cluster {HOSTILE} gave no answer"],
+    pending=Pending(
+        count=99, first=[ACTION], waits_for=f"it needs {HOSTILE}", moves=[ORDER_ONLY, MOVES], of_files=True
+    ),
+)
+PLAN = replace(RUN, state="planned")
+NOTHING = replace(DONE, clusters=[], decisions={"unchanged": 0})
+DIFF = diff.PlanDiff(
+    run_id=HOSTILE,
+    state="planned",
+    requested_by=HOSTILE,
+    manifest_version=1,
+    counts=[("alter_configs", "planned", 1)],
+    ended=[
+        diff.Ended(
+            cluster=HOSTILE,
+            action="create",
+            outcome="refused",
+            phase="policy",
+            error=HOSTILE,
+            count=2,
+            reasons=[diff.Reason(count=2, message=HOSTILE + WORDS, resources=[LONG, HOSTILE])],
+            reason_count=1,
+        )
+    ],
+    lines=[diff.Line(action=ACTION, warnings=[HOSTILE])],
+    moves=[ORDER_ONLY, MOVES],
+    waits_for=HOSTILE,
+)
+
+
+def run_row(name: str) -> Row:
+    return Row(
+        run_id=name,
+        command="plan",
+        state="planned",
+        started_at=AT,
+        finished_at=AT + timedelta(days=1),
+        exit_code=None,
+        manifest_version=1,
+        requested_by=name,
+        counts={"ok": 10**9},
+    )
+
+
+def a_run(summary: Summary) -> Callable[[], None]:
+    return lambda: render(summary, console(160))
+
+
+def verdicts() -> None:
+    found = [
+        explain.Verdict(
+            policy=name,
+            action="create",
+            mode="warn",
+            settings={"a": HOSTILE},
+            verdict="broken",
+            inputs=name,
+            message=name,
+        )
+        for name in NAMES
+    ]
+    answer = {"topic": LONG, "cluster": HOSTILE, "decision": "create", "notes": [HOSTILE, WORDS]}
+    explain.print_answer(answer, found, as_json=False)
+
+
+def policies_checked() -> None:
+    found = [{"judges": "create", "policy": n, "mode": "warn", "needs": "full", "settings": {n: n}} for n in NAMES]
+    explain.print_policies(Path(HOSTILE), found)
+
+
+def rights() -> None:
+    one = access.Right(
+        principal=HOSTILE,
+        resource_type="TOPIC",
+        pattern_type="LITERAL",
+        resource_name="*",
+        operation="READ",
+        host="*",
+        result="allowed",
+        because="an ACL",
+        acls=[f"User:{HOSTILE} ALLOW READ TOPIC LITERAL {LONG} *"] * 3,
+        exceptions=[HOSTILE],
+    )
+    found = access.Answer(
+        cluster=HOSTILE, source="observed", rights=[one, replace(one, resource_name=LONG)], notes=[HOSTILE]
+    )
+    access.render(found, console(160))
+
+
+def nobodys_rights() -> None:
+    access.render(access.Answer(cluster="main", source="declared", rights=[], notes=[]), console(160))
+
+
+def an_audit() -> None:
+    found = drifted(error=1)
+    drift = [
+        replace(found.drift[0], topic=name, cluster=name, message=WORDS, declared=name, what=name) for name in NAMES
+    ]
+    kinds = [ClusterDrift(cluster=name, kinds={"config_differs": 1}) for name in NAMES]
+    drift_summary.render(
+        replace(found, run_id=HOSTILE, clusters=kinds, drift=drift, problems=[HOSTILE], query=HOSTILE), console(160)
+    )
+
+
+def an_export() -> None:
+    done = [ClusterExport(cluster=name, topics=1, file=f"/tmp/{name}.yaml", resources={"acls": 1}) for name in NAMES]
+    messages = [TopicMessage(cluster=HOSTILE, topic=name, message=HOSTILE + WORDS) for name in NAMES]
+    render_export(Exported(clusters=done, not_exported=messages, notes=messages, problems=[HOSTILE]), console(160))
+
+
+def live() -> None:
+    found = live_policies.LivePolicies(
+        topics=3,
+        policies=[
+            live_policies.Judged(policy=n, mode="warn", settings=HOSTILE, asked=1, broken=1, unjudgeable=0)
+            for n in NAMES
+        ],
+        findings=[
+            live_policies.Finding(
+                cluster=n, topic=n, owner=n, policy=n, mode="warn", verdict="broken", message=HOSTILE + WORDS
+            )
+            for n in NAMES
+        ],
+        problems=[HOSTILE],
+        exit_code=ExitCode.DONE,
+    )
+    live_policies.render(found, console(160))
+
+
+def a_history() -> None:
+    events = [
+        history.TopicEvent(at=AT, what="failed", run_id=name, details=WORDS, requested_by=HOSTILE) for name in NAMES
+    ]
+    topics.render(history.TopicHistory(cluster=HOSTILE, topic=LONG, events=events, notes=["gone"]), console(160))
+
+
+def maintained(*, executed: bool) -> None:
+    tables = [
+        maintain.TableMaintained(
+            table="audit",
+            files=10**9,
+            bytes=10**15,
+            rows_deleted=10**9,
+            files_vacuumed=10**9,
+            files_after=1,
+            error=HOSTILE + WORDS,
+            work=("compact", "vacuum"),
+        )
+    ]
+    found = maintain.Maintained(
+        executed=executed, run_id=HOSTILE, exit_code=1, abandoned=NAMES, contradicted=NAMES, tables=tables
+    )
+    maintain.render(found, console(160))
+
+
+def proved() -> None:
+    found = Verified(
+        runs=3,
+        first=HOSTILE,
+        last=LONG,
+        signed=1,
+        retention=NAMES,
+        earlier=1,
+        other_key_runs=NAMES,
+        unproven_runs=NAMES,
+        open_runs=NAMES[:1],
+        with_key=True,
+        heads=["abc"],
+        findings=[Finding(run_id=name, kind=Kind.ROWS_CHANGED, table="audit", message="changed") for name in NAMES],
+    )
+    verified.render(found, console(160))
+
+
+def approved() -> None:
+    runs.render_approval(
+        Approvals(run_id=HOSTILE, requested_by=HOSTILE, plan_digest="", needed=3, by=(HOSTILE,)), console(160)
+    )
+
+
+def names_of_clusters() -> None:
+    named = [
+        clusters.Named(
+            name=name,
+            in_settings=True,
+            settings_cluster_id=HOSTILE,
+            cluster_id=HOSTILE,
+            accepted_at="2026-11-26T01:02:03Z",
+            accepted_how="command",
+            accepted_by=HOSTILE,
+        )
+        for name in NAMES
+    ]
+    clusters.render_names(clusters.Names(clusters=named), console(160))
+
+
+def acceptance() -> None:
+    found = clusters.Acceptance(
+        name=HOSTILE, cluster_id="a", earlier_cluster_id=HOSTILE, changed=True, run_id="r", open_runs=NAMES
+    )
+    clusters.render_acceptance(found, console(160))
+
+
+def loaded() -> None:
+    rows = [Removed(cluster=HOSTILE, topic=name, owner=HOSTILE) for name in NAMES]
+    done = Loaded(added=1, changed=0, unchanged=0, removed=4, removed_rows=rows)
+    click.echo("\n".join(manifests.in_lines(done, dry_run=True, replaces=True)))
+
+
+def a_diff() -> None:
+    for piece in [*rendering.text(DIFF, colours=show.in_colours()), *rendering.markdown(DIFF)]:
+        click.echo(piece, nl=False)
+
+
+PRINTED: Mapping[tuple[str, ...], list[Callable[[], Any]]] = {
+    ("load_manifests",): [loaded],
+    ("plan",): [a_run(PLAN), a_run(NOTHING)],
+    ("apply",): [a_run(RUN), lambda: render_waiting(RUN, console(160))],
+    ("provision",): [a_run(RUN)],
+    ("prune",): [a_run(replace(NOTHING, decisions={"declared": 3}))],
+    ("rebalance",): [a_run(PLAN)],
+    ("audit",): [an_audit],
+    ("export",): [an_export],
+    ("runs", "list"): [lambda: show.print_runs([run_row(name) for name in NAMES]), lambda: show.print_runs([])],
+    ("runs", "show"): [a_diff],
+    ("runs", "revert"): [a_run(PLAN)],
+    ("runs", "approve"): [approved],
+    ("runs", "verify"): [proved],
+    ("runs", "abandon"): [lambda: click.echo(runs.abandoned(HOSTILE))],
+    ("topics", "show"): [a_history],
+    ("clusters", "list"): [names_of_clusters],
+    ("clusters", "accept"): [acceptance],
+    ("access", "who"): [rights],
+    ("access", "what"): [nobodys_rights],
+    ("report",): [lambda: click.echo(reports.written(Path(HOSTILE)))],
+    ("maintain",): [lambda: maintained(executed=True), lambda: maintained(executed=False)],
+    ("policies", "list"): [lambda: explain.list_policies(None, as_json=False)],
+    ("policies", "check"): [policies_checked],
+    ("policies", "explain"): [verdicts],
+    ("policies", "audit"): [live],
+}
+"""What each command prints for people."""
+
+
+@pytest.mark.parametrize("path", [*registered()], ids=" ".join)
+def test_output_of_every_command_fits_a_terminal_and_nothing_acts(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for width in WIDTHS:
+        for colours in (True, False):
+            for printed in PRINTED[path]:
+                with terminal(monkeypatch, width, colours=colours) as screen:
+                    printed()
+                found += [f"{width} columns: {each}" for each in problems_of(screen.getvalue(), width)]
+    assert not found
