@@ -65,6 +65,8 @@ class Planned:
     """Of the run's row, what is known by now."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """By cluster, why something is still open on it."""
+    warned: bool = True
+    """Whether an action may have a warning."""
 
 
 def provision(
@@ -135,6 +137,7 @@ def plan(run: Run, context: Context, *, applying_only: bool = False) -> Planned:
         counts=counts,
         columns={"counts": counts, **({"observed_at": now} if clusters else {})},
         problems=not_planned if seen is None else _unreached(run, seen),
+        warned=decided.any_warned or decided.any_altered or run.resumed,
     )
 
 
@@ -188,7 +191,13 @@ def close(run: Run, planned: Planned, problems: Sequence[str], *, planning_only:
         likely_over = rows is not None and not planning_only and not problems
         ending = beside.submit(proof.ending, run) if likely_over else None
         summary = summarise(
-            run, rows, planned.counts, problems, planning_only=planning_only, detailed_exitcode=detailed
+            run,
+            rows,
+            planned.counts,
+            problems,
+            planning_only=planning_only,
+            detailed_exitcode=detailed,
+            warned=planned.warned,
         )
         if summary.exit_code == ExitCode.ERROR or (planning_only and summary.pending_changes):
             return summary

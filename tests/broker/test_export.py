@@ -18,6 +18,7 @@ from tests.broker.changes import allow
 from tests.broker.direct import admin_of, make
 from tests.broker.invoking import invoke
 from tests.harness import UNREACHABLE, Estate
+from topicledger.config.settings import ChangeSettings
 from topicledger.schemas import DRIFT, MANIFESTS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -117,6 +118,26 @@ def test_a_selection_goes_where_it_is_asked_to_and_a_cluster_out_of_reach_is_tol
     refused = invoke(*arguments)
     assert (refused.exit_code, "--overwrite" in refused.stderr) == (2, True)
     assert file.read_text() == text
+
+
+def test_throttle_lists_of_a_move_are_neither_exported_nor_drift(
+    config: Path, live: dict[str, NewTopic], tmp_path: Path
+) -> None:
+    """An export while replicas move; then the same file as an older export wrote it."""
+    lists = {each: set(live[each].config) & set(ChangeSettings().ignore) for each in ("export.0003", "export.0004")}
+    assert all(lists.values())
+    file, chosen = tmp_path / "throttled.yaml", ("--pattern", "^export[.]000[34]$")
+    exported = invoke("export", "--config", config, "--cluster", "main", "--to", file, *chosen)
+    assert exported.exit_code == 0, exported.output
+    text = file.read_text()
+    assert "throttled.replicas" not in text
+    assert text.count("configs:") == 2
+    file.write_text(text.replace("configs: {", 'configs: {"leader.replication.throttled.replicas": "0:2", '))
+    assert invoke("load_manifests", file, "--config", config).exit_code == 0
+    config.write_text(config.read_text() + '[changes]\nconfigs = "exact"\n')
+    planned = invoke("plan", "--config", config, "--cluster", "main", "--detailed-exitcode")
+    assert planned.exit_code == 0, planned.output
+    assert {each["topic"] for each in audit(config)["drift"] if each["kind"] != "unmanaged"} == set()
 
 
 def test_owners_and_labels_in_the_table_outlast_an_export_into_it(

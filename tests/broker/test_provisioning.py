@@ -30,9 +30,10 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka
 OLD = (2, 3)
 """kafka-python then speaks CreateTopics v4, as to a broker of before KIP-464 and KIP-525."""
 
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 MAIN = [
     {"topic": "prov.defaults"},
-    {"topic": "prov.half", "num_partitions": 2},
+    {"topic": "prov.half", "num_partitions": 2, "configs": dict.fromkeys(THROTTLED, "0:1")},
     {
         "topic": "prov.counted",
         "num_partitions": 3,
@@ -271,6 +272,19 @@ def test_rows_that_disagree_are_both_refused(provisioned: Provisioned, kafka: Em
     assert (row["outcome"], row["error"], row["error_code"]) == ("refused", "DUPLICATE_MANIFEST", -1)
     assert "num_partitions" in row["error_message"]
     assert "prov.disputed" not in live(kafka, "prov.")
+
+
+def test_declared_throttle_lists_are_not_set_and_the_plan_says_so(
+    provisioned: Provisioned, kafka: EmbeddedKafka
+) -> None:
+    """A move's lists that an export took for configs of the topic (`changes.ignore`)."""
+    assert provisioned.audit["prov.half", "apply"]["outcome"] == "ok"
+    with admin_of(kafka) as admin:
+        (described,) = admin.topic_configs(["prov.half"], {"prov.half": THROTTLED})
+    assert {each.name: each.value for each in described.configs or ()} == dict.fromkeys(THROTTLED, "")
+    (warned,) = [each for each in provisioned.summary.warnings if each.policy == "ignored_configs"]
+    assert (warned.topic, warned.action) == ("prov.half", "create")
+    assert all(name in warned.message for name in THROTTLED)
 
 
 def test_the_first_replica_of_an_assignment_leads_its_partition(

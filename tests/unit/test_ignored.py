@@ -6,12 +6,18 @@ import io
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from tests.unit.frames import by_topic, manifest_rows
+from tests.unit.frames import by_topic, manifest_rows, observed_rows, policy_facts
+from topicledger import policies
 from topicledger.config.reading import load_settings
 from topicledger.config.settings import Settings
 from topicledger.files.read import Foreign, read
 from topicledger.manifests import rows as manifests
+from topicledger.model import Action
+from topicledger.observe.topics import ClusterStatus
+from topicledger.plan.decide import decide
+from topicledger.policies import Policy, create
 
 LEADER, FOLLOWER = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 CLUSTERS = (
@@ -69,3 +75,30 @@ def test_declared_configs_that_are_ignored_count_as_undeclared(spark: SparkSessi
     }
     everywhere = by_topic(rows.transform(manifests.judged_by(settings(tmp_path), None)))
     assert everywhere["c2", "t"]["configs"] == {"retention.ms": "1"}
+
+
+def test_create_warns_of_declared_configs_that_are_ignored(spark: SparkSession, tmp_path: Path) -> None:
+    """And keeps that warning beside those of policies; topics that live aren't created."""
+    configs = {LEADER: "0:1", "retention.ms": "1"}
+    rows = manifest_rows(
+        spark,
+        {"cluster": "c1", "topic": "new", "configs": configs},
+        {"cluster": "c1", "topic": "new.plain", "configs": {"retention.ms": "1"}},
+        {"cluster": "c1", "topic": "there", "configs": configs},
+        {"cluster": "dark", "topic": "new", "configs": configs},
+    )
+    judged = rows.transform(manifests.judged_by(settings(tmp_path), None))
+    seen = observed_rows(spark, {"cluster": "c1", "topic": "there"})
+    rule = Policy(name="num_partitions", action=Action.CREATE, rule=create.num_partitions(max=1), mode="warn")
+    facts = policy_facts(spark)
+    decided = judged.transform(decide(seen, {"c1": ClusterStatus(cluster_id="kafka-c1")}))
+    found = by_topic(decided.withColumn("num_partitions", F.lit(2)).transform(policies.judge([rule], facts)))
+    told = {key: [each["policy"] for each in row["violations"] or ()] for key, row in found.items()}
+    assert told == {
+        ("c1", "new"): ["ignored_configs", "num_partitions"],
+        ("c1", "new.plain"): ["num_partitions"],
+        ("c1", "there"): [],
+        ("dark", "new"): [],
+    }
+    message = "changes.ignore in the settings leaves declared configs to others, so it is created without"
+    assert found["c1", "new"]["violations"][0]["message"] == f"warning: {message} {LEADER}"

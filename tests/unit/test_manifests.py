@@ -66,20 +66,25 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "a digit of another script": ({"topic": "topic٣"}, "INVALID_TOPIC", NOT_ASCII),
     "a control character": ({"topic": "a\x1b[31m"}, "INVALID_TOPIC", NOT_ASCII),
     "a slash": ({"topic": "a/b"}, "INVALID_TOPIC", NOT_ASCII),
-    "an internal topic": (
-        {"topic": "__transaction_state"},
-        "INVALID_TOPIC",
-        f"__transaction_state{manifests.INTERNAL}",
-    ),
-    "an absent internal topic": (
-        {"topic": "__share_group_state", "state": "absent"},
-        "INVALID_TOPIC",
-        f"__share_group_state{manifests.INTERNAL}",
-    ),
+    **{
+        f"{topic}, {state}": ({"topic": topic, "state": state}, "INVALID_TOPIC", f"{topic}{manifests.INTERNAL}")
+        for topic, state in {
+            "__consumer_offsets": "present",
+            "__transaction_state": "present",
+            "__share_group_state": "absent",
+            "__cluster_metadata": "present",
+            "__remote_log_metadata": "present",
+        }.items()
+    },
     "a collision with an internal topic": (
         {"topic": "_.transaction.state"},
         "INVALID_TOPIC",
         f"_.transaction.state{manifests.COLLIDES}__transaction_state{manifests.WITH_INTERNAL}",
+    ),
+    "a collision with another internal topic": (
+        {"topic": "__remote.log.metadata"},
+        "INVALID_TOPIC",
+        f"__remote.log.metadata{manifests.COLLIDES}__remote_log_metadata{manifests.WITH_INTERNAL}",
     ),
     "null state": ({"state": None}, "INVALID_STATE", "state is null; write present or absent"),
     "unknown state": ({"state": "gone"}, "INVALID_STATE", "state is gone; write present or absent"),

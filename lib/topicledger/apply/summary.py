@@ -15,7 +15,7 @@ from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
-from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal, ResourceType
+from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.resources import COUNTED
 from topicledger.policies.judging import WARNING
@@ -183,20 +183,20 @@ def summarise(
     *,
     planning_only: bool,
     detailed_exitcode: bool = False,
+    warned: bool = True,
 ) -> Summary:
     """What a run came to by the tables, and its exit code (DESIGN, Commands).
 
     `results`: what `results` returns, None where the run has no action and refused nothing. `decisions`: topics by
-    decision, of those that need nothing. `problems`: why something is still open.
+    decision, of those that need nothing. `problems`: why something is still open. `warned`: whether the plan may have
+    warnings of actions.
     """
     outcomes: dict[str | None, dict[str, int]] = {}
     guarded = unreached = False
-    beside_topics = False
     pending = unknown = 0
     for tally in _tallies(results) if results is not None else ():
         cluster, phase, outcome, topics = tally.cluster, tally.phase, tally.outcome, tally.topics
         of_cluster = outcomes.setdefault(cluster, {})
-        beside_topics |= tally.beside_topics
         validated = phase == Phase.VALIDATE and outcome == Outcome.OK
         if tally.planned and (validated or phase in (None, Phase.MANIFEST)):
             name = "planned" if planning_only else "open"
@@ -220,7 +220,7 @@ def summarise(
         skipped=any_skipped,
         pending=pending,
         plan=planning_only,
-        beside_topics=beside_topics,
+        warned=warned,
     )
     unfinished = bool(problems) or unreached or unknown > 0 or (pending > 0 and not planning_only)
     code = exit_code(
@@ -266,7 +266,7 @@ class _Shown:
 
 
 def _shown(
-    run: Run, results: DataFrame | None, *, failures: bool, skipped: bool, pending: int, plan: bool, beside_topics: bool
+    run: Run, results: DataFrame | None, *, failures: bool, skipped: bool, pending: int, plan: bool, warned: bool
 ) -> _Shown:
     """Read what is shown; a part that can't be read is left out, with a warning."""
     if results is None:
@@ -274,9 +274,7 @@ def _shown(
     again = f"`runs show --run-id {run.run_id}` has the rest"
     of_run = f"of run {run.run_id}"
     nothing = _Shown()
-    warnings, count = displayed(
-        lambda: _warnings(run, beside_topics=beside_topics), ((), 0), f"the warnings {of_run}", instead=again
-    )
+    warnings, count = displayed(lambda: _warnings(run, warned=warned), ((), 0), f"the warnings {of_run}", instead=again)
     return _Shown(
         failures=displayed(lambda: _failures(results), (), f"the failures {of_run}", instead=again) if failures else [],
         skipped=displayed(lambda: _skipped(results), nothing.skipped, f"the skipped {of_run}", instead=again)
@@ -320,8 +318,6 @@ class _Tally:
     """Whether an action was planned for them."""
     guarded: bool
     """Whether a guard stopped one of them."""
-    beside_topics: bool
-    """Whether one of them is an ACL, a quota, or whatever else is no topic."""
     topics: int
 
 
@@ -340,7 +336,6 @@ def _tallies(results: DataFrame) -> Sequence[_Tally]:
         .agg(
             F.count(F.lit(1)).alias("topics"),
             F.coalesce(F.bool_or(F.col("error").isin(*_GUARDS_WHILE_APPLYING)), F.lit(False)).alias("guarded"),
-            F.bool_or(~F.col("resource_type").eqNullSafe(ResourceType.TOPIC.value)).alias("beside_topics"),
         )
         .collect()
     )
@@ -372,13 +367,12 @@ def _failures(results: DataFrame) -> Sequence[Failure]:
     ]
 
 
-def _warnings(run: Run, *, beside_topics: bool) -> tuple[Sequence[Warned], int]:
-    """What policies, and the run itself, warned of: the first, and how many there are. `beside_topics`: whether it
-    planned or refused anything but topics, of which the run itself warns, too."""
+def _warnings(run: Run, *, warned: bool) -> tuple[Sequence[Warned], int]:
+    """The first warnings of policies and of the run itself, and how many there are. `warned`: see `summarise`."""
     made = run.settings.policies
     specs = (spec for each in fields(made) for spec in getattr(made, each.name))
-    any_warns = any(spec.mode == "warn" for spec in specs) or beside_topics
-    if not any_warns and run.by_manifests and not run.settings.changes:
+    # Policies may warn once more of what brokers resolved.
+    if not warned and not any(spec.mode == "warn" for spec in specs):
         return [], 0
     shown = ("cluster", "topic", "resource", "action")
     warnings = (

@@ -13,7 +13,7 @@ from kafka.protocol.admin import CreateTopicsRequest
 from topicledger.kafka.connection import NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR, RequestLost, error_name
 from topicledger.kafka.created import CreatedTopic
 from topicledger.kafka.entries import config_entry
-from topicledger.model import ConfigEntry, Target, TopicInfo, TopicResult
+from topicledger.model import INTERNAL_TOPICS, ConfigEntry, Target, TopicInfo, TopicResult
 
 _ZERO_ID = uuid.UUID(int=0)
 _OPERATIONS_UNKNOWN = 31
@@ -62,7 +62,7 @@ def infos(topics: Sequence[Any]) -> Iterator[TopicInfo]:
             yield TopicInfo(
                 topic=topic.name,
                 topic_id=str(topic_id) if topic_id not in (None, _ZERO_ID) else None,
-                internal=bool(topic.is_internal),
+                internal=bool(topic.is_internal) or topic.name in INTERNAL_TOPICS,
                 assignments={
                     partition.partition_index: tuple(partition.replica_nodes)
                     for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)

@@ -19,9 +19,18 @@ def is_ignored(ignored: Ignored, name: Column) -> Column:
 
 def without_ignored(ignored: Ignored, configs: Column) -> Column:
     """Return a map of configs by name without those that are ignored on the row's `cluster`."""
-    # Spark interprets `map_filter` instead of compiling it, so only the few rows that need it use it.
-    touched = F.coalesce(F.arrays_overlap(F.map_keys(configs), _names(ignored)), F.lit(False))
-    return F.when(touched, F.map_filter(configs, lambda name, _: ~is_ignored(ignored, name))).otherwise(configs)
+    left = F.map_filter(configs, lambda name, _: ~is_ignored(ignored, name))
+    return F.when(_touched(ignored, configs), left).otherwise(configs)
+
+
+def ignored_names(ignored: Ignored, configs: Column) -> Column:
+    """Return the names of configs that are ignored on the row's `cluster`: array<string>, null if there are none."""
+    return F.when(_touched(ignored, configs), F.filter(F.map_keys(configs), lambda name: is_ignored(ignored, name)))
+
+
+def _touched(ignored: Ignored, configs: Column) -> Column:
+    # Spark interprets `map_filter` and `filter` instead of compiling them, so only the few rows that need it use them.
+    return F.coalesce(F.arrays_overlap(F.map_keys(configs), _names(ignored)), F.lit(False))
 
 
 def _names(ignored: Ignored) -> Column:

@@ -19,7 +19,7 @@ from topicledger.arrow import over_arrow
 from topicledger.config.ownership import not_yours
 from topicledger.config.settings import Owners, Settings
 from topicledger.kafka.config_values import is_odd_column
-from topicledger.manifests.ignored import without_ignored
+from topicledger.manifests.ignored import ignored_names, without_ignored
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
 from topicledger.schemas import MANIFESTS
@@ -302,10 +302,14 @@ def judge(clusters: Collection[str], selected: Collection[str] | None, besides: 
 
 
 def judged_by(settings: Settings, selected: Collection[str] | None) -> Transform:
-    """Validate rows according to the settings: their clusters and owners; removes configs in `changes.ignore`."""
+    """Validate rows according to the settings: their clusters and owners; removes configs in `changes.ignore`.
+
+    Adds `ignored` (array<string>): the names of these configs, null if there are none.
+    """
     judged = judge(list(settings.clusters), selected, yours(settings.owners))
-    configs = without_ignored(settings.ignored_configs, F.col("configs"))
-    return lambda manifests: manifests.transform(judged).withColumn("configs", configs)
+    ignored, configs = settings.ignored_configs, F.col("configs")
+    left = {"ignored": ignored_names(ignored, configs), "configs": without_ignored(ignored, configs)}
+    return lambda manifests: manifests.transform(judged).withColumns(left)
 
 
 def _with_verdict(rows: DataFrame) -> DataFrame:

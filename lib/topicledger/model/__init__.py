@@ -150,8 +150,19 @@ OURS = -1
 SET_ON_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 """The `config_source` of a config that is set on the topic itself; every other source is a default of the broker."""
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-"""Topics that Kafka creates itself, with its own configs. CreateTopics accepts most of these names, too (I1)."""
+INTERNAL_TOPICS = frozenset(
+    {
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__cluster_metadata",
+        "__remote_log_metadata",
+    }
+)
+"""Topics that Kafka creates itself, with its own configs. CreateTopics accepts most of these names, too (I1).
+
+Brokers don't mark `__remote_log_metadata` as internal (KIP-405): without its records all tiered data is lost.
+"""
 
 AUTHORIZATION_FAILED = (29, 31)
 """Kafka's codes TOPIC_ and CLUSTER_AUTHORIZATION_FAILED: this principal lacks an ACL."""

@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
+from topicledger.policies.contract import text
+from topicledger.policies.judging import warning
 from topicledger.resources.ending import VALUES, ended, lookup
 from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
@@ -72,7 +74,7 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
                 "_ended.outcome",
                 "_ended.error",
                 "_ended.error_message",
-                F.lit(None).cast(VIOLATIONS).alias("violations"),
+                _left_to_others(manifests).alias("violations"),
                 F.lit(False).alias("waits"),
                 F.when(F.col("_decision") == Decision.DELETE.value, shape()).alias("before"),
                 F.lit(None).cast(VALUES).alias("after"),
@@ -83,6 +85,19 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
         )
 
     return transform
+
+
+IGNORED = "ignored_configs"
+"""The name of the warning of declared configs that `changes.ignore` names."""
+
+
+def _left_to_others(manifests: DataFrame) -> Column:
+    """`violations`: a create sets no configs that are left to others."""
+    if "ignored" not in manifests.columns:
+        return F.lit(None).cast(VIOLATIONS)
+    creates = (F.col("_decision") == Action.CREATE.value) & F.col("_ended.phase").isNull()
+    message = text("changes.ignore in the settings leaves declared configs to others, so it is created without ")
+    return warning(IGNORED, F.when(creates, F.concat(message, F.array_join("ignored", ", "))))
 
 
 def left_out(kinds: Collection[str]) -> Transform:

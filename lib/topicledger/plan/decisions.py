@@ -56,6 +56,8 @@ class Decided:
     """Whether there is an action left."""
     any_altered: bool = False
     """Whether configs are to be altered."""
+    any_warned: bool = False
+    """Whether an action has a warning."""
     any_to_place: bool = False
     """Whether a create needs assignments that nobody has chosen yet."""
 
@@ -68,6 +70,7 @@ class Decided:
             ended=self.ended or other.ended,
             any_planned=self.any_planned or other.any_planned,
             any_altered=self.any_altered or other.any_altered,
+            any_warned=self.any_warned or other.any_warned,
             any_to_place=self.any_to_place or other.any_to_place,
         )
 
@@ -142,6 +145,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
         F.count_if(ended).alias("ended"),
         F.count_if(acts & ~ended).alias("planned"),
         F.count_if((F.col("action") == Action.ALTER_CONFIGS.value) & ~ended).alias("altered"),
+        F.count_if(acts & F.col("violations").isNotNull()).alias("warned"),
         F.count_if(moving.to_place() if "placement" in rows.columns else F.lit(False)).alias("to_place"),
     ]
 
@@ -159,6 +163,7 @@ def decided_on(run: Run, rows: DataFrame, counted: Mapping[str, Decision], *, ag
             ended=found["ended"] > 0,
             any_planned=found["planned"] > 0,
             any_altered=found["altered"] > 0,
+            any_warned=found["warned"] > 0,
             any_to_place=found["to_place"] > 0,
         )
 

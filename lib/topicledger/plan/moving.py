@@ -25,9 +25,9 @@ from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_p
 from topicledger.observe.topics import Observation
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
 from topicledger.policies.contract import COLUMNS
-from topicledger.policies.judging import WARNING
+from topicledger.policies.judging import together, warning
 from topicledger.resources.ending import lookup
-from topicledger.schemas.tables import ASSIGNMENTS, VIOLATIONS
+from topicledger.schemas.tables import ASSIGNMENTS
 
 _CHANGE = (
     StructField("before", MapType(StringType(), StringType())),
@@ -315,7 +315,7 @@ def with_placed_creates(answers: DataFrame) -> Transform:
         refused = F.col("_placed") & F.col("_error").isNotNull()
         values = {
             "assignments": F.when(F.col("_placed"), F.col("_assignments")).otherwise(F.col("assignments")),
-            "violations": F.when(F.col("_placed"), _warned(F.col("_warning"))).otherwise(F.col("violations")),
+            "violations": together(F.col("violations"), F.when(F.col("_placed"), _warned(F.col("_warning")))),
             **_refused(refused, F.col("_error"), F.col("_error_message")),
         }
         return rows.withColumns(values).select(*decisions.columns)
@@ -323,11 +323,8 @@ def with_placed_creates(answers: DataFrame) -> Transform:
     return transform
 
 
-def _warned(warning: Column) -> Column:
-    """`violations` of a warning; null where there is none."""
-    message = F.concat(F.lit(WARNING), warning)
-    found = F.array(F.struct(F.lit("placement").alias("policy"), message.alias("message")))
-    return F.when(warning.isNotNull(), found).cast(VIOLATIONS)
+def _warned(message: Column) -> Column:
+    return warning("placement", message)
 
 
 def _refused(refused: Column, error: Column, message: Column) -> dict[str, Column]:

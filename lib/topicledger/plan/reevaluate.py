@@ -94,7 +94,8 @@ def reevaluate(
         .localCheckpoint()
     )  # fmt: skip
     refused = F.col("outcome") == Outcome.REFUSED.value
-    new = F.col("noted_violations").isNull() & ~F.col("violations").eqNullSafe(F.col("planned_violations"))
+    planned = F.coalesce("planned_violations", F.array().cast(VIOLATIONS))
+    new = F.col("noted_violations").isNull() & (F.size(F.array_except("violations", planned)) > 0)
     reported = judged.where(F.coalesce(refused, F.lit(False)) | (F.col("violations").isNotNull() & new))
     any_reported = not reported.isEmpty()
     if any_reported:

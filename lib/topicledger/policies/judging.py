@@ -24,6 +24,7 @@ from topicledger.ledger.retries import first_sentence
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
 from topicledger.policies.contract import ADDED, OF_TOPICS, Facts, Policy, RowRule, Subject
+from topicledger.schemas.tables import VIOLATIONS
 from topicledger.text import show
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,18 @@ _SHOWN_CHARACTERS = 400
 """Of the error that a policy of the user's raised."""
 
 _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": BooleanType(), "inputs": StringType()}
+
+
+def warning(policy: str, message: Column) -> Column:
+    """`violations` with one warning of `policy`, which refuses nothing; null if there is no `message`."""
+    found = F.array(F.struct(F.lit(policy).alias("policy"), F.concat(F.lit(WARNING), message).alias("message")))
+    return F.when(message.isNotNull(), found).cast(VIOLATIONS)
+
+
+def together(one: Column, other: Column) -> Column:
+    """The violations of two columns, each once; null if there are none."""
+    both = one.isNotNull() & other.isNotNull()
+    return F.when(both, F.array_union(one, other)).otherwise(F.coalesce(one, other))
 
 
 def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
@@ -310,7 +323,8 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
         }
     ).withColumns(
         {
-            "violations": F.coalesce("_found", "violations"),
+            # Warnings of before stay: of a placement, of configs that are left to others.
+            "violations": together(F.col("violations"), F.col("_found")),
             "error": F.when(refused, F.col("_error")).otherwise(F.col("error")),
             "error_message": F.when(refused, F.col("_messages")).otherwise(F.col("error_message")),
             "outcome": F.when(refused, F.lit(Outcome.REFUSED.value)).otherwise(F.col("outcome")),

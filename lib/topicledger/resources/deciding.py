@@ -13,7 +13,7 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.policies.judging import WARNING
+from topicledger.policies.judging import together, warning
 from topicledger.resources.ending import ENDED, ended, lookup, stopped, with_ended
 from topicledger.schemas.tables import VIOLATIONS
 
@@ -69,10 +69,8 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
 
 def warned(policy: str, message: Column) -> Transform:
     """Adds a warning to rows that have a `message`: a violation of `policy` that refuses nothing."""
-    warning = F.array(F.struct(F.lit(policy).alias("policy"), F.concat(F.lit(WARNING), message).alias("message")))
     # Rows that are evaluated again have the warning already.
-    also = F.array_union(F.coalesce("violations", F.array().cast(VIOLATIONS)), warning.cast(VIOLATIONS))
-    return lambda rows: rows.withColumn("violations", F.when(message.isNotNull(), also).otherwise(F.col("violations")))
+    return lambda rows: rows.withColumn("violations", together(F.col("violations"), warning(policy, message)))
 
 
 def decided(action: str) -> Column:
