@@ -7,6 +7,7 @@ whatever happens. The code under test is `Executor` with all that it uses; `Run`
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,12 +41,12 @@ from topicledger.model import (
     TopicResult,
 )
 
-WALKS = 3_000
+WALKS = int(os.environ.get("TOPICLEDGER_WALKS", "3000"))
 
 many = settings(
     max_examples=WALKS,
     deadline=None,
-    derandomize=True,
+    derandomize="TOPICLEDGER_WALKS" not in os.environ,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -36,9 +36,11 @@ HAPPENINGS: Mapping[str, Sequence[str]] = {
 }
 """By kind of event, what it may be about."""
 
-_KINDS = (*HAPPENINGS, *FAULTS, *_EDITS, *_EDITS, *(("stop", "replicas are slow", ANOTHER_RUN) * 8))
+_KINDS = (*HAPPENINGS, *FAULTS, *FAULTS, *_EDITS, *_EDITS, *(("stop", "replicas are slow", ANOTHER_RUN) * 8))
 """Kinds of events, each as often as it is drawn: stops and slow replicas are what most faults of moves need."""
 _AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
+_AFTERS_OF_A_KIND = (0, 0, 0, 0, 1, 1, 2, 3)
+"""There are fewer requests of one kind."""
 _TIMES = (1, 1, 1, 2, 3, 8)
 _REQUESTS = (To.ANY, *To)
 
@@ -70,7 +72,7 @@ def history(chance: random.Random) -> History:
     Few kinds of events and commands occur in it, but these often: of many kinds, one would seldom meet another (Groce
     et al., Swarm Testing, ISSTA 2012).
     """
-    kinds = chance.choices(_KINDS, k=chance.randint(1, 5))
+    kinds = chance.choices(_KINDS, k=chance.randint(2, 5))
     commands = chance.choices(COMMANDS, k=chance.randint(1, 3))
     items: list[Item] = []
     for _ in range(chance.randint(1, 4)):
@@ -88,12 +90,13 @@ def history(chance: random.Random) -> History:
 
 
 def _event(chance: random.Random, kind: str) -> Event:
+    to = chance.choice(_REQUESTS) if kind in FAULTS else To.ANY
     return Event(
         kind,
         what=chance.choice(HAPPENINGS[kind]),
-        after=chance.choice(_AFTERS),
+        after=chance.choice(_AFTERS if to is To.ANY else _AFTERS_OF_A_KIND),
         moving=chance.random() < 0.5,
-        to=chance.choice(_REQUESTS) if kind in FAULTS else To.ANY,
+        to=to,
         times=chance.choice(_TIMES) if kind in (*FAULTS, *AT_READ) else 1,
     )
 
