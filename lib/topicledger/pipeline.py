@@ -19,6 +19,7 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from topicledger.apply import stages
+from topicledger.apply.cancelling import cancelled_if_stopped
 from topicledger.apply.dispatch import Context, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.summary import Summary, results, summarise
@@ -29,7 +30,8 @@ from topicledger.ledger import proof
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
-from topicledger.model import OURS, Outcome, Phase, Refusal, RunState, Work
+from topicledger.ledger.unreached import is_planned
+from topicledger.model import OURS, Outcome, Phase, RunState, Work
 from topicledger.observe.record import observe_into_tables
 from topicledger.observe.topics import Observation, list_clusters
 from topicledger.plan import approvals, resources
@@ -83,7 +85,8 @@ def provision(
         # Beside the plan: a run with nothing to do must not wait for it.
         left = None if planning_only else closing.enter_context(ThreadPoolExecutor(1)).submit(clusters_left, run.ledger)
         planned = plan(run, context, applying_only=applying_only)
-        ready = validate(run, context, planned)
+        with cancelled_if_stopped(run, context, closing):
+            ready = validate(run, context, planned)
         problems = [*planned.problems.values(), *ready.problems.values()]
         waits = _approvals(run, ready)
         if waits is not None and not planning_only:
@@ -92,7 +95,8 @@ def provision(
             return replace(_waiting(summary, waits), exit_code=int(code))
         if left is not None:
             done = stages.apply(run, context, ready, closing, left.result)
-            problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
+            with cancelled_if_stopped(run, context, closing):
+                problems += [*done.problems.values(), *stages.verify(run, context, done).values()]
         summary = close(run, planned, problems, planning_only=planning_only, detailed=detailed)
         return _waiting(summary, waits)
 
@@ -217,22 +221,10 @@ def _clusters_without_plan(run: Run) -> tuple[Sequence[ClusterSettings], bool]:
     """The clusters still to observe and decide on, and whether an earlier start tried that in vain."""
     if not run.resumed:
         return run.clusters, False
-    rows = (
-        run.plans()
-        .groupBy("cluster")
-        .agg(
-            F.bool_or(
-                (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") == Refusal.CLUSTER_UNREACHABLE.value)
-            ).alias("unreached"),
-            F.bool_or(F.col("action").isNotNull() | F.col("phase").isin(Phase.POLICY.value, Phase.GUARD.value)).alias(
-                "planned"
-            ),
-        )
-    )
-    found = {row["cluster"]: (row["unreached"], row["planned"]) for row in rows.collect()}
+    found = is_planned(run.plans())
     if not found:
         return run.clusters, False
-    return [each for each in run.clusters if found.get(each.name, (False, False)) == (True, False)], True
+    return [each for each in run.clusters if not found.get(each.name, True)], True
 
 
 def _plan_clusters(
@@ -277,12 +269,11 @@ def _unreached(run: Run, seen: Observation) -> Mapping[str, str]:
         log.warning("%s", error)
     if not errors:
         return {}
-    rows = run.plans().where(F.col("error") == Refusal.CLUSTER_UNREACHABLE.value).select("cluster").distinct()
-    concerned = {row["cluster"] for row in rows.collect()}
+    found = is_planned(run.plans())
     return {
         name: f"{error}; the other clusters go on, start run {run.run_id} again for {name}"
         for name, error in errors.items()
-        if name in concerned
+        if not found.get(name, True)
     }
 
 

@@ -114,6 +114,26 @@ def test_lease_of_one_cluster_can_be_released_alone(ledger: Ledger) -> None:
     assert row(ledger)["released_at"] is not None
 
 
+def test_a_cluster_that_another_holder_takes_is_lost_alone(ledger: Ledger) -> None:
+    """Its rows are left alone, and the other clusters' leases are renewed and released as before."""
+    with take(ledger, "one", "main", "other") as held:
+        theirs = {**row(ledger), "run_id": "two", "process": "another", "changes": row(ledger)["changes"] + 1}
+        assert ledger.compare_and_set(LEASES, "cluster_id", [theirs]) == 1
+        before = row(ledger, "other")["changes"]
+        held._wake.set()
+        until(lambda: "main" in held.lost, seconds=60)
+        assert row(ledger, "other")["changes"] == before + 1
+        held.require()
+        held.require_for_request("other")
+        with pytest.raises(LeaseLost, match="took over cluster main: nothing more is sent to it"):
+            held.require_for_request("main")
+        held._wake.set()
+        until(lambda: row(ledger, "other")["changes"] > before + 1, seconds=60)
+        held.require("other")
+    assert row(ledger, "other")["released_at"] is not None
+    assert (row(ledger)["run_id"], row(ledger)["changes"]) == ("two", theirs["changes"])
+
+
 class Overtaken(Ledger):
     """A ledger in which another run takes a cluster just before this one does."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, RecordedThrottles, clusters_left
 from topicledger.model.moves import FOLLOWER_REPLICAS, LEADER_REPLICAS, TOPIC, Throttle
@@ -30,10 +32,15 @@ def test_throttles_of_8_000_topics_are_removed_in_one_join(ledger: Ledger) -> No
     later = on_topic(0, LEADER_REPLICAS, "0:1,1:1")
     records(ledger, "second", "main").intend([later])
     assert list(written.left()) == [stays, later], "the latest last"
+    away = Leftover(names=frozenset({"away"}), run_ids=frozenset({"second"}))
     assert clusters_left(ledger) == {
-        "main": Leftover(cluster_id="kafka-main", run_ids=frozenset({"first", "second"})),
-        "away": Leftover(cluster_id="kafka-away", run_ids=frozenset({"second"})),
+        "kafka-main": Leftover(names=frozenset({"main"}), run_ids=frozenset({"first", "second"})),
+        "kafka-away": away,
     }
+    # The cluster is renamed, and another cluster gets its name.
+    replace(written, run_id="third", cluster="away").intend([later])
+    assert clusters_left(ledger)["kafka-main"].names == {"main", "away"}
+    assert clusters_left(ledger)["kafka-away"] == away
     written.removed([later])
     assert list(written.left()) == []
-    assert set(clusters_left(ledger)) == {"away"}
+    assert set(clusters_left(ledger)) == {"kafka-away"}

@@ -25,9 +25,9 @@ from topicledger.model import Action, Outcome, Phase, PhaseResult, Target, Topic
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def result(target: Target) -> PhaseResult:
+def result(target: Target, cluster: str = "main") -> PhaseResult:
     return PhaseResult(
-        cluster="main",
+        cluster=cluster,
         cluster_id="id",
         target=target,
         result=TopicResult(),
@@ -98,6 +98,30 @@ def test_a_cluster_that_is_done_is_told_once_its_rows_are_on_their_way(monkeypat
     work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("quick", "slow")}
     each_cluster(run, context, Phase.VALIDATE, work, lambda executor, batch: iter(()), ended=ended)
     assert (told, recorded) == (["quick"], ["quick", "slow"])
+
+
+def test_a_lost_lease_of_one_cluster_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster stays open, also if all of its actions were answered: what became of them isn't recorded."""
+
+    def one_cluster(_run: Any, _context: Any, settings: Any, *_: Any) -> Iterator[Sequence[PhaseResult]]:
+        yield [result(Target(resource=settings.name, action=Action.CREATE), settings.name)]
+
+    monkeypatch.setattr(dispatch, "_one_cluster", one_cluster)
+    monkeypatch.setattr(dispatch, "disowned", lambda *_: {})
+    run: Any = SimpleNamespace(
+        clusters=[SimpleNamespace(name="taken"), SimpleNamespace(name="held")],
+        commits=Commits(),
+        run_id="run",
+        ledger=None,
+        settings=None,
+        append_outcomes=lambda some, held: None,
+    )
+    held: Any = SimpleNamespace(lost={"taken": "another run took over cluster taken"})
+    work = {name: ("id", [[Target(resource=name, action=Action.CREATE)]]) for name in ("taken", "held")}
+    context = Context(progress=Progress(), stop=Stop())
+    step = each_cluster(run, context, Phase.APPLY, work, Executor.apply, held=held)
+    assert step.problems == {"taken": "another run took over cluster taken"}
+    assert list(step.ok(work)) == ["held"]
 
 
 @pytest.mark.parametrize("maybe_sent", [False, True])

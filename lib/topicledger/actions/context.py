@@ -181,6 +181,22 @@ class ClusterContext(ABC):
         """Whether `leave_open` named it in this step."""
         return (target.resource, target.action) in self._left_open
 
+    def take_silent(self, targets: Sequence[Target]) -> Sequence[tuple[Target, NoOutcome]]:
+        """Return those of a kind's targets without an outcome that the kind didn't leave open; all are forgotten."""
+        silent, self._silent = self._silent, {}
+        return [(each, silent[each.resource]) for each in targets if each.resource in silent and not self.is_open(each)]
+
+    def leave_silent_open(self, targets: Sequence[Target]) -> None:
+        """Leave open the targets of a kind that got no outcome."""
+        for target, silent in self.take_silent(targets):
+            self.leave_open(target, silent.why)
+
+    def require_none_open(self) -> None:
+        """End a step; raises StaysOpen if any target was left open in it."""
+        left, self._left_open = self._left_open, {}
+        if left:
+            raise StaysOpen(self.cluster, left)
+
     def ask(self, ask: Callable[[], _T]) -> _T:
         """What a read-only request answers, asked again where no answer came; raises OutcomeUnknown if none does."""
         return self._sender.ask(ask)
@@ -218,6 +234,15 @@ class ClusterContext(ABC):
     def reassignments(self) -> dict[Partition, Replicas] | None:
         """Partitions whose replicas are being moved, with their targets; None where this principal may not know."""
         return self._sender.ask(self.admin.list_reassignments)
+
+    def may_move(self) -> dict[Partition, Replicas]:
+        """Return the targets of moves that may begin unseen, because their request got no answer.
+
+        A broker drops a forwarded request after its `request.timeout.ms` (30 s), and the controller after the request's
+        own timeout. So a request that got lost is carried out within `visibility` (RetryPolicy) of its end, or never.
+        """
+        since = self.clock() - self.retry_policy.visibility
+        return {key: each.after for key, each in self.limits.moving.unanswered.items() if each.at > since}
 
     def topic_states(self, topics: Sequence[str]) -> dict[str, TopicState]:
         """By topic, its replicas, those in sync, and leaders, of those that brokers list."""

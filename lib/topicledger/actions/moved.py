@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas
 from topicledger.model import Target, TopicResult
@@ -42,3 +43,14 @@ def moves_of(target: Target, sizes: Mapping[Partition, int] | None = None) -> Se
     # The plan has the bytes of the topic's moves together.
     share = int(target.after.get("bytes", 0)) // max(1, sum(len(move.adding) for move in moves))
     return [replace(move, size=(sizes or {}).get((move.topic, move.partition), share)) for move in moves]
+
+
+def progress(moves: Sequence[Move], done: Sequence[Move], under_way: int, seconds: float) -> str:
+    """Return for the log how much is moved, how fast, and about how long the rest takes."""
+    total, copied = (sum(move.total for move in some) for some in (moves, done))
+    rate = copied / seconds
+    left = timedelta(seconds=round((total - copied) / rate)) if rate else "unknown"
+    return (
+        f"{len(done)} of {len(moves)} partitions moved, {under_way} under way; "
+        f"{copied} of {total} bytes, {rate:.0f} bytes/s, about {left} left"
+    )

@@ -41,6 +41,8 @@ _EVERY = "*"
 
 _Key: TypeAlias = tuple[str, str, str]
 """Resource type, resource, config."""
+_Resource: TypeAlias = tuple[str, str]
+"""Resource type, resource."""
 
 
 @dataclass
@@ -49,35 +51,46 @@ class Throttling:
 
     context: ClusterContext
     records: ThrottleRecords
-    _begun: set[_Key] = field(default_factory=set)
-    """Those that this one set."""
+    _unsettled: bool = False
+    """Whether the last request that altered throttles has no known outcome: it may be carried out later."""
 
-    def begin(self, moves: Sequence[Move], rate: int) -> Mapping[str, str]:
-        """Throttle moves to `rate` bytes a second on each broker. Throttles that earlier starts left on them stay set,
-        with the new rate. Returns by topic why its throttle can't be set."""
+    def begin(self, moves: Sequence[Move], rate: int) -> Unthrottled:
+        """Throttle moves to `rate` bytes a second on each broker; returns the topics that can't be throttled.
+
+        Throttles that earlier starts left on them stay set, with the new rate. With 0 none is set: those that protect
+        nothing any more are taken away, and the others stay until their moves are over.
+        """
+        if rate <= 0:
+            self.end_if_possible()
         if rate <= 0 or not any(move.adding for move in moves):
-            return {}
-        written = _by_key(self.records.left())
-        throttles = [*self._rates(moves, rate, written), *self._lists(moves, written)]
-        refused: Mapping[tuple[str, str], str] = {}
+            return Unthrottled()
+        written, without = _by_key(self.records.left()), _Without()
+        throttles = [*self._rates(moves, rate, written, without), *self._lists(moves, written, without)]
+        unthrottled = without.of(moves)
+        needed = {each for move in moves if move.topic not in unthrottled.topics for each in _needed(move)}
+        throttles = [each for each in throttles if _key(each)[:2] in needed]
         if throttles:
-            self._begun |= {_key(each) for each in throttles}
+            self.context.limits.moving.throttled.update(map(_key, throttles))
             self.records.intend(throttles)
-            refused = self._set({_key(each): each.value for each in throttles})
-            for (kind, _), why in refused.items():
-                if kind == BROKER:
-                    raise ThrottleRefused(f"{why}, or set replicas.throttle = 0")
+            set_now = self._set({_key(each): each.value for each in throttles})
+            without.refused |= set_now.refused
+            without.silent |= set_now.silent
             log.info("cluster %s: %d throttles set at %d bytes/s", self.context.cluster, len(throttles), rate)
-        return {name: f"{why}, or set replicas.throttle = 0" for (_, name), why in refused.items()}
+        return without.of(moves)
 
     def end_if_possible(self) -> None:
-        """As `end`. Throttles that only other runs left are a warning if they can't be taken away."""
+        """As `end`; what can't be taken away now is a warning, and stays written down."""
         try:
             self.end()
         except (ThrottleRefused, OutcomeUnknown) as error:
-            if self._begun & _by_key(self.records.left()).keys():
-                raise
-            log.warning("cluster %s: throttles of other runs stay for now: %s", self.context.cluster, error)
+            log.warning("cluster %s: throttles stay for now: %s", self.context.cluster, error)
+
+    def is_any_over(self) -> bool:
+        """Whether `end` would find a throttle to take away; changes nothing."""
+        refused: dict[_Resource, str] = {}
+        left = self._reachable(self._over(_by_key(self.records.left())))
+        self._live(left, refused)
+        return any(key[:2] not in refused for key in left)
 
     def end(self) -> int:
         """Take away what protects no move any more, by whichever run it was set; returns how many throttles stay.
@@ -87,14 +100,16 @@ class Throttling:
         cluster gives no answer: then all stays written down.
         """
         written = _by_key(self.records.left())
-        if not written:
-            return 0
+        if self._unsettled:
+            log.warning(
+                "cluster %s: %d throttles stay: a change has no known outcome", self.context.cluster, len(written)
+            )
+            return len(written)
         over = self._over(written)
         if not over:
             return len(written)
-        name, up = self.context.cluster, self._live_brokers()
-        left = {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
-        refused: dict[tuple[str, str], str] = {}
+        name, left = self.context.cluster, self._reachable(over)
+        refused: dict[_Resource, str] = {}
         live = self._live(left, refused)
         # A third value is another hand's. What isn't shown as set may be on its way, so it is taken away, too.
         ours = {
@@ -102,7 +117,8 @@ class Throttling:
             for key, rows in left.items()
             if key in live and live[key] in {value for each in rows for value in (each.value, each.before)}
         }
-        refused |= self._set(ours)
+        reset = self._set(ours)
+        refused |= {**reset.silent, **reset.refused}
         # The answers count only if it is the planned cluster that gave them.
         self.context.require_planned_cluster()
         # What is as it was before needs no request that succeeds.
@@ -110,6 +126,7 @@ class Throttling:
         left = {key: rows for key, rows in left.items() if key not in stuck}
         ours = {key: value for key, value in ours.items() if key not in stuck}
         self.records.removed([each for rows in left.values() for each in rows])
+        self.context.limits.moving.throttled.difference_update(left)
         log.info("cluster %s: %d throttles taken away", name, len(ours))
         for kind, resource, config in left.keys() - ours.keys():
             log.info("cluster %s: %s of %s %s isn't ours any more", name, config, kind, resource)
@@ -119,8 +136,15 @@ class Throttling:
             raise ThrottleRefused(refused[next(iter(sorted(stuck)))[:2]])
         return len(written) - len(left)
 
+    def _reachable(self, over: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
+        """Those that aren't on a broker that is down: only that broker takes the request."""
+        up = self._live_brokers() if over else frozenset()
+        return {key: rows for key, rows in over.items() if key[0] != BROKER or int(key[1]) in up}
+
     def _over(self, written: Mapping[_Key, Sequence[Throttle]]) -> Mapping[_Key, Sequence[Throttle]]:
         """The throttles that protect nothing which the cluster lists as being moved."""
+        if not written:
+            return {}
         name, listed = self.context.cluster, self.context.reassignments()
         if listed is None:
             log.warning(
@@ -130,6 +154,7 @@ class Throttling:
                 len(written),
             )
             return {}
+        listed = {**self.context.may_move(), **listed}
         brokers = self._moving_brokers(listed)
 
         def protects(key: _Key, rows: Sequence[Throttle]) -> bool:
@@ -158,11 +183,13 @@ class Throttling:
         return frozenset(broker.broker_id for broker in self.context.brokers())
 
     def _rates(
-        self, moves: Sequence[Move], rate: int, written: Mapping[_Key, Sequence[Throttle]]
+        self, moves: Sequence[Move], rate: int, written: Mapping[_Key, Sequence[Throttle]], without: _Without
     ) -> Iterator[Throttle]:
         brokers = {broker for move in moves if move.adding for broker in (*move.before, *move.after)}
         for broker in sorted(brokers & self._live_brokers()):
-            found = self._ask_broker(broker)
+            found = self._ask_broker(broker, without.refused, without.silent)
+            if found is None:
+                continue
             for config in _RATES:
                 key, live = (BROKER, str(broker), config), found.get(config)
                 ours = {each.value for each in written.get(key, ())}
@@ -170,15 +197,19 @@ class Throttling:
                 if live is None or (live in ours and live != str(rate)):
                     yield _throttle(key, before=None, value=str(rate))
 
-    def _lists(self, moves: Sequence[Move], written: Mapping[_Key, Sequence[Throttle]]) -> Iterator[Throttle]:
+    def _lists(
+        self, moves: Sequence[Move], written: Mapping[_Key, Sequence[Throttle]], without: _Without
+    ) -> Iterator[Throttle]:
         wanted: dict[str, dict[str, set[str]]] = {}
         for move in moves:
             if move.adding:
                 lists = wanted.setdefault(move.topic, {LEADER_REPLICAS: set(), FOLLOWER_REPLICAS: set()})
                 lists[LEADER_REPLICAS] |= {f"{move.partition}:{broker}" for broker in move.before}
                 lists[FOLLOWER_REPLICAS] |= {f"{move.partition}:{broker}" for broker in move.adding}
-        found = self._topic_configs(wanted)
+        found = self._topic_configs(wanted, without.refused)
         for topic, lists in wanted.items():
+            if topic not in found and (TOPIC, topic) not in without.refused:
+                without.silent[TOPIC, topic] = "the broker asked doesn't show its configs, so it can't be throttled"
             for config, replicas in lists.items():
                 key, live = (TOPIC, topic, config), found.get(topic, {}).get(config)
                 if topic in found and live != _EVERY and not replicas <= _entries(live):
@@ -187,48 +218,58 @@ class Throttling:
                     before = live if others == _entries(live) else ",".join(sorted(others)) or None
                     yield _throttle(key, before=before, value=",".join(sorted(_entries(live) | replicas)))
 
-    def _live(self, keys: Collection[_Key], refused: dict[tuple[str, str], str]) -> Mapping[_Key, str | None]:
+    def _live(self, keys: Collection[_Key], refused: dict[_Resource, str]) -> Mapping[_Key, str | None]:
         """What is set now, by config, without topics that are gone. `refused` gets the resources that can't be read."""
         found: dict[_Key, str | None] = {}
         for broker in {resource for kind, resource, _ in keys if kind == BROKER}:
-            try:
-                configs = self._ask_broker(int(broker))
-            except OutcomeUnknown:
-                raise
-            except ClusterError as error:
-                refused[BROKER, broker] = str(error)
-                continue
-            found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
+            configs = self._ask_broker(int(broker), refused, refused)
+            if configs is not None:
+                found |= {(BROKER, broker, name): configs.get(name) for name in _RATES}
         topics = {resource for kind, resource, _ in keys if kind == TOPIC}
         for topic, set_on_it in self._topic_configs(topics, refused).items():
             found |= {(TOPIC, topic, name): set_on_it.get(name) for name in _LISTS}
         return found
 
-    def _ask_broker(self, broker: int) -> Mapping[str, str]:
-        return self.context.ask(lambda: self.context.admin.broker_configs(broker, _RATES))
+    def _ask_broker(
+        self, broker: int, refused: dict[_Resource, str], silent: dict[_Resource, str]
+    ) -> Mapping[str, str] | None:
+        """Return the rates of a broker; None if it refuses to show them, or gives no answer while the cluster does."""
+        try:
+            return self.context.ask(lambda: self.context.admin.broker_configs(broker, _RATES))
+        except OutcomeUnknown as error:
+            self._require_answers()
+            silent[BROKER, str(broker)] = str(error)
+        except ClusterError as error:
+            refused[BROKER, str(broker)] = str(error)
+        return None
 
-    def _topic_configs(
-        self, topics: Collection[str], refused: dict[tuple[str, str], str] | None = None
-    ) -> dict[str, Mapping[str, str]]:
+    def _require_answers(self) -> None:
+        """Raise OutcomeUnknown if asked to stop, or if it is the whole cluster that gives no answer."""
+        self.context.wait(0)
+        self.context.brokers()
+
+    def _topic_configs(self, topics: Collection[str], refused: dict[_Resource, str]) -> dict[str, Mapping[str, str]]:
         found = self.context.describe_configs(sorted(topics), dict.fromkeys(topics, _LISTS))
         for topic, configs in found.items():
             if configs.error_code in AUTHORIZATION_FAILED:
-                why = (
+                refused[TOPIC, topic] = (
                     f"cluster {self.context.cluster}: configs of topic {topic} can't be read: grant this principal "
                     "DescribeConfigs on it"
                 )
-                if refused is None:
-                    raise ThrottleRefused(f"{why}, or set replicas.throttle = 0")
-                refused[TOPIC, topic] = why
         return {
             topic: {each.name: str(each.value) for each in configs.configs or () if each.config_source == SET_ON_TOPIC}
             for topic, configs in found.items()
             if configs.error_code == kafka.NONE
         }
 
-    def _set(self, values: Mapping[_Key, str | None]) -> Mapping[tuple[str, str], str]:
-        """Alter configs; returns why by resource that the cluster refuses, or doesn't say an outcome of."""
-        refused: dict[tuple[str, str], str] = {}
+    def _set(self, values: Mapping[_Key, str | None]) -> _Without:
+        """Alter configs; returns why by resource that is refused, or has no known outcome.
+
+        A topic without an outcome counts as refused if the cluster answers about others: a later start would come no
+        further. A broker may be back by then.
+        """
+        found = _Without()
+        self._unsettled = True
         by_resource: dict[tuple[str, str], dict[str, str | None]] = {}
         for (resource_type, resource, config), value in values.items():
             by_resource.setdefault((resource_type, resource), {})[config] = value
@@ -249,21 +290,22 @@ class Throttling:
                 if answer.result.error_code not in (kafka.NONE, kafka.UNKNOWN_TOPIC_OR_PARTITION):
                     code = error_name(answer.result.error_code)
                     whys[target.resource] = f"{code} {answer.result.error_message or ''}"
-            for each in silent.values():
-                if not each.by_itself:
-                    raise OutcomeUnknown(
-                        f"cluster {self.context.cluster}: throttles have no known outcome ({each.why}); start the run "
-                        "again with its id"
-                    )
-            whys |= {name: each.why for name, each in silent.items()}
+            if silent:
+                self._require_answers()
+                # Whatever a request did shows by then.
+                self.context.wait(self.context.retry_policy.visibility)
             for target in targets:
-                if target.resource in whys:
-                    refused[kind, target.resource] = (
-                        f"cluster {self.context.cluster}: {', '.join(sorted(target.touched))} of {kind} "
-                        f"{target.resource} can't be altered: {whys[target.resource]}; grant this principal "
-                        "AlterConfigs on the cluster and on the topic"
-                    )
-        return refused
+                name, lost = target.resource, silent.get(target.resource)
+                configs = ", ".join(sorted(target.touched))
+                words = f"cluster {self.context.cluster}: {configs} of {kind} {name} can't be altered"
+                if name in whys:
+                    grant = "grant this principal AlterConfigs on the cluster and on the topic"
+                    found.refused[kind, name] = f"{words}: {whys[name]}; {grant}"
+                elif lost is not None:
+                    ends = kind == TOPIC and lost.by_itself
+                    (found.refused if ends else found.silent)[kind, name] = f"{words}: {lost.why}"
+        self._unsettled = False
+        return found
 
     def _alter_topics(self, targets: Sequence[Target]) -> Response:
         return self.context.admin.alter_configs(targets, validate_only=False)
@@ -277,7 +319,49 @@ class Throttling:
 
 
 class ThrottleRefused(ClusterError):
-    """The cluster refuses to set or take away a throttle: no move is begun without it."""
+    """The cluster refuses to take away a throttle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unthrottled:
+    """Topics without the throttle that their moves need: none of these is begun."""
+
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By topic, why the cluster sets no throttle."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """By topic, why that is unknown now: a later start may set it."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset({*self.refused, *self.silent})
+
+
+@dataclass
+class _Without:
+    """By resource, why it has no throttle."""
+
+    refused: dict[_Resource, str] = field(default_factory=dict)
+    silent: dict[_Resource, str] = field(default_factory=dict)
+
+    def of(self, moves: Sequence[Move]) -> Unthrottled:
+        """The topics among `moves` that need one of these resources."""
+        refused, silent = dict[str, str](), dict[str, str]()
+        for move in moves:
+            for resource in _needed(move):
+                if resource in self.refused:
+                    refused.setdefault(move.topic, f"{self.refused[resource]}, or set replicas.throttle = 0")
+                elif resource in self.silent:
+                    silent.setdefault(move.topic, self.silent[resource])
+        return Unthrottled(
+            refused=refused, silent={topic: why for topic, why in silent.items() if topic not in refused}
+        )
+
+
+def _needed(move: Move) -> Sequence[_Resource]:
+    """Return the resources whose throttles a move needs."""
+    if not move.adding:
+        return []
+    return [(TOPIC, move.topic), *((BROKER, str(broker)) for broker in (*move.before, *move.after))]
 
 
 def _key(throttle: Throttle) -> _Key:

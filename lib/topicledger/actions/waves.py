@@ -7,17 +7,18 @@ silently (R2). The partitions of a request may be under way from then on, whatev
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.moved import is_between, is_in_place, moves_of, ours
+from topicledger.actions.moved import is_between, is_in_place, moves_of, ours, progress
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
-from topicledger.kafka import Response
+from topicledger.kafka import RequestLost, Response
+from topicledger.kafka.moving import Unanswered
 from topicledger.kafka.reassignments import Partition, PartitionState, Replicas, TopicState
 from topicledger.kafka.sending import Answer, NoOutcome, OutcomeUnknown, may_be_done
 from topicledger.model import Phase, PhaseResult, Refusal, Target, TopicResult
@@ -53,8 +54,7 @@ class Waves:
             self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which anything may have been sent."""
-        self._unanswered: set[Partition] = set()
-        """Partitions that were sent and may be under way, although no answer says so."""
+        self._unanswered = context.limits.moving.unanswered
         self._sent: dict[Partition, float] = {}
         """When a move was acknowledged, or listed last, or seen first if an earlier start sent it, by the context's
         clock."""
@@ -86,10 +86,8 @@ class Waves:
                     break
                 wave = self._next_wave()
                 if throttling is not None and not begun:
-                    refused = throttling.begin(self._to_throttle(), limits.settings.throttle)
-                    for topic, why in refused.items():
-                        self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
-                    wave = [move for move in wave if move.topic not in refused]
+                    unthrottled = self._throttle(throttling)
+                    wave = [move for move in wave if move.topic not in unthrottled]
                     begun = True
                 if wave:
                     self._start(wave)
@@ -98,7 +96,7 @@ class Waves:
                 context.wait(pause)
                 self.look()
         except ClusterError:
-            moving = len(self._under_way.keys() | self._unanswered)
+            moving = len(self._under_way.keys() | context.may_move().keys())
             if throttling is not None and moving:
                 words = "cluster %s: %d partitions are, or may be, still moved; their throttles stay until that is over"
                 log.warning(words, context.cluster, moving)
@@ -108,6 +106,15 @@ class Waves:
             raise
         if throttling is not None:
             throttling.end_if_possible()
+
+    def _throttle(self, throttling: Throttling) -> Collection[str]:
+        """Set the throttles of all moves; returns topics without one, of which nothing more is begun."""
+        without = throttling.begin(self._to_throttle(), self._context.limits.moving.settings.throttle)
+        for topic, why in without.refused.items():
+            self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
+        for topic, why in without.silent.items():
+            self._context.leave_open(self._targets.pop(topic), why)
+        return without.topics
 
     def _to_throttle(self) -> Sequence[Move]:
         return [
@@ -171,12 +178,12 @@ class Waves:
             return
         live = state.partitions.get(move.partition)
         if under_way is not None:
-            self._unanswered.discard(key)
+            self._unanswered.pop(key, None)
             self._under_way[key] = move
             # Metadata lags behind the listing (R4): the lag is counted from the end of the move.
             self._sent[key] = self._context.clock()
         elif is_in_place(move, live, listed):
-            self._unanswered.discard(key)
+            self._unanswered.pop(key, None)
             self._done.add(key)
         elif self._is_on_its_way(move, live):
             self._under_way[key] = move
@@ -248,14 +255,14 @@ class Waves:
         return target.topic in self._failed or not keys.isdisjoint({*self._under_way, *self._unanswered, *self._done})
 
     def _ended(self) -> Iterator[PhaseResult]:
+        moving = {topic for topic, _ in self._under_way.keys() | self._context.may_move().keys()}
         for topic, target in list(self._targets.items()):
-            under_way = any(key[0] == topic for key in self._under_way)
             if self.is_done(target):
                 del self._targets[topic]
                 yield self._context.result(
                     target, Phase.APPLY, outcome_of(kafka.NONE), self.answer(target, self._began)
                 )
-            elif topic in self._failed and not under_way:
+            elif topic in self._failed and topic not in moving:
                 del self._targets[topic]
                 yield self._ended_early(target, *self._failed[topic])
 
@@ -311,16 +318,14 @@ class Waves:
             results = {target.topic: TopicResult() for target in targets}
             if not asked:
                 return Response(results=results, throttle_time_ms=0)
-            earlier = set(self._unanswered)
-            self._unanswered |= asked.keys()
             self._maybe_sent |= {topic for topic, _ in asked}
-            answers, throttled = self._context.admin.reassign(asked)
-            now = self._context.clock()
+            try:
+                answers, throttled = self._context.admin.reassign(asked)
+            except RequestLost:
+                self._note(asked, {})
+                raise
+            self._note(asked, answers)
             for key, each in answers.items():
-                if each.error_code == kafka.NONE:
-                    self._sent[key] = now
-                if each.error_code == kafka.NONE or (key not in earlier and not may_be_done(each)):
-                    self._unanswered.discard(key)
                 if results[key[0]].error_code == kafka.NONE:
                     results[key[0]] = each
             # An answer without a partition that was asked for is none about its topic.
@@ -347,6 +352,17 @@ class Waves:
             if not keys <= self._under_way.keys() | self._done:
                 self._give_up(self._targets[topic], why)
 
+    def _note(self, asked: Mapping[Partition, Replicas], answers: Mapping[Partition, TopicResult]) -> None:
+        """Note what a request for partitions came to; a refusal says nothing of an earlier request that got lost."""
+        now = self._context.clock()
+        for key, brokers in asked.items():
+            answer = answers.get(key)
+            if answer is None or may_be_done(answer):
+                self._unanswered[key] = Unanswered(after=brokers, at=now)
+            elif answer.error_code == kafka.NONE:
+                self._sent[key] = now
+                self._unanswered.pop(key, None)
+
     def _give_up(self, target: Target, silent: NoOutcome) -> None:
         """Begin nothing more of a topic that the cluster says no outcome of, and that doesn't move as asked."""
         if silent.by_itself:
@@ -370,20 +386,8 @@ class Waves:
             return
         self._said = now
         moves = [move for each in self._moves.values() for move in each]
-        total, done = sum(move.total for move in moves), sum(move.total for move in moves if self._is_done(move))
-        rate = done / (now - self._clock)
-        left = timedelta(seconds=round((total - done) / rate)) if rate else "unknown"
-        log.info(
-            "cluster %s: %d of %d partitions moved, %d under way; %d of %d bytes, %.0f bytes/s, about %s left",
-            self._context.cluster,
-            len(self._done),
-            len(moves),
-            len(self._under_way),
-            done,
-            total,
-            rate,
-            left,
-        )
+        words = progress(moves, list(filter(self._is_done, moves)), len(self._under_way), now - self._clock)
+        log.info("cluster %s: %s", self._context.cluster, words)
 
 
 NO_DESCRIBE = "this principal may not describe the topic any more; grant it Describe"

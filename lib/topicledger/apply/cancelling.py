@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import functions as F
 
-from topicledger.apply.dispatch import Context, Stop, each_cluster
+from topicledger.apply.dispatch import Context, Stop, Stopped, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.throttles import take_away
 from topicledger.kafka.connection import request_timeout
 from topicledger.ledger import leases
-from topicledger.ledger.leases import Leases
+from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
 from topicledger.model import Phase, RunState, Work
 from topicledger.plan.standing import in_batches, sendable
 from topicledger.resources import registry
 from topicledger.schemas import AUDIT, PLANS, SENT_BATCHES
+
+log = logging.getLogger(__name__)
 
 
 def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
@@ -35,6 +40,31 @@ def cancel(run: Run, context: Context, held: Leases) -> Mapping[str, str]:
 
 def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
     """As `cancel`, of a run that no driver applies any more; waits for the leases of a start that died."""
+    return _cancel_unheld(run, context, wait=True)
+
+
+@contextmanager
+def cancelled_if_stopped(run: Run, context: Context, closing: ExitStack) -> Iterator[None]:
+    """A context without leases in which a stop cancels, if it is to, the moves that the run has under way.
+
+    Leases that `closing` still holds are released before. A cluster that another run is changing by then is left alone.
+    """
+    try:
+        yield
+    except (Stopped, LeaseLost):
+        if context.stop.is_set() and context.stop.cancels:
+            run.settle()
+            closing.close()
+            try:
+                problems = _cancel_unheld(run, replace(context, stop=Stop()), wait=False)
+            except (LeaseHeld, LeaseLost) as error:
+                problems = {"": str(error)}
+            for problem in problems.values():
+                log.warning("not all moves are cancelled: %s", problem)
+        raise
+
+
+def _cancel_unheld(run: Run, context: Context, *, wait: bool) -> Mapping[str, str]:
     if run.state is not RunState.APPLYING:
         return {}
     run.ledger.ensure(PLANS, AUDIT, SENT_BATCHES)
@@ -47,10 +77,12 @@ def cancel_of(run: Run, context: Context) -> Mapping[str, str]:
         {cluster_id: name for name, (cluster_id, _) in work.items()},
         observed_since=datetime.now(UTC),
         request_timeout=max(request_timeout(run.settings.cluster(name), run.settings.kafka) for name in work),
-        wait=True,
+        wait=wait,
         stop=context.stop,
+        some=not wait,
     ) as held:
-        return _cancel(run, context, work, held)
+        work = {name: each for name, each in work.items() if name in held.names}
+        return {**held.busy, **_cancel(run, context, work, held)}
 
 
 def _under_way(run: Run) -> Work:
@@ -67,9 +99,7 @@ def _cancel(run: Run, context: Context, work: Work, held: Leases) -> Mapping[str
     if not work:
         return {}
     unstopped = replace(context, stop=Stop())
-    step = each_cluster(run, unstopped, Phase.APPLY, work, Executor.cancel, held=held, title="cancel")
+    last = partial(take_away, run.run_id, clusters_left(run.ledger))
+    step = each_cluster(run, unstopped, Phase.APPLY, work, Executor.cancel, held=held, title="cancel", last=last)
     run.settle()
-    ended = {name: cluster_id for name, (cluster_id, _) in work.items() if name not in step.problems}
-    left = {name: each for name, each in clusters_left(run.ledger).items() if ended.get(name) == each.cluster_id}
-    take_away(run, left, held)
     return step.problems

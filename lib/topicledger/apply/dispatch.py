@@ -21,7 +21,6 @@ from topicledger.config import logs
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.kafka import ClusterAdmin
-from topicledger.kafka.moving import MoveLimits
 from topicledger.kafka.sending import ClusterLimits, StaysOpen
 from topicledger.ledger.acknowledged import created_by
 from topicledger.ledger.leases import Leases
@@ -159,17 +158,20 @@ def each_cluster(
     held: Leases | None = None,
     title: str | None = None,
     before: Callable[[str, int], None] = lambda _, __: None,
+    last: Callable[[Executor], None] = lambda _: None,
     ended: Callable[[str], None] = lambda _: None,
 ) -> StepResult:
     """Do a step for each batch of each cluster, clusters side by side, and append the outcomes in waves.
 
     `held` allows the step to change clusters. A cluster that can't be reached, or that doesn't answer, is one of
     the result's problems; the others finish. `before` is called with the cluster and the batch's place in `work`,
-    from 0, before each step; `ended` with each cluster on which nothing is left to do, while others go on, once its
-    outcomes are on their way into the table. Raises Stopped when asked to stop, after appending what is known.
+    from 0, before each step; `last` in each cluster's thread, after its last batch; `ended` with each cluster on which
+    nothing is left to do, while others go on, once its outcomes are on their way into the table.
+
+    Raises Stopped when asked to stop, after appending what is known. Raises LeaseLost if no lease is held any more.
     """
     total = sum(len(batch) for _, batches in work.values() for batch in batches)
-    if not total:
+    if not work:
         return StepResult(results={}, problems={})
     others: Mapping[str, str] = {}
     if phase is Phase.APPLY and step is not Executor.recover:
@@ -183,7 +185,9 @@ def each_cluster(
         try:
             with logs.about(cluster=name):
                 refused_as = others.get(name)
-                one = _one_cluster(run, context, settings[name], *work[name], phase, step, held, before, refused_as)
+                one = _one_cluster(
+                    run, context, settings[name], *work[name], phase, step, held, before, last, refused_as
+                )
                 for ended in one:
                     results.put(ended)
         finally:
@@ -242,6 +246,10 @@ def each_cluster(
             log.warning("%s", error)
     if context.stop.is_set():
         raise Stopped(f"run {run.run_id} {context.stop.why}; start it again with its id")
+    lost = held.lost if held is not None else {}
+    # What is known of these was not recorded.
+    problems |= {name: why for name, why in lost.items() if name in work}
+    found = {key: each for key, each in found.items() if key[0] not in lost}
     return StepResult(results=found, problems=problems, left_open=left_open)
 
 
@@ -276,13 +284,15 @@ def _one_cluster(
     step: Step,
     held: Leases | None,
     before: Callable[[str, int], None],
+    last: Callable[[Executor], None],
     refused_as: str | None,
 ) -> Iterator[Sequence[PhaseResult]]:
     """How each batch of a cluster ended. Raises StaysOpen in the end where that isn't known of some actions."""
     records = run.settings.kafka.max_batch_records
     super_users = frozenset(run.settings.acls.super_users)
     limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, super_users=super_users))
-    limits.moving = MoveLimits(
+    limits.moving = replace(
+        limits.moving,
         settings=run.settings.replicas,
         throttles=RecordedThrottles(ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id),
         withdrawn=context.withdrawn.get(settings.name, {}),
@@ -294,7 +304,7 @@ def _one_cluster(
             admin=admin,
             limits=limits,
             stop=context.stop,
-            may_send=held.require_for_request if held is not None else _allowed,
+            may_send=partial(held.require_for_request, settings.name) if held is not None else _allowed,
             waiting=partial(context.progress.quota, settings.name),
             validated=partial(_validated, run, settings.name),
             created_by=partial(created_by, run.ledger, settings.name, cluster_id),
@@ -339,3 +349,5 @@ def _one_cluster(
             yield ended
         if left_open:
             raise StaysOpen(settings.name, left_open)
+        if refused_as is None:
+            last(executor)

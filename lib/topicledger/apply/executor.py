@@ -12,7 +12,7 @@ from topicledger.actions.context import ClusterContext, WrongCluster
 from topicledger.actions.costs import Cost
 from topicledger.actions.kind import ActionKind
 from topicledger.errors import ClusterError
-from topicledger.kafka.sending import NoOutcome, OutcomeUnknown, StaysOpen
+from topicledger.kafka.sending import NoOutcome, OutcomeUnknown
 from topicledger.model import Phase, PhaseResult, Target, TopicResult
 from topicledger.resources.registry import ACTIONS, by_kind
 
@@ -38,10 +38,10 @@ class Executor(ClusterContext):
                 yield from self._failed_validate(of_kind)
                 raise
             yield from self._failed_validate(of_kind)
-        self._require_none_open()
+        self.require_none_open()
 
     def _failed_validate(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-        for target, silent in self._take_silent(targets):
+        for target, silent in self.take_silent(targets):
             if silent.by_itself:
                 yield self.without_outcome(target, Phase.VALIDATE, silent, "validateOnly changes nothing")
             else:
@@ -51,15 +51,15 @@ class Executor(ClusterContext):
         """Targets of a saved plan on fresh metadata: yields those that must not be sent any more."""
         for kind, of_kind in by_kind(targets):
             yield from kind.steps.changed_since_plan(self, of_kind)
-            self._leave_silent_open(of_kind)
-        self._require_none_open()
+            self.leave_silent_open(of_kind)
+        self.require_none_open()
 
     def recover(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """What became of targets that an earlier start may have sent (C18, D3); changes nothing."""
         for kind, of_kind in by_kind(targets):
             yield from kind.steps.recover(self, of_kind)
-            self._leave_silent_open(of_kind)
-        self._require_none_open()
+            self.leave_silent_open(of_kind)
+        self.require_none_open()
 
     def apply(self, targets: Sequence[Target]) -> Iterator[PhaseResult]:
         """Send one batch for real; every outcome is known when it is yielded, each as soon as it is."""
@@ -69,10 +69,10 @@ class Executor(ClusterContext):
             except OutcomeUnknown:
                 # Without rows for what was sent in vain, the next start would come no further.
                 if not self.stop.is_set():
-                    yield from self._found_out(kind, self._take_silent(of_kind))
+                    yield from self._found_out(kind, self.take_silent(of_kind))
                 raise
-            yield from self._found_out(kind, self._take_silent(of_kind))
-        self._require_none_open()
+            yield from self._found_out(kind, self.take_silent(of_kind))
+        self.require_none_open()
 
     def _found_out(self, kind: ActionKind, silent: Sequence[tuple[Target, NoOutcome]]) -> Iterator[PhaseResult]:
         """What became of targets that no answer told an outcome of, by what the cluster shows; the others stay open."""
@@ -87,12 +87,12 @@ class Executor(ClusterContext):
             for ended in kind.steps.recover(self, [replace(target, maybe_sent=True) for target, _ in silent]):
                 del left[ended.resource]
                 yield ended
-            self._leave_silent_open([target for target, _ in silent])
+            self.leave_silent_open([target for target, _ in silent])
             asked = [replace(target, maybe_sent=False) for target, _ in left.values() if not self.is_open(target)]
             # Those that are as the plan saw them: nothing of these was done.
             unknown = set(left) - {target.resource for target in asked}
             unknown |= {ended.resource for ended in kind.steps.changed_since_plan(self, asked)}
-            self._leave_silent_open(asked)
+            self.leave_silent_open(asked)
             if kind.steps.partly_done is not None:
                 partly = kind.steps.partly_done(self, [target for target in asked if target.resource not in unknown])
         except WrongCluster:
@@ -101,7 +101,7 @@ class Executor(ClusterContext):
             if self.stop.is_set():
                 raise
             # A question of these was sent in vain, too: no answer to it says what the change did.
-            self._silent = {}
+            self.take_silent(())
             unknown = set(left)
         for resource, (target, why) in left.items():
             if resource in unknown or self.is_open(target):
@@ -123,22 +123,3 @@ class Executor(ClusterContext):
             yield from kind.steps.verify(
                 self, [(target, results[target.action, target.resource]) for target in of_kind]
             )
-
-    def _take_silent(self, targets: Sequence[Target]) -> Sequence[tuple[Target, NoOutcome]]:
-        """Those of a kind's targets that were sent and have no outcome, and that the kind didn't leave open."""
-        silent, self._silent = self._silent, {}
-        return [
-            (target, silent[target.resource])
-            for target in targets
-            if target.resource in silent and (target.resource, target.action) not in self._left_open
-        ]
-
-    def _leave_silent_open(self, targets: Sequence[Target]) -> None:
-        for target, silent in self._take_silent(targets):
-            self.leave_open(target, silent.why)
-
-    def _require_none_open(self) -> None:
-        left: Mapping[tuple[str, str], str] = self._left_open
-        self._left_open = {}
-        if left:
-            raise StaysOpen(self.cluster, left)

@@ -19,10 +19,10 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.apply.cancelling import cancel
+from topicledger.apply.cancelling import cancel, cancelled_if_stopped
 from topicledger.apply.dispatch import Context, StepResult, Stopped, each_cluster
 from topicledger.apply.executor import Executor
-from topicledger.apply.throttles import take_away, take_away_left
+from topicledger.apply.throttles import left_on, take_away, take_away_left
 from topicledger.apply.values import Applied, Validated
 from topicledger.config.settings import ClusterSettings
 from topicledger.kafka.connection import request_timeout
@@ -73,20 +73,38 @@ def apply(
 ) -> Applied:
     """Send what passed validate. `closing` ends after the run's last commit: then leases are released at the latest.
 
-    `leftovers`: by cluster, the throttles that may have been left on it before this start. What protects no move any
-    more is taken away, whatever the run is about, and whichever run left it.
+    `leftovers`: by cluster id, the throttles that may have been left there before this start. What protects no move
+    any more is taken away from the run's clusters, whichever run left it.
 
     What no other run holds comes first. With `--wait` the rest comes when those runs have released it; while this run
     waits it holds nothing, so that two runs never wait for each other.
     """
-    if not ready.actions:
-        return _applied(run, {}, {}, take_away_left(run, _in_reach(run, ready, leftovers()), context.stop))
+    done = _apply_all(run, context, ready, closing, leftovers) if ready.actions else _applied(run, {}, {}, {})
+    idle = [cluster.name for cluster in run.clusters if cluster.name not in ready.actions]
+    left = left_on(run.ledger, run.settings, idle, leftovers())
+    away = left.keys() - ready.seen.known if ready.seen is not None else frozenset()
+    for name in sorted(away):
+        log.warning("throttles of cluster %s stay for now: it can't be reached", name)
+    left = {name: each for name, each in left.items() if name not in away}
+    stay = take_away_left(run.ledger, run.settings, run.run_id, left, context.stop)
+    return replace(done, problems={**done.problems, **stay})
+
+
+def _apply_all(
+    run: Run,
+    context: Context,
+    ready: Validated,
+    closing: ExitStack,
+    leftovers: Callable[[], Mapping[str, Leftover]],
+) -> Applied:
     run.ledger.ensure(MANIFESTS, USAGES, PLANS, AUDIT, OBSERVED, BROKERS, SENT_BATCHES)
     done: list[Applied] = []
     with SentBatches(run) as sent:
         left = ready.actions
         while left:
-            held = closing.enter_context(_leases(run, context, replace(ready, actions=left)))
+            with cancelled_if_stopped(run, context, closing):
+                taken = _leases(run, context, replace(ready, actions=left))
+            held = closing.enter_context(taken)
             part = ready.of(held.names)
             done.append(_apply_held(run, context, part, held, sent, leftovers))
             left = {name: each for name, each in left.items() if name in held.busy}
@@ -121,19 +139,17 @@ def _apply_held(
             sent.begin(ready.actions)
         if judged.actions and run.state is not RunState.APPLYING:
             run.commit_state(RunState.APPLYING)
-        done = _send(run, replace(context, withdrawn=judged.withdrawn), judged, held, sent, latest, stay=leftovers())
+        context = replace(context, withdrawn=judged.withdrawn)
+        idle: Work = {
+            name: (cluster_id, []) for name, (cluster_id, _) in ready.actions.items() if name not in judged.actions
+        }
+        done = _send(run, context, judged, idle, held, sent, latest, leftovers())
     except Stopped:
         if context.stop.cancels:
             for problem in cancel(run, context, held).values():
                 log.warning("not all moves are cancelled: %s", problem)
         raise
     held.require()
-    left = {name: each for name, each in _in_reach(run, ready, leftovers()).items() if name not in done.problems}
-    planned_for = {name: cluster_id for name, (cluster_id, _) in ready.actions.items()}
-    mine = {name: each for name, each in left.items() if planned_for.get(name) == each.cluster_id}
-    others = {name: each for name, each in left.items() if name not in {*planned_for, *ready.elsewhere}}
-    stay = {**take_away(run, mine, held), **take_away_left(run, others, context.stop)}
-    done = replace(done, problems={**done.problems, **stay})
 
     def let_go() -> None:
         held.require()
@@ -142,15 +158,6 @@ def _apply_held(
     # Verify changes nothing: others may have the clusters meanwhile, once what was done to them is kept.
     run.commits.add(let_go)
     return done
-
-
-def _in_reach(run: Run, ready: Validated, left: Mapping[str, Leftover]) -> Mapping[str, Leftover]:
-    """What was left on clusters that the run is about, but for those that it could not reach before."""
-    about = {cluster.name: left[cluster.name] for cluster in run.clusters if cluster.name in left}
-    away = about.keys() - ready.seen.known if ready.seen is not None else frozenset()
-    for name in sorted(away):
-        log.warning("throttles of cluster %s stay for now: it can't be reached", name)
-    return {name: each for name, each in about.items() if name not in away}
 
 
 def _leases(run: Run, context: Context, ready: Validated) -> Leases:
@@ -297,36 +304,46 @@ def _send(
     run: Run,
     context: Context,
     ready: Validated,
+    idle: Work,
     held: Leases,
     sent: SentBatches,
     latest: int,
-    stay: Collection[str],
+    leftovers: Mapping[str, Leftover],
 ) -> Applied:
     """Send what may be sent; creates that wait for room come after the deletes that make it.
 
-    `stay`: clusters whose leases are needed after it.
+    `idle`: clusters whose leases are held, and to which nothing is sent. `leftovers`: as of `apply`.
     """
     done: list[StepResult] = []
 
     def send(work: Work) -> None:
         sent.begin(work)
+        last = partial(take_away, run.run_id, leftovers)
         step = each_cluster(
-            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, ended=released
+            run, context, Phase.APPLY, work, Executor.apply, held=held, before=sent.before, last=last, ended=released
         )
         done.append(step)
 
     waits = _keys(ready.waiting)
+    open_on = StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open
 
     def released(name: str) -> None:
-        # Others may have the cluster while this run is busy with another one: here nothing is left to send. Throttles
-        # that an earlier start left are looked for under the lease.
-        if not run.may_have_sent and name not in stay and all(cluster != name for cluster, _ in waits):
+        # Others may have the cluster while this run is busy with another one: here nothing is left to do.
+        if all(cluster != name for cluster, _ in waits):
             run.commits.add(partial(held.release_some, [name]))
 
     def needs_room(name: str, target: Target) -> bool:
         return (name, target.topic) in waits and target.action in MAKE_PARTITIONS
 
-    send(only(ready.actions, lambda name, target: not needs_room(name, target)))
+    first = only(ready.actions, lambda name, target: not needs_room(name, target))
+    throttled: Work = {
+        name: (cluster_id, [])
+        for name, (cluster_id, _) in {**idle, **ready.actions}.items()
+        if name not in first and name not in open_on and cluster_id in leftovers
+    }
+    if first:
+        run.commits.add(partial(held.release_some, idle.keys() - throttled.keys() - open_on.keys()))
+    send({**first, **throttled})
     if waits:
         assert ready.seen is not None, "creates wait only where this start has judged them"
         version = _owners_version(run, latest)
@@ -337,7 +354,7 @@ def _send(
         fit = waits - _keys(judged.waiting)
         left = in_batches(sendable(run, [*ready.problems, *ready.elsewhere], ready.left_open))
         send(only(left, lambda name, target: needs_room(name, target) and (name, target.topic) in fit))
-    problems = dict(StepResult(results={}, problems=ready.problems, left_open=ready.left_open).why_open)
+    problems = dict(open_on)
     for step in done:
         problems |= step.why_open
     return _applied(run, ready.actions, {key: each for step in done for key, each in step.results.items()}, problems)

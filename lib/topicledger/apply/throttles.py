@@ -4,71 +4,79 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
-from topicledger.actions.throttling import Throttling
+from topicledger.actions.context import ClusterContext
+from topicledger.actions.throttling import ThrottleRefused, Throttling
 from topicledger.apply.executor import Executor
 from topicledger.config.settings import Settings
 from topicledger.errors import ClusterError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.connection import request_timeout
-from topicledger.kafka.sending import ClusterLimits
+from topicledger.kafka.sending import ClusterLimits, OutcomeUnknown
 from topicledger.ledger import leases
-from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
-from topicledger.ledger.run import Run
+from topicledger.ledger.leases import LeaseHeld, LeaseLost
 from topicledger.ledger.tables import Ledger
 from topicledger.ledger.throttles import Leftover, RecordedThrottles
+from topicledger.observe.clusters import known_ids
 
 log = logging.getLogger(__name__)
 
 
-def take_away(run: Run, clusters: Mapping[str, Leftover], held: Leases) -> Mapping[str, str]:
-    """Take away what protects no move any more on `clusters`, whose leases are held, by whichever run it was set.
+def take_away(run_id: str, left: Mapping[str, Leftover], context: ClusterContext) -> None:
+    """Take away what protects no move any more on one cluster, whose lease is held, by whichever run it was set.
 
-    Returns by cluster why that is impossible now, for throttles that `run` set. Those of other runs are a warning: they
-    must not stop this one.
+    `left`: by cluster id, what earlier starts left. Raises ClusterError for throttles of this run that can't be taken
+    away now; those of other runs are a warning: they must not stop this one.
     """
-    return _take_away(run.ledger, run.settings, run.run_id, clusters, held)
+    moving, here = context.limits.moving, left.get(context.cluster_id)
+    if moving.throttles is None or (here is None and not moving.throttled):
+        return
+    try:
+        Throttling(context, moving.throttles).end()
+    except (ThrottleRefused, OutcomeUnknown) as error:
+        if moving.throttled or (here is not None and run_id in here.run_ids):
+            raise
+        log.warning("throttles of cluster %s stay for now: %s", context.cluster, error)
 
 
-def take_away_left(run: Run, clusters: Mapping[str, Leftover], stop: threading.Event) -> Mapping[str, str]:
-    """As `take_away`, each cluster under its lease, taken for that. A cluster that another run is changing is left to
-    that run, or to a later one."""
-    return take_away_of(run.ledger, run.settings, run.run_id, clusters, stop)
+def left_on(
+    ledger: Ledger, settings: Settings, names: Iterable[str], left: Mapping[str, Leftover]
+) -> Mapping[str, tuple[str, Leftover]]:
+    """By the name that a cluster has now, its id and what was left on it; only clusters of `names`.
+
+    A name whose id is unknown stands for the cluster that had this name when the throttle was set.
+    """
+    if not left:
+        return {}
+    ids, found = known_ids(ledger, settings), dict[str, tuple[str, Leftover]]()
+    for name in names:
+        for cluster_id, each in left.items():
+            if ids.get(name) == cluster_id or (name not in ids and name in each.names):
+                found[name] = cluster_id, each
+    return found
 
 
-def take_away_of(
-    ledger: Ledger, settings: Settings, run_id: str, clusters: Mapping[str, Leftover], stop: threading.Event
+def take_away_left(
+    ledger: Ledger,
+    settings: Settings,
+    run_id: str,
+    clusters: Mapping[str, tuple[str, Leftover]],
+    stop: threading.Event,
 ) -> Mapping[str, str]:
-    """As `take_away_left`, of a run that no driver applies any more."""
+    """Take away what protects no move any more, each cluster under its lease. `clusters`: as `left_on` returns them.
+
+    The lease is taken only if there is something to take away. A cluster that another run is changing is left to that
+    run, or to a later one. Returns by cluster why throttles of run `run_id` stay.
+    """
     problems: dict[str, str] = {}
-    for name, left in clusters.items():
+    for name, (cluster_id, left) in clusters.items():
         try:
-            with leases.take(
-                ledger,
-                run_id,
-                {left.cluster_id: name},
-                observed_since=datetime.now(UTC),
-                request_timeout=request_timeout(settings.cluster(name), settings.kafka),
-                wait=False,
-                stop=stop,
-            ) as held:
-                problems |= _take_away(ledger, settings, run_id, {name: left}, held)
+            _take_away_left(ledger, settings, run_id, name, cluster_id, stop)
         except (LeaseHeld, LeaseLost) as error:
             log.warning("throttles of cluster %s stay for now: %s", name, error)
-    return problems
-
-
-def _take_away(
-    ledger: Ledger, settings: Settings, run_id: str, clusters: Mapping[str, Leftover], held: Leases
-) -> Mapping[str, str]:
-    problems: dict[str, str] = {}
-    for name, left in clusters.items():
-        try:
-            _end(ledger, settings, run_id, name, left.cluster_id, held)
-        except LeaseLost:
-            raise
         except ClusterError as error:
             log.warning("throttles of cluster %s stay for now: %s", name, error)
             if run_id in left.run_ids:
@@ -76,13 +84,33 @@ def _take_away(
     return problems
 
 
-def _end(ledger: Ledger, settings: Settings, run_id: str, name: str, cluster_id: str, held: Leases) -> None:
+def _take_away_left(
+    ledger: Ledger, settings: Settings, run_id: str, name: str, cluster_id: str, stop: threading.Event
+) -> None:
+    records = RecordedThrottles(ledger=ledger, run_id=run_id, cluster=name, cluster_id=cluster_id)
     with ClusterAdmin(settings.cluster(name), settings.kafka) as admin:
-        executor = Executor(
-            cluster=name,
-            cluster_id=cluster_id,
-            admin=admin,
-            limits=ClusterLimits(max_batch_records=settings.kafka.max_batch_records),
-            may_send=held.require_for_request,
-        )
-        Throttling(executor, RecordedThrottles(ledger=ledger, run_id=run_id, cluster=name, cluster_id=cluster_id)).end()
+
+        def throttling(may_send: Callable[[], None]) -> Throttling:
+            limits = ClusterLimits(max_batch_records=settings.kafka.max_batch_records)
+            executor = Executor(
+                cluster=name, cluster_id=cluster_id, admin=admin, limits=limits, stop=stop, may_send=may_send
+            )
+            executor.require_planned_cluster()
+            return Throttling(executor, records)
+
+        if not throttling(_nothing).is_any_over():
+            return
+        with leases.take(
+            ledger,
+            run_id,
+            {cluster_id: name},
+            observed_since=datetime.now(UTC),
+            request_timeout=request_timeout(settings.cluster(name), settings.kafka),
+            wait=False,
+            stop=stop,
+        ) as held:
+            throttling(partial(held.require_for_request, name)).end()
+
+
+def _nothing() -> None:
+    raise AssertionError("looking changes nothing")

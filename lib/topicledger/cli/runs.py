@@ -13,7 +13,7 @@ from topicledger.apply.cancelling import cancel_of
 from topicledger.apply.dispatch import Context, Stop
 from topicledger.apply.display import display_only
 from topicledger.apply.progress import Progress
-from topicledger.apply.throttles import take_away_of
+from topicledger.apply.throttles import left_on, take_away_left
 from topicledger.cli import show
 from topicledger.cli.options import Options, common, common_with, open_ledger, open_settings, print_result
 from topicledger.cli.plans import revert
@@ -135,7 +135,7 @@ def runs_abandon(options: Options, cancel: bool) -> int:
     runs.abandon(ledger, settings, options.run_id)
     with display_only("the result", instead="`runs list` shows the run's state"):
         click.echo(abandoned(options.run_id))
-    take_away_of(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
+    take_away_left(ledger, settings, options.run_id, _throttled(ledger, settings, options.run_id), Stop())
     for name in _throttled(ledger, settings, options.run_id):
         click.echo(f"throttles stay set on cluster {name}; the next run on it takes them away once nothing moves there")
     return ExitCode.DONE
@@ -146,10 +146,10 @@ def abandoned(run_id: str) -> str:
     return f"run {printable(run_id)} is abandoned"
 
 
-def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, Leftover]:
-    """By cluster, what a run may have left set."""
-    left = clusters_left(ledger)
-    return {name: each for name, each in left.items() if run_id in each.run_ids and name in settings.clusters}
+def _throttled(ledger: Ledger, settings: Settings, run_id: str) -> Mapping[str, tuple[str, Leftover]]:
+    """By cluster, its id and what a run may have left set."""
+    left = {cluster_id: each for cluster_id, each in clusters_left(ledger).items() if run_id in each.run_ids}
+    return left_on(ledger, settings, settings.clusters, left)
 
 
 def _cancel(ledger: Ledger, settings: Settings, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Limits of moves in one cluster, moves that no longer start, and the record of throttles."""
+"""Limits of moves in one cluster, moves that no longer start or that got no answer, and the record of throttles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,25 @@ from topicledger.config.settings import ReplicaSettings
 from topicledger.model.moves import ThrottleRecords, Withdrawn
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unanswered:
+    """A move whose last request got no answer."""
+
+    after: tuple[int, ...]
+    at: float
+    """When the client gave the request up, by the clock of the cluster's context."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MoveLimits:
-    """Limits of moves."""
+    """Limits of moves, and what this start knows of them that no listing shows."""
 
     settings: ReplicaSettings = field(default_factory=ReplicaSettings)
     throttles: ThrottleRecords | None = None
     """Records throttles before they are set; None if moves aren't throttled."""
     withdrawn: Mapping[str, Withdrawn] = field(default_factory=dict)
     """Reasons why no more partitions of a topic that is under way start to move, by topic."""
+    unanswered: dict[tuple[str, int], Unanswered] = field(default_factory=dict)
+    """By topic and partition: see `ClusterContext.may_move`."""
+    throttled: set[tuple[str, str, str]] = field(default_factory=set)
+    """Resource type, resource and config of throttles that this start set and has not taken away."""

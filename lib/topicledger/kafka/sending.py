@@ -121,6 +121,16 @@ class ClusterLimits:
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
 
+@dataclass
+class _Silence:
+    """Signs that a cluster answers nothing at all, not only nothing about one target."""
+
+    targets: int = 0
+    """Targets in a row that had no answer, alone in their requests, and no other target had one in between."""
+    answered: tuple[Callable[[Sequence[Target]], Response], Target] | None = None
+    """The last request that changes nothing and had an outcome, with a target of it."""
+
+
 @dataclass(kw_only=True)
 class Sender:
     """Sends requests to one cluster, through one connection.
@@ -148,10 +158,7 @@ class Sender:
     later: int = 0
     """Topics of this cluster and phase that follow those being sent."""
     _quiet_until: float = float("-inf")
-    _silent: int = 0
-    """Consecutive targets without any answer, each alone in its request."""
-    _answered: tuple[Callable[[Sequence[Target]], Response], Target] | None = None
-    """The last request that changes nothing and had an outcome, with one of its targets."""
+    _signs: _Silence = field(default_factory=_Silence)
 
     def wait(self, seconds: float) -> None:
         """Wait; raise OutcomeUnknown if asked to stop, so that actions without a known outcome stay open."""
@@ -193,7 +200,7 @@ class Sender:
             return
         sent = Sent(left=list(targets))
         # After a target without an outcome, the next one shows whether the cluster answers at all.
-        fruitless = self._again_after_silence() if self._silent else 0
+        fruitless = self._again_after_silence() if self._signs.targets else 0
         backoff = self.retry_policy.first_backoff
         part = Part(attempts=self.retry_policy.attempts)
         try:
@@ -215,10 +222,10 @@ class Sender:
                 yield from answers
                 if outcomes.results or outcomes.over_quota:
                     fruitless = part.attempts // 2 if part.found else 0
-                    backoff, self._silent = self.retry_policy.first_backoff, 0
+                    backoff, self._signs.targets = self.retry_policy.first_backoff, 0
                     part.answered(len(batch))
                     if answers and not changes:
-                        self._answered = request, answers[0][0]
+                        self._signs.answered = request, answers[0][0]
                     # The cluster answers, so earlier targets without an answer are silent by themselves.
                     yield from sent.silent_by_itself()
                 else:
@@ -231,16 +238,16 @@ class Sender:
                         yield from by_themselves
                         part.gave_up()
                         fruitless = self._again_after_silence()
-                        self._silent += 1
-                        is_last = self._silent >= _SILENT_CLUSTER or not sent.left
+                        self._signs.targets += 1
+                        is_last = self._signs.targets >= _SILENT_CLUSTER or not sent.left
                         if len(by_themselves) == len(batch) or (is_last and self._still_answers(batch)):
-                            self._silent, backoff = 0, self.retry_policy.first_backoff
+                            self._signs.targets, backoff = 0, self.retry_policy.first_backoff
                             yield from sent.silent_by_itself()
-                        elif self._silent >= _SILENT_CLUSTER:
+                        elif self._signs.targets >= _SILENT_CLUSTER:
                             silence = self._silence(sent, outcomes.why)
                             yield from sent.silent
                             raise silence
-                        if self._silent:
+                        if self._signs.targets:
                             sent.go_on_elsewhere()
                 if unknown and sent.left and not outcomes.over_quota:
                     self.wait(backoff * random.uniform(0.5, 1.0))
@@ -255,9 +262,9 @@ class Sender:
 
     def _still_answers(self, silent: Sequence[Target]) -> bool:
         """Whether the cluster still answers a request about another target of this action, answered before."""
-        if self._answered is None or self._answered[1].action != silent[0].action:
+        if self._signs.answered is None or self._signs.answered[1].action != silent[0].action:
             return False
-        request, known = self._answered
+        request, known = self._signs.answered
         outcomes = self._request(request, self._next([known]))
         return bool(outcomes.results or outcomes.over_quota)
 

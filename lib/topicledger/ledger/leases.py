@@ -16,20 +16,16 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from pyspark.sql import functions as F
-
 from topicledger.errors import ClusterError, TopicLedgerError
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder
+from topicledger.ledger.lease_rows import held_since, holders, is_free, read_rows
 from topicledger.ledger.tables import Ledger
 from topicledger.schemas import LEASES
-from topicledger.text import iso_time
 
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
 """How long a lease holds without being renewed, at least."""
-_CLOCK_SKEW_SECONDS = 2.0
-"""By how much the clocks of two drivers may differ."""
 _ASK_AGAIN_SECONDS = 2.0
 _ATTEMPTS = 5
 _COMMITS = 6
@@ -78,6 +74,7 @@ class Leases:
         self._expires_at = datetime.min.replace(tzinfo=UTC)
         self._renew_at = 0.0
         self._lost: str | None = None
+        self._lost_some: dict[str, str] = {}
         self._renewing = False
         self._changed = threading.Condition()
         self._over = False
@@ -116,8 +113,16 @@ class Leases:
             self._done |= frozenset(names)
         self._wake.set()
 
-    def require(self) -> None:
-        """Raises LeaseLost where this driver may do nothing more: its time ran out, or a later start took over."""
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters, by name, whose leases another holder took while those of others are still held, with the reason."""
+        return dict(self._lost_some)
+
+    def require(self, cluster: str | None = None) -> None:
+        """Raise LeaseLost if this driver may do nothing more, or nothing more to `cluster`.
+
+        Its time ran out, or another holder took over: all clusters, or this one.
+        """
         with self._changed:
             # A slow commit isn't a stop: it will show whether another run took the leases meanwhile.
             while self._lost is None and self._left() <= 0 and self._renewing:
@@ -128,15 +133,20 @@ class Leases:
                 )
         if self._lost is not None:
             raise LeaseLost(f"run {self.holder.run_id}: {self._lost}; start it again with its id")
+        if cluster is not None and cluster in self._lost_some:
+            raise LeaseLost(self._lost_some[cluster])
 
-    def require_for_request(self) -> None:
-        """Returns when the leases outlast a request sent now; has them renewed where they don't. Raises LeaseLost."""
+    def require_for_request(self, cluster: str | None = None) -> None:
+        """Return when the leases outlast a request sent now to `cluster`; has them renewed if they don't.
+
+        Raises LeaseLost.
+        """
         with self._changed:
-            self.require()
+            self.require(cluster)
             while self._left() <= self._request_timeout:
                 self._wake.set()
                 self._changed.wait(timeout=min(1.0, max(0.0, self._left())))
-                self.require()
+                self.require(cluster)
 
     def _left(self) -> float:
         """The seconds for which the leases hold: by the clock that counts sleep, and by that which others go by."""
@@ -187,7 +197,7 @@ class Leases:
                 self.require()
                 self._renewing = True
             if not self._write(self._rows, renewed=True):
-                self._lose("a later start of it, or another run, took over")
+                self._keep_what_is_ours()
         except LeaseLost:
             pass
         except Exception as error:
@@ -199,6 +209,30 @@ class Leases:
                 self._renewing = False
                 self._changed.notify_all()
         return self._lost is None
+
+    def _keep_what_is_ours(self) -> None:
+        """Go on with the leases that the last commit renewed, when another holder had taken others of them."""
+        known, ours = {row["cluster_id"]: row for row in read_rows(self._ledger, self._clusters)}, []
+        for row in self._rows:
+            mine = {"process": self.holder.process, "host": self.holder.host, "changes": row["changes"] + 1}
+            live = known.get(row["cluster_id"], {})
+            if mine.items() <= live.items():
+                ours += [live] if live["released_at"] is None else []
+            elif row["cluster"] not in self._done:
+                self._lost_some[row["cluster"]] = (
+                    f"run {self.holder.run_id}: a later start of it, or another run, took over cluster "
+                    f"{row['cluster']}: nothing more is sent to it, or recorded of it; start the run again with its id"
+                )
+        if not ours:
+            self._lose("a later start of it, or another run, took over")
+            return
+        with self._changed:
+            self._rows, self._expires_at = ours, min(row["expires_at"] for row in ours)
+            left = (self._expires_at - self._clocks.now()).total_seconds()
+            self._until = self._clocks.elapsed() + left
+            self._renew_at = self._until - self._seconds * 2 / 3
+            log.warning("leases of clusters %s are lost, those of others go on", sorted(self._lost_some))
+            self._changed.notify_all()
 
     def _take(self, seen: Iterable[dict[str, Any]]) -> bool:
         """Take every cluster's lease as it was `seen`; whether all of them are held now."""
@@ -226,14 +260,14 @@ class Leases:
         """Ask for all of `clusters` (id -> name) but those of rows that other runs hold."""
         held = {row["cluster_id"]: row for row in rows}
         self._clusters = {cluster_id: name for cluster_id, name in clusters.items() if cluster_id not in held}
-        self.busy = {clusters[cluster_id]: _holders([row]) for cluster_id, row in held.items()}
+        self.busy = {clusters[cluster_id]: holders([row]) for cluster_id, row in held.items()}
 
     def _give_back(self) -> None:
         """Release what was taken, where not all could be; what can't be released expires."""
         if not self._tried:
             return
         try:
-            rows = [row for row in _read(self._ledger, self._clusters) if row["process"] == self.holder.process]
+            rows = [row for row in read_rows(self._ledger, self._clusters) if row["process"] == self.holder.process]
             held = [row for row in rows if row["released_at"] is None]
             if held:
                 now = self._clocks.now()
@@ -303,16 +337,16 @@ def take(
     logged_at = -_LOG_AGAIN_SECONDS
     try:
         while True:
-            rows = _read(ledger, clusters)
-            busy = [row for row in rows if not _free(row, here, clocks.now())]
+            rows = read_rows(ledger, clusters)
+            busy = [row for row in rows if not is_free(row, here, clocks.now())]
             others = [row for row in busy if row["run_id"] != run_id]
             if some and len(others) < len(clusters):
                 leases._leave(others, clusters)
                 busy, others = [row for row in busy if row["run_id"] == run_id], []
             asked = [row for row in rows if row["cluster_id"] in leases._clusters]
-            leases.contended = leases.contended or any(_held_since(row, run_id, observed_since) for row in asked)
+            leases.contended = leases.contended or any(held_since(row, run_id, observed_since) for row in asked)
             if others and not wait:
-                raise LeaseHeld(f"{_holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
+                raise LeaseHeld(f"{holders(others)}. Nothing was sent; start run {run_id} again later, or with --wait")
             if not busy:
                 if leases._take(rows):
                     leases._make_last()
@@ -323,7 +357,7 @@ def take(
             leases._give_back()
             if time.monotonic() - logged_at >= _LOG_AGAIN_SECONDS:
                 logged_at = time.monotonic()
-                log.warning("waiting: %s", _holders(busy))
+                log.warning("waiting: %s", holders(busy))
             for row in busy:
                 if row["run_id"] == run_id and row["host"] is not None:
                     # Its holder's next renewal finds the row changed, and stops.
@@ -335,43 +369,5 @@ def take(
         raise
 
 
-def _read(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
-    rows = ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)).collect()
-    found = [row.asDict() for row in rows]
-    for row in found:
-        for name in ("acquired_at", "expires_at", "released_at"):
-            row[name] = _utc(row[name])
-    return found
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    # PySpark gives the moment in this process's own time zone, without saying so.
-    return None if moment is None else moment.astimezone(UTC)
-
-
-def _free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
-    if row["released_at"] is not None or row["process"] == here.process:
-        return True
-    if now >= row["expires_at"] + timedelta(seconds=_CLOCK_SKEW_SECONDS):
-        return True
-    if row["run_id"] != here.run_id or row["host"] is None:
-        return False
-    return Holder(run_id=row["run_id"], host=row["host"], process=row["process"]).is_dead()
-
-
-def _held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:
-    until = row["released_at"] or row["expires_at"]
-    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= observed_since)
-
-
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, TopicLedgerError) else repr(error)
-
-
-def _holders(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(
-        f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
-        + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")
-        + f" since {iso_time(row['acquired_at'])}; its lease holds until {iso_time(row['expires_at'])}"
-        for row in rows
-    )

@@ -271,7 +271,11 @@ class Run:
         version = self.next_version()
 
         def append() -> None:
-            table = audit_table(self.run_id, self.manifest_version, ended)
+            # A cluster that another holder has taken over is asked by the next start.
+            kept = [each for each in ended if held is None or each.cluster not in held.lost]
+            if not kept:
+                return
+            table = audit_table(self.run_id, self.manifest_version, kept)
             self._append(self.spark.createDataFrame(table, AUDIT.schema), held, version)
             self._appended.add(table)
 
@@ -289,6 +293,7 @@ class Run:
     def _append(self, rows: DataFrame, held: Leases | None, version: int) -> None:
         if held is not None:
             held.require()
+            rows = rows.where(~F.col("cluster").isin(*held.lost)) if held.lost else rows
         self.ledger.append(AUDIT, rows, app_id=self.run_id, version=version)
 
     def put_state(self, state: RunState, **columns: object) -> None:
@@ -393,8 +398,3 @@ def row_of(run_id: str) -> str:
     """The condition of a run's row, in SQL, that leaves the partitions of other runs alone."""
     # Rows of an older version have no shard, and its table isn't partitioned by it.
     return f"(shard = {shard_of(run_id)} OR shard IS NULL) AND run_id = {sql_value(run_id)}"
-
-
-def app_id(spark: SparkSession) -> str | None:
-    """Spark's id of this application."""
-    return spark.conf.get("spark.app.id", None)

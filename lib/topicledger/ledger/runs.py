@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from topicledger.config.secrets import check_references
@@ -28,7 +28,6 @@ from topicledger.ledger.run import (
     REBALANCE_ARGUMENT,
     REVERTS_ARGUMENT,
     Run,
-    app_id,
     find_run,
     latest_argument,
     row_of,
@@ -37,7 +36,7 @@ from topicledger.ledger.run import (
 )
 from topicledger.ledger.sql import sql_value
 from topicledger.ledger.tables import Ledger
-from topicledger.ledger.unreached import has_unreached
+from topicledger.ledger.unreached import is_planned
 from topicledger.ledger.who import os_user, principal_of, versions
 from topicledger.model import Phase, RunState
 from topicledger.model.moves import Rebalance
@@ -212,7 +211,7 @@ def _begin(
         "counts": None,
         "exit_code": None,
         "versions": versions(),
-        "spark_app_id": app_id(ledger.spark),
+        "spark_app_id": _app_id(ledger.spark),
         "start_id": secrets.token_hex(8),
         "principal": principal_of(selected),
         "requested_by": request.requested_by or os_user(),
@@ -260,7 +259,7 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
         raise UsageError(
             f"{settings.path}: the settings changed since run {run_id} started: restore them, or start a new run"
         )
-    if request.command == "plan" and state is RunState.APPLYING and not has_unreached(ledger, run_id):
+    if request.command == "plan" and state is RunState.APPLYING and not _lacks_a_plan(ledger, run_id):
         raise UsageError(f"run {run_id} is being applied: `apply` or `provision` with --run-id {run_id} resumes it")
     if request.command not in ("plan", AUDIT_COMMAND) and state in (RunState.PLANNING, RunState.PLANNED):
         require_fresh(run_id, row["started_at"], settings)
@@ -270,6 +269,10 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
         _raise_epoch(run)
     return run
+
+
+def _lacks_a_plan(ledger: Ledger, run_id: str) -> bool:
+    return not all(is_planned(ledger.read(PLANS).where(F.col("run_id") == run_id)).values())
 
 
 def _digest(settings: Settings, command: str) -> str:
@@ -288,12 +291,17 @@ def require_fresh(run_id: str, started_at: datetime, settings: Settings) -> None
         )
 
 
+def _app_id(spark: SparkSession) -> str | None:
+    """Return Spark's id of this application."""
+    return spark.conf.get("spark.app.id", None)
+
+
 def _raise_epoch(run: Run) -> None:
     """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
-    own = {"epoch": run.epoch + 1, "spark_app_id": app_id(run.spark), "start_id": secrets.token_hex(8)}
+    own = {"epoch": run.epoch + 1, "spark_app_id": _app_id(run.spark), "start_id": secrets.token_hex(8)}
     run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
     run.row = {**run.row, **own}
     for table in tables:

@@ -75,20 +75,23 @@ class RecordedThrottles:
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """A cluster on which throttles may be set."""
+    """Throttles that may be set on one cluster."""
 
-    cluster_id: str
+    names: frozenset[str]
+    """The names that the cluster had when they were set."""
     run_ids: frozenset[str]
     """The runs that set them."""
 
 
 def clusters_left(ledger: Ledger) -> Mapping[str, Leftover]:
-    """By name, the clusters on which throttles may be set, by whichever run."""
+    """By cluster id, the clusters on which throttles may be set, by whichever run."""
     if not ledger.exists(THROTTLES):
         return {}
     rows = ledger.read(THROTTLES).where("removed_at IS NULL").select("cluster", "cluster_id", "run_id").distinct()
     found: dict[str, Leftover] = {}
     for row in rows.collect():
-        known = found[row["cluster"]].run_ids if row["cluster"] in found else frozenset()
-        found[row["cluster"]] = Leftover(cluster_id=row["cluster_id"], run_ids=known | {row["run_id"]})
+        known = found.get(row["cluster_id"], Leftover(names=frozenset(), run_ids=frozenset()))
+        found[row["cluster_id"]] = Leftover(
+            names=known.names | {row["cluster"]}, run_ids=known.run_ids | {row["run_id"]}
+        )
     return found

@@ -1,15 +1,21 @@
-"""Clusters that a run could not reach when it was planned."""
+"""Clusters that could not be reached when a run was planned."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.tables import Ledger
-from topicledger.model import Refusal
-from topicledger.schemas import PLANS
+from topicledger.model import Phase, Refusal
 
 
-def has_unreached(ledger: Ledger, run_id: str) -> bool:
-    """Whether a cluster could not be reached when the run was planned: its plan can be made later."""
-    unreached = (F.col("run_id") == run_id) & (F.col("error") == Refusal.CLUSTER_UNREACHABLE.value)
-    return not ledger.read(PLANS).where(unreached).isEmpty()
+def is_planned(plans: DataFrame) -> Mapping[str, bool]:
+    """Return whether each cluster that has rows in `plans` has a plan: false if it was never reached.
+
+    `plans`: rows of one run.
+    """
+    unreached = (F.col("phase") == Phase.OBSERVE.value) & (F.col("error") == Refusal.CLUSTER_UNREACHABLE.value)
+    decided = F.col("action").isNotNull() | F.col("phase").isin(Phase.POLICY.value, Phase.GUARD.value)
+    rows = plans.groupBy("cluster").agg(F.bool_or(unreached).alias("unreached"), F.bool_or(decided).alias("planned"))
+    return {row["cluster"]: (row["unreached"], row["planned"]) != (True, False) for row in rows.collect()}

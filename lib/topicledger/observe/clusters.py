@@ -189,6 +189,13 @@ def new_row(
     }
 
 
+def known_ids(ledger: Ledger, settings: Settings) -> dict[str, str]:
+    """Name -> the cluster id that it stands for; without names that never answered."""
+    known = recorded(ledger) if ledger.exists(CLUSTERS) else {}
+    meant = {name: _meant(cluster, known) for name, cluster in settings.clusters.items()}
+    return {name: cluster_id for name, cluster_id in meant.items() if cluster_id is not None}
+
+
 def disowned(ledger: Ledger, settings: Settings, planned: Mapping[str, str]) -> dict[str, str]:
     """Return the names of `planned` (name -> the planned cluster id) that now mean another cluster, with the reason.
 

@@ -160,7 +160,7 @@ class MemoryLeases:
         self.busy = busy
         self.contended = world.contended
         self._released: set[str] = set()
-        self._lost = False
+        self._lost: set[str] = set()
         world.holders |= dict.fromkeys(self.names, self)
 
     def __enter__(self) -> Self:
@@ -169,11 +169,19 @@ class MemoryLeases:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def require(self) -> None:
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters that another run took, or whose lease expired."""
         left = self.names - self._released
-        self._lost = self._lost or any(self._world.holders.get(name) is not self for name in left)
-        if self._lost:
+        self._lost |= {name for name in left if self._world.holders.get(name) is not self}
+        return {name: f"cluster {name} was taken over; start it again with its id" for name in self._lost}
+
+    def require(self, cluster: str | None = None) -> None:
+        lost = self.lost
+        if lost and lost.keys() >= self.names - self._released:
             raise LeaseLost("the leases expired; start it again with its id")
+        if cluster is not None and cluster in lost:
+            raise LeaseLost(lost[cluster])
 
     require_for_request = require
 

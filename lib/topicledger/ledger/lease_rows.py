@@ -1,0 +1,59 @@
+"""Rows of `leases`: who holds which cluster, and whether another driver may take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from topicledger.ledger.lease_holder import Holder
+from topicledger.ledger.tables import Ledger
+from topicledger.schemas import LEASES
+from topicledger.text import iso_time
+
+_CLOCK_SKEW_SECONDS = 2.0
+"""By how much the clocks of two drivers may differ."""
+
+
+def read_rows(ledger: Ledger, clusters: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the rows of clusters, by id, with times in UTC."""
+    rows = ledger.read(LEASES).where(F.col("cluster_id").isin(*clusters)).collect()
+    found = [row.asDict() for row in rows]
+    for row in found:
+        for name in ("acquired_at", "expires_at", "released_at"):
+            row[name] = _utc(row[name])
+    return found
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    # PySpark gives the moment in this process's own time zone, without saying so.
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def is_free(row: Mapping[str, Any], here: Holder, now: datetime) -> bool:
+    """Return whether `here` may take a lease: it was released, it expired, or its holder is a dead start of the run."""
+    if row["released_at"] is not None or row["process"] == here.process:
+        return True
+    if now >= row["expires_at"] + timedelta(seconds=_CLOCK_SKEW_SECONDS):
+        return True
+    if row["run_id"] != here.run_id or row["host"] is None:
+        return False
+    return Holder(run_id=row["run_id"], host=row["host"], process=row["process"]).is_dead()
+
+
+def held_since(row: Mapping[str, Any], run_id: str, observed_since: datetime) -> bool:
+    """Return whether another run may have held a lease since then."""
+    until = row["released_at"] or row["expires_at"]
+    return bool(row["run_id"] != run_id and until + timedelta(seconds=_CLOCK_SKEW_SECONDS) >= observed_since)
+
+
+def holders(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return for messages who holds leases, and until when."""
+    return "; ".join(
+        f"cluster {row['cluster']} (id {row['cluster_id']}) is being changed by run {row['run_id']}"
+        + (f" on host {row['host']}, process {row['process'].split(' ')[2]}," if row["host"] else ",")
+        + f" since {iso_time(row['acquired_at'])}; its lease holds until {iso_time(row['expires_at'])}"
+        for row in rows
+    )

@@ -1,0 +1,160 @@
+"""Runs that are stopped while replicas move, or lose a lease: what later starts do, on clusters in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.properties.walks import driver
+from tests.properties.walks.driver import installed
+from tests.properties.walks.estate import EAST, WEST, Estate
+from tests.properties.walks.history import Start, Walk
+from tests.properties.walks.ledger import MemoryLeases
+from tests.properties.walks.world import Event, Pending
+from topicledger import pipeline
+from topicledger.apply import stages
+from topicledger.apply.dispatch import Context, Stopped
+from topicledger.apply.values import Applied
+from topicledger.ledger import leases
+from topicledger.ledger.run import Run
+from topicledger.schemas import AUDIT
+
+SLOW, STOP = Event("replicas are slow"), Event("stop", "", 8, True)
+
+
+@contextmanager
+def stopped_while_it_moves(appends: str = "step") -> Iterator[Walk]:
+    """A walk on which a run was stopped that has moves under way; the clusters are as the run left them."""
+    with installed():
+        walk = Walk(Estate(appends=appends), Counter())
+        step(walk, Start("moves"), SLOW, STOP)
+        assert walk.world.is_moving()
+        yield walk
+
+
+def step(walk: Walk, start: Start, *events: Event) -> None:
+    """One start of a run, and what happens meanwhile."""
+    walk.world.events = [*map(Pending, events)]
+    walk._do(start)
+
+
+def now_stop(run: Run, context: Context, *_: Any) -> Any:
+    """A step in which the run is asked to stop."""
+    context.stop.set()
+    raise Stopped(f"run {run.run_id} was stopped")
+
+
+@pytest.mark.parametrize("phase", ["validate", "verify"])
+def test_a_resumed_run_that_is_stopped_outside_of_apply_cancels(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--cancel; before it has a lease, and after it has released those that it had."""
+    with stopped_while_it_moves() as walk:
+        monkeypatch.setattr(pipeline if phase == "validate" else stages, phase, now_stop)
+        if phase == "verify":
+            monkeypatch.setattr(stages, "apply", lambda *_: Applied(actions={}, answers={}))
+        step(walk, Start("moves", cancel=True))
+        assert isinstance(walk._last_end, Stopped)
+        assert not walk.world.is_moving()
+        assert "CANCELLED" in {row["error"] for row in walk.ledger.rows_of(AUDIT)}
+        assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
+
+
+def test_without_cancel_a_stop_outside_of_apply_leaves_moves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stopped_while_it_moves() as walk:
+        monkeypatch.setattr(pipeline, "validate", now_stop)
+        step(walk, Start("moves"))
+        assert walk.world.is_moving()
+
+
+class Watched(MemoryLeases):
+    """Notes whose leases were taken, and released together."""
+
+    taken: list[str]
+    released: list[list[str]]
+
+    def release_some(self, names: Collection[str]) -> None:
+        if names:
+            self.released.append(sorted(names))
+        super().release_some(names)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
+    """Leases from here on, as `installed` has them."""
+    Watched.taken, Watched.released = [], []
+    return Watched
+
+
+def take(_ledger: Any, run_id: str, clusters: Mapping[str, str], **_: object) -> MemoryLeases:
+    Watched.taken += clusters.values()
+    return Watched(driver.STAGE.world, run_id, clusters, {})
+
+
+def test_a_run_with_nothing_to_do_takes_a_lease_only_for_throttles_that_may_go(
+    watched: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stopped_while_it_moves() as walk:
+        step(walk, Start("topics"))
+        assert walk.world.is_moving()
+        monkeypatch.setattr(leases, "take", take)
+        step(walk, Start("topics"))
+        assert watched.taken == []
+        assert walk.world.clusters[EAST].throttles()
+        walk.elsewhere(Event("replicas arrive"))
+        step(walk, Start("topics"))
+        assert watched.taken == [EAST]
+        assert [each.throttles() for each in walk.world.clusters.values()] == [{}, {}]
+
+
+def test_a_resumed_run_releases_a_cluster_that_has_finished(
+    watched: type[Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its throttles are gone by then, also those that the earlier start left; the last one is released at the end."""
+    with stopped_while_it_moves(appends="row") as walk:
+        monkeypatch.setattr(leases, "take", take)
+        left_set: list[Mapping[Any, str]] = []
+        release_some = Watched.release_some
+
+        def noted(held: Watched, names: Collection[str]) -> None:
+            left_set.extend(walk.world.clusters[name].throttles() for name in names)
+            release_some(held, names)
+
+        monkeypatch.setattr(Watched, "release_some", noted)
+        walk.elsewhere(Event("replicas arrive"))
+        step(walk, Start("moves"))
+        assert sorted(watched.released) == [[EAST], [WEST]], "one after the other"
+        assert left_set == [{}, {}]
+        assert walk.state_of("moves") == "finished"
+
+
+class TakenOver(MemoryLeases):
+    """Another holder takes one of the clusters when its second request is about to be sent."""
+
+    requests = 0
+
+    def require_for_request(self, cluster: str | None = None) -> None:
+        self.requests += cluster == WEST
+        if self.requests == 2:
+            self._world.holders[WEST] = "another"
+        self.require(cluster)
+
+
+def test_a_cluster_that_is_taken_over_stays_open_and_the_other_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed():
+        walk = Walk(Estate(), Counter())
+        with monkeypatch.context() as patched:
+            patched.setattr(leases, "take", lambda _, run, names, **__: TakenOver(walk.world, run, names, {}))
+            step(walk, Start("topics"))
+        assert walk._last_end is None
+        applied = [row for row in walk.ledger.rows_of(AUDIT) if row["phase"] in ("apply", "verify")]
+        assert {row["cluster"] for row in applied} == {EAST}
+        assert "c3" in walk.world.clusters[WEST].topics, "its first request was sent"
+        assert walk.is_open("topics")
+        walk.world.others_release([WEST])
+        step(walk, Start("topics"))
+        rows = {row["resource"]: row["error"] for row in walk.ledger.rows_of(AUDIT) if row["phase"] == "apply"}
+        assert rows["c3"] == "RECOVERED"
+        assert not walk.is_open("topics")

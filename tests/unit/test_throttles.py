@@ -1,0 +1,238 @@
+"""Throttles outlive the moves that they protect, and a broker that refuses one stops only its own moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.moving_cluster import ATTEMPTS, LOST, MovingCluster, Written, executor_of, move
+from topicledger.actions.moved import moves_of
+from topicledger.actions.throttling import Throttling
+from topicledger.apply.throttles import left_on
+from topicledger.config.settings import ClusterSettings, Settings, TablesSettings
+from topicledger.errors import ClusterError
+from topicledger.kafka.sending import OutcomeUnknown, StaysOpen
+from topicledger.ledger.throttles import Leftover
+from topicledger.model import Outcome, PhaseResult, TopicResult
+from topicledger.model.moves import BROKER, LEADER_REPLICAS, TOPIC
+
+BEFORE, AFTER = {0: (1,)}, {0: (2,)}
+LATE = 40.0
+"""Seconds until a lost request is carried out all the same."""
+
+
+class Late(MovingCluster):
+    """Loses each request that names `late`; the first of them is carried out when `land` is called."""
+
+    late = "t"
+
+    def __init__(self) -> None:
+        super().__init__(t=BEFORE, u=BEFORE)
+        self.landed = False
+        self.before_request = self._lose
+        self.unthrottled: list[float] = []
+
+    def _lose(self, number: int) -> Exception | int | None:
+        if any(topic == self.late for topic, _ in self.requests[-1]):
+            raise LOST
+        return None
+
+    def land(self) -> None:
+        self.landed = True
+        self.targets[self.late, 0] = AFTER[0]
+
+    def look(self, now: float) -> None:
+        """Note a moment at which the topic moves, or may come to, without its throttle."""
+        if self.landed and (self.late, 0) in self.targets and (TOPIC, self.late, LEADER_REPLICAS) not in self.configs:
+            self.unthrottled.append(now)
+
+
+def test_a_lost_request_that_lands_late_finds_its_throttle() -> None:
+    """No answer about t comes, and u is moved: t counts as under way for as long as its request may come through."""
+    cluster, written, landed_at = Late(), Written(), 0.0
+
+    def meanwhile() -> None:
+        nonlocal landed_at
+        now = executor.clock()
+        if ("u", 0) in cluster.targets:
+            cluster.finish(("u", 0))
+        if not cluster.landed and now >= LATE:
+            cluster.land()
+            landed_at = now
+        if cluster.landed and now > landed_at + 300:
+            cluster.finish()
+        cluster.look(now)
+
+    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    rows = {row.resource: row for row in executor.apply([move(name, BEFORE, AFTER) for name in ("t", "u")])}
+    assert cluster.unthrottled == []
+    assert {name: row.outcome for name, row in rows.items()} == {"t": Outcome.OK, "u": Outcome.OK}
+    assert (cluster.throttles(), written.rows) == (set(), [])
+
+
+def test_a_repetition_that_is_refused_says_nothing_of_a_lost_request() -> None:
+    """The first request gets lost and is carried out late, the second one is refused with 31."""
+    cluster, written, landed_at = Late(), Written(), 0.0
+
+    def fate(number: int) -> int:
+        if number == 1:
+            raise LOST
+        return 31
+
+    cluster.before_request = fate
+
+    def meanwhile() -> None:
+        nonlocal landed_at
+        now = executor.clock()
+        if not cluster.landed and now >= LATE:
+            cluster.land()
+            landed_at = now
+        elif cluster.landed and now > landed_at + 300:
+            cluster.finish()
+        cluster.look(now)
+
+    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    (row,) = executor.apply([move("t", BEFORE, AFTER)])
+    assert (row.outcome, cluster.landed, cluster.unthrottled) == (Outcome.OK, True, [])
+    assert (cluster.throttles(), written.rows) == (set(), [])
+
+
+def test_a_throttle_stays_while_a_lost_request_may_come_through() -> None:
+    """The run is stopped: whatever it does next on the cluster, cancelling included, takes no throttle away yet."""
+    cluster, written, stop = Late(), Written(), threading.Event()
+    executor = executor_of(cluster, written, stop=stop, meanwhile=stop.set)
+    with pytest.raises(OutcomeUnknown, match="asked to stop"):
+        list(executor.apply([move("t", BEFORE, AFTER)]))
+    stop.clear()
+    later = executor_of(cluster, written)
+    later.limits = executor.limits
+    assert Throttling(later, written).end() == 6
+    assert len(cluster.throttles()) == 6
+    later.wait(later.retry_policy.visibility + 1)
+    assert Throttling(later, written).end() == 0
+
+
+class Refusing(MovingCluster):
+    """A broker that refuses changes of its configs, or to show them, or that answers nothing about them."""
+
+    broker = "3"
+    how = ""
+
+    def alter_broker_configs(self, broker: int, configs: Mapping[str, str | None]) -> TopicResult:
+        if str(broker) == self.broker and self.how == "refuses":
+            return TopicResult(error_code=42, error_message="said the broker")
+        if str(broker) == self.broker and self.how == "is silent":
+            raise LOST
+        return super().alter_broker_configs(broker, configs)
+
+    def broker_configs(self, broker: int, names: Collection[str]) -> dict[str, str]:
+        if str(broker) == self.broker and self.how == "hides":
+            raise ClusterError("cluster main: configs of broker 3 can't be read")
+        if str(broker) == self.broker and self.how == "shows nothing":
+            raise LOST
+        return super().broker_configs(broker, names)
+
+
+@pytest.mark.parametrize("how", ["refuses", "hides", "is silent", "shows nothing"])
+def test_a_broker_without_a_throttle_stops_only_its_own_moves(how: str) -> None:
+    cluster, written = Refusing(t=BEFORE, u=BEFORE), Written()
+    cluster.how = how
+    executor = executor_of(cluster, written, meanwhile=cluster.finish)
+    rows: dict[str, PhaseResult] = {}
+    open_topics: list[str] = []
+    try:
+        for row in executor.apply([move("t", BEFORE, {0: (3,)}), move("u", BEFORE, AFTER)]):
+            rows[row.resource] = row
+    except StaysOpen as error:
+        open_topics = [topic for topic, _ in error.actions]
+    assert rows["u"].outcome is Outcome.OK
+    assert {key for each in cluster.requests for key in each} == {("u", 0)}
+    if how in ("is silent", "shows nothing"):
+        assert open_topics == ["t"]
+    else:
+        assert rows["t"].outcome is Outcome.FAILED
+        assert "broker 3" in str(rows["t"].error_message)
+    assert {key for key in cluster.throttles() if key[1] != "3"} == set()
+
+
+def test_a_silent_cluster_is_not_one_silent_broker() -> None:
+    """Each broker would be asked in vain for minutes."""
+    cluster, written, asked = Refusing(t=BEFORE), Written(), list[int]()
+
+    def nothing(broker: int, names: Collection[str]) -> dict[str, str]:
+        asked.append(broker)
+        cluster.describe_cluster = silent  # type: ignore[method-assign]
+        raise LOST
+
+    def silent() -> None:
+        raise LOST
+
+    cluster.broker_configs = nothing  # type: ignore[method-assign, assignment]
+    with pytest.raises(OutcomeUnknown):
+        list(executor_of(cluster, written).apply([move("t", BEFORE, AFTER)]))
+    assert len(asked) == ATTEMPTS
+    assert cluster.requests == []
+
+
+@pytest.mark.parametrize("how", ["refuses", "hides", "is silent", "shows nothing"])
+def test_a_throttle_that_a_broker_keeps_does_not_end_the_step(how: str) -> None:
+    """It is moved, and the next batch goes on; the throttle stays written down, and known to be this start's."""
+    cluster, written = Refusing(t=BEFORE, u=BEFORE), Written()
+    cluster.broker = "2"
+
+    def meanwhile() -> None:
+        cluster.finish()
+        cluster.how = how
+
+    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    (row,) = executor.apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    assert {(each.resource_type, each.resource) for each in written.rows} == {(BROKER, "2")}
+    assert {key[1] for key in executor.limits.moving.throttled} == {"2"}
+    cluster.how = ""
+    assert Throttling(executor, written).end() == 0
+    assert executor.limits.moving.throttled == set()
+
+
+def test_without_a_limit_only_what_still_moves_keeps_its_throttle() -> None:
+    """replicas.throttle = 0 on a resumed run: what an earlier start left, and nothing needs, goes before a request."""
+    cluster, written = MovingCluster(t=BEFORE, u={0: (3,)}), Written()
+    throttling = Throttling(executor_of(cluster, written), written)
+    throttling.begin(moves_of(move("t", BEFORE, AFTER)), 1_000)
+    throttling.begin(moves_of(move("u", {0: (3,)}, {0: (1,)})), 1_000)
+    cluster.reassign({("u", 0): (1,)})
+    cluster.requests.clear()
+    seen: list[set[str]] = []
+
+    def before(number: int) -> None:
+        seen.append({resource for _, resource, _ in cluster.throttles()})
+
+    cluster.before_request = before
+    (row,) = executor_of(cluster, written, 0, meanwhile=cluster.finish).apply([move("t", BEFORE, AFTER)])
+    assert row.outcome is Outcome.OK
+    assert seen == [{"u", "1", "3"}]
+    assert cluster.throttles() == set()
+
+
+def test_throttles_belong_to_a_cluster_whatever_its_name_is() -> None:
+    """`old` was renamed to `new`, and another cluster is `old` now; nobody knows yet which cluster `first` is."""
+    ids = {"new": "id-1", "old": "id-2", "first": None}
+    settings = Settings(
+        path=Path("x.toml"),
+        tables=TablesSettings(root="memory"),
+        clusters={
+            name: ClusterSettings(name=name, bootstrap_servers=("h:1",), cluster_id=cluster_id)
+            for name, cluster_id in ids.items()
+        },
+    )
+    by_one = Leftover(names=frozenset({"old"}), run_ids=frozenset({"one"}))
+    by_two = Leftover(names=frozenset({"first"}), run_ids=frozenset({"two"}))
+    ledger: Any = SimpleNamespace(exists=lambda _: False)
+    left = {"id-1": by_one, "id-3": by_two, "id-4": Leftover(names=frozenset({"new"}), run_ids=frozenset({"one"}))}
+    assert left_on(ledger, settings, ids, left) == {"new": ("id-1", by_one), "first": ("id-3", by_two)}
+    assert left_on(ledger, settings, ["old"], left) == {}
