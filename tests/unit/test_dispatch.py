@@ -16,7 +16,7 @@ from topicledger.apply import dispatch
 from topicledger.apply.dispatch import Context, Stop, each_cluster
 from topicledger.apply.executor import Executor
 from topicledger.apply.progress import Progress
-from topicledger.config.settings import ReplicaSettings
+from topicledger.config.settings import AclSettings, ReplicaSettings
 from topicledger.errors import TableError
 from topicledger.kafka import Cluster, ClusterAdmin
 from topicledger.ledger.commits import Commits
@@ -136,7 +136,9 @@ def test_where_another_cluster_answers_only_what_was_never_sent_is_refused(
     ended: list[PhaseResult] = []
     run: Any = SimpleNamespace(
         clusters=[SimpleNamespace(name="main")],
-        settings=SimpleNamespace(kafka=SimpleNamespace(max_batch_records=100), replicas=ReplicaSettings()),
+        settings=SimpleNamespace(
+            kafka=SimpleNamespace(max_batch_records=100), replicas=ReplicaSettings(), acls=AclSettings()
+        ),
         commits=Commits(),
         run_id="run",
         ledger=None,
