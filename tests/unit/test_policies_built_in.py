@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from tests.unit.frames import NOW, decision_rows, estate_facts, frame
+from tests.unit.frames import NOW, decision_rows, estate_facts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.settings import PolicySpec
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
@@ -977,6 +977,7 @@ def of_moves() -> Iterator[Estate]:
         action=ReplicaAction.REASSIGN,
         max_bytes=100,
     )
+
     needed = {"min.insync.replicas": "2"}
     lower = "declare a factor of min.insync.replicas or more, or lower min.insync.replicas in an earlier run"
     unknown = (
@@ -1142,3 +1143,26 @@ def test_a_policy_says_what_is_broken_and_what_would_be_allowed(
 def test_of_topics_of_which_nothing_is_known_each_policy_has_its_say(judged: DataFrame) -> None:
     found = {row["topic"]: row["policies"] or [] for row in judged.where("cluster = 'nulls'").collect()}
     assert found == {topic: names for (topic, _, _), names in NULLS.items()}
+
+
+def test_moves_that_add_replicas_take_what_creates_leave(spark: SparkSession) -> None:
+    """They wait for no deletes; a topic that is altered, too, has two rows and is counted once."""
+    twice = {"live_num_partitions": 2, "live_replication_factor": 1}
+    rows = [
+        delete("a", live=True, live_num_partitions=1, live_replication_factor=1),
+        replicas("b", "0:1;1:2", "0:1,2;1:2,1", **twice),
+        alters("b", {}, {"c": "1"}, **twice),
+        replicas("c", "0:1;1:2", "0:2;1:1", **twice),
+        replicas("d", "0:1;1:2", "0:1,2;1:2,1", **twice),
+        replicas("e", "0:1,2", "0:1", live_num_partitions=1, live_replication_factor=2),
+        create("z", num_partitions=2, replication_factor=1),
+    ]
+    rule = built_in.BUILT_IN[Action.CREATE]["replicas_per_broker"](max=7)
+    policy = Policy(name="replicas_per_broker", action=ReplicaAction.REASSIGN, rule=rule)
+    known = policy_facts(spark, racks={1: "a", 2: "b"})
+    decided = decision_rows(spark, *({name: each[name] for name in each if name != "says"} for each in rows))
+    refused = decided.transform(policies.judge([policy], known)).where("error is not null")
+    assert {row["topic"]: row["error_message"] for row in refused.collect()} == {
+        "d": "cluster main with 2 brokers, 7 on the average, may have 14 replicas: 9 exist, 0 are freed by deletes, 4 "
+        "are taken by creates, and by moves before it by name, it needs 2; left are 1"
+    }

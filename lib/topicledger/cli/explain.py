@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.table import Table as Grid
 
@@ -20,19 +20,21 @@ from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.model import Action, TopicResult
+from topicledger.model import Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
-from topicledger.plan import losses
+from topicledger.observe.topics import Observation
+from topicledger.plan import losses, moving
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
 from topicledger.plan.decide import RESOLVED, decide
-from topicledger.plan.decisions import deletes_judged
+from topicledger.plan.decisions import deletes_judged, sizes_on
 from topicledger.plan.lines import change_in_words
 from topicledger.plan.living import as_creates
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.standing import target
+from topicledger.plan.wanted import brought_about
 from topicledger.policies import Policy
 from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
-from topicledger.policies.contract import CHANGES
+from topicledger.policies.contract import CHANGES, is_move
 from topicledger.policies.judging import WARNING
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
@@ -172,6 +174,8 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
     if not found:
         raise UsageError(f"cluster {cluster.name} has no topic {topic}, and no manifest names it: nothing to explain")
     row = found[0].asDict(recursive=True)
+    moved = _moves(ledger.spark, settings, cluster, judged, seen, rows, configs)
+    is_moved = moved is not None and not moved.where(mine & is_move()).isEmpty()
     answer: dict[str, Any] = {"cluster": cluster.name, "topic": topic, "decision": row["decision"], "notes": []}
     verdicts: list[Verdict] = []
     if row["phase"] is not None:
@@ -200,7 +204,7 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             losing = judged_rows.where(F.col("decision") == action.value).withColumn("_loss", losses.found())
             for each in losing.collect():
                 verdicts += _of_change(each.asDict(), rules, answer["notes"])
-    elif row["live"] and not row["internal"]:
+    elif row["live"] and not row["internal"] and not is_moved:
         answer["notes"].append(f"{row['decision']}: judged as if it were created today as it is")
         _, configs = describe(ledger.spark, settings.kafka, [cluster], seen.topics.where(mine), seen)
         living = rows.transform(as_creates(configs, settings.ignored_configs))
@@ -210,10 +214,32 @@ def explain(ledger: Ledger, settings: Settings, cluster: ClusterSettings, topic:
             verdict_of(each.asDict(), rule.settings, lives.asDict(recursive=True))
             for each, rule in zip(lives["verdicts"], rules, strict=True)
         ]
-    else:
+    elif not is_moved:
         answer["notes"].append(f"{row['decision'] or 'internal to Kafka'}: there is nothing to judge")
+    if moved is not None and is_moved:
+        rules = [each for each in made if each.action is ReplicaAction.REASSIGN]
+        judged_rows = moved.transform(policies.verdicts(rules, known)).where(mine & is_move())
+        for each in judged_rows.withColumn("_loss", losses.found()).collect():
+            verdicts += _of_change(each.asDict(), rules, answer["notes"])
     print_answer(answer, verdicts, as_json=as_json)
     return ExitCode.DONE
+
+
+def _moves(
+    spark: SparkSession,
+    settings: Settings,
+    cluster: ClusterSettings,
+    judged: DataFrame,
+    seen: Observation,
+    rows: DataFrame,
+    configs: DataFrame | None,
+) -> DataFrame | None:
+    """`rows` with the moves of replicas that a run would plan on the cluster; None if none are planned there."""
+    asked = brought_about(judged, settings.changes, list(ReplicaAction)).replicas
+    if cluster.name not in asked.moves:
+        return None
+    answers = moving.planned(judged, seen, sizes_on(spark, [cluster], settings.kafka), asked)
+    return rows.transform(moving.with_moves(answers, judged, seen, configs)).localCheckpoint()
 
 
 def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_json: bool) -> None:
@@ -227,6 +253,9 @@ def print_answer(answer: Mapping[str, Any], verdicts: Sequence[Verdict], *, as_j
 
 def _of_change(row: Mapping[str, Any], rules: Sequence[Policy], notes: list[str]) -> Sequence[Verdict]:
     """The verdicts on a change; what it does is noted."""
+    if row["phase"] is not None:
+        notes.append("{decision} {outcome}: {error}: {error_message}".format(**row))
+        return []
     what = change_in_words(row["decision"], row["topic"], row["before"], row["after"])
     notes.append(f"{row['decision']}: {what}")
     if row["_loss"] is not None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Observation as Metrics
 from pyspark.sql import functions as F
 
 from topicledger import policies
-from topicledger.config.settings import ClusterSettings, Settings
+from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
 from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.ledger.retries import retried
 from topicledger.ledger.run import Run
@@ -30,7 +30,7 @@ from topicledger.plan.moving import Sizes
 from topicledger.plan.reevaluate import facts
 from topicledger.plan.wanted import Wanted
 from topicledger.policies import Facts, Policy
-from topicledger.policies.contract import MAKE_PARTITIONS, RowRule
+from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.resources import registry
 from topicledger.schemas import PLANS
 
@@ -93,7 +93,9 @@ def decisions(
     known = facts(run.ledger, settings, clusters, seen.brokers)
     answers = None
     if any(name in wanted.replicas.clusters for name in seen.known):
-        answers = moving.planned(wanted.judged, seen, _sizes(run, clusters, wanted, seen), wanted.replicas)
+        moving_on = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
+        sizes = sizes_on(run.spark, moving_on, settings.kafka)
+        answers = moving.planned(wanted.judged, seen, sizes, wanted.replicas)
 
     def made() -> Decided:
         rows = wanted.judged.transform(decided(seen, wanted, configs, rules, known, settings, answers))
@@ -108,12 +110,11 @@ def decisions(
     return found
 
 
-def _sizes(run: Run, clusters: Sequence[ClusterSettings], wanted: Wanted, seen: Observation) -> Sizes:
-    """How large replicas are and how much room brokers have, where replicas may be moved."""
-    asked = [each for each in clusters if each.name in seen.known and each.name in wanted.replicas.moves]
-    if not asked:
+def sizes_on(spark: SparkSession, clusters: Sequence[ClusterSettings], kafka: KafkaSettings) -> Sizes:
+    """Return how large the replicas of clusters are and how much room their brokers have."""
+    if not clusters:
         return Sizes()
-    found = observe_log_dirs(run.spark, asked, run.settings.kafka)
+    found = observe_log_dirs(spark, clusters, kafka)
     for name, error in found.errors.items():
         log.warning("cluster %s: moves are planned without knowing how large replicas are: %s", name, error)
     rooms: dict[str, dict[int, int]] = {}
@@ -233,7 +234,7 @@ def decided(
             rows = rows.transform(guards.max_changes(settings.guards.max_changes))
         if answers is not None:
             moves = moving.with_moves(answers, judged, seen, configs)
-            rows = rows.transform(moves).transform(_moves_judged(rules, known))
+            rows = rows.transform(moves).transform(moves_judged(rules, known))
         if wanted.changes is not None or answers is not None:
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
         if answers is not None:
@@ -255,16 +256,15 @@ def _alters_judged(rules: Sequence[Policy], known: Facts) -> Transform:
     return transform
 
 
-def _moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
-    """Policies of moves together see nothing but moves."""
+def moves_judged(rules: Sequence[Policy], known: Facts) -> Transform:
+    """Policies of moves. Those of a user's own get each topic once, so they see nothing but moves."""
     of_moves, move = [rule for rule in rules if rule.action is ReplicaAction.REASSIGN], ReplicaAction.REASSIGN.value
 
     def transform(decisions: DataFrame) -> DataFrame:
-        if all(isinstance(rule.rule, RowRule) for rule in of_moves):
-            # What goes before is computed once.
+        if not any(rule.users_own for rule in of_moves):
             return decisions.transform(policies.judge(of_moves, known))
-        moves = F.col("decision").eqNullSafe(F.lit(move))
-        return decisions.where(~moves).unionByName(decisions.where(moves).transform(policies.judge(of_moves, known)))
+        rows, moves = decisions.localCheckpoint(), F.col("decision").eqNullSafe(F.lit(move))
+        return rows.where(~moves).unionByName(rows.where(moves).transform(policies.judge(of_moves, known)))
 
     return transform if of_moves else lambda decisions: decisions
 

@@ -344,7 +344,13 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs
     them: `resolved_configs` of a move are those that its topic has once the run's open alters are done.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
-    live = seen.topics.select("cluster", "topic", "topic_id")
+    live = seen.topics.select(
+        "cluster",
+        "topic",
+        "topic_id",
+        F.col("num_partitions").alias("live_num_partitions"),
+        F.col("replication_factor").alias("live_replication_factor"),
+    )
     actions = F.col("decision").isin(*ReplicaAction) & F.col("cluster").isin(*seen.known)
     ids = {name: status.cluster_id for name, status in seen.statuses.items()}
     empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}

@@ -243,7 +243,7 @@ def partitions() -> Column:
 def replicas() -> Column:
     """Replication factor (int). For a create: as declared, else as the broker resolved it; else null. For a changed
     topic: the live one. For a topic whose replicas are moved: the one it will have."""
-    lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor")).when(_is_move(), moved_replicas())
+    lives = F.when(is_one_of_actions(CHANGES), F.col("live_replication_factor")).when(is_move(), moved_replicas())
     return F.coalesce(lives, created_replicas())
 
 
@@ -260,22 +260,36 @@ def fewer_replicas() -> Column:
     """Partitions that a move leaves with fewer replicas (map<string,struct<before,after>>); null of other actions."""
     before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
     both = F.map_zip_with(before, after, lambda _, old, new: F.struct(old.alias("before"), new.alias("after")))
-    return F.when(_is_move(), F.map_filter(both, lambda _, each: each["after"] < each["before"]))
+    return F.when(is_move(), F.map_filter(both, lambda _, each: each["after"] < each["before"]))
 
 
 def changes_replication_factor() -> Column:
     """Whether a move changes the number of replicas of a partition; null of other actions."""
     before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
     either = F.map_zip_with(before, after, lambda _, old, new: old != new)
-    return F.when(_is_move(), F.exists(F.map_values(either), lambda each: each))
+    return F.when(is_move(), F.exists(F.map_values(either), lambda each: each))
 
 
 def moved_replicas() -> Column:
     """Least number of replicas that a partition has after a move (int); null of other actions."""
-    return F.when(_is_move(), F.array_min(F.map_values(replica_counts(F.col("after")["assignments"]))))
+    return F.when(is_move(), F.array_min(F.map_values(replica_counts(F.col("after")["assignments"]))))
 
 
-def _is_move() -> Column:
+def added_replicas() -> Column:
+    """Number of replicas that a move adds, less those that it removes (bigint); null of other actions."""
+    before, after = (
+        F.aggregate(
+            F.map_values(replica_counts(F.col(side)["assignments"])),
+            F.lit(0).cast("bigint"),
+            lambda total, each: total + each,
+        )
+        for side in ("before", "after")
+    )
+    return F.when(is_move(), after - before)
+
+
+def is_move() -> Column:
+    """Whether the decision is a move of replicas; false if there is none."""
     return F.coalesce(F.col("decision") == ReplicaAction.REASSIGN.value, F.lit(False))
 
 
@@ -293,7 +307,7 @@ def created_replicas() -> Column:
 def config(name: str) -> Column:
     """A config (string): as declared, else as the broker resolved it, or as a topic whose configs are altered has it
     afterwards; null if neither is known. For a move: as its topic has it once the run's alters are done."""
-    return F.coalesce(F.when(~_is_move(), F.col("configs")[name]), F.col("resolved_configs")[name])
+    return F.coalesce(F.when(~is_move(), F.col("configs")[name]), F.col("resolved_configs")[name])
 
 
 def owned() -> Column:

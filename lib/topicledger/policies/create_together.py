@@ -16,6 +16,8 @@ from topicledger.policies.contract import (
     Facts,
     FullSight,
     SetRule,
+    added_replicas,
+    is_move,
     is_one_of_actions,
     listed,
     not_known,
@@ -107,9 +109,12 @@ def partition_budget(*, max: int) -> SetRule:
     return FullSight(budget)
 
 
-@built_in(Action.CREATE, growth=True)
+@built_in(Action.CREATE, growth=True, moves=True)
 def replicas_per_broker(*, max: int) -> SetRule:
-    """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20)."""
+    """The brokers of a cluster that are up have at most `max` replicas each, on the average (C20).
+
+    A move that adds replicas takes what all creates and the moves before it by name leave; deletes make no room for it.
+    """
     _limited(max)
     budget = _budget(
         keys=(F.col("cluster"),),
@@ -118,10 +123,11 @@ def replicas_per_broker(*, max: int) -> SetRule:
         need=partitions().cast("bigint") * replicas(),
         used=F.col("live_num_partitions").cast("bigint") * F.col("live_replication_factor"),
         limit=F.col("_brokers") * max,
+        moved=added_replicas(),
         unknown=F.coalesce(
             F.when(F.col("_brokers").isNull(), F.lit("no broker of the cluster is known")),
-            not_known("num_partitions", partitions()),
-            not_known("replication_factor", replicas()),
+            F.when(~is_move(), not_known("num_partitions", partitions())),
+            F.when(~is_move(), not_known("replication_factor", replicas())),
         ),
     )
 
@@ -184,12 +190,14 @@ def _budget(
     limit: Column,
     unknown: Column | None = None,
     ownerless: Column | None = None,
+    moved: Column | None = None,
 ) -> SetRule:
     """At most `limit` of something for each of `keys`: what lives uses it, an open delete frees it.
 
     Creates, and topics that grow, take what is left in the order of their names. The first over the budget and all
     later ones are refused, even smaller ones: which topics are created must not depend on what is asked for after them.
-    Refused topics use nothing. A need that isn't known yet uses nothing until validate returns it.
+    Refused topics use nothing. A need that isn't known yet uses nothing until validate returns it. `moved`: what a move
+    adds; where it is given, a topic may have a row for its move beside its own.
     """
     in_order = Window.partitionBy(*keys).orderBy("topic")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
@@ -197,8 +205,14 @@ def _budget(
     together = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     # A planned create that lives already is counted there, and needs nothing more. A topic that grows needs the rest.
     grows = F.coalesce(F.col("decision") == Action.ADD_PARTITIONS.value, F.lit(False))
-    new = ~F.coalesce(F.col("live"), F.lit(False)) | grows
+    moves = F.lit(False) if moved is None else F.coalesce(moved > 0, F.lit(False))
+    new = ~F.coalesce(F.col("live"), F.lit(False)) | grows | moves
     needed = F.when(grows, need.cast("bigint") - used.cast("bigint")).otherwise(need.cast("bigint"))
+    if moved is not None:
+        needed = F.when(moves, moved).otherwise(needed)
+    move = moves & F.col("open")
+    # Rows of one topic stand together: it is counted once.
+    lives = F.col("live") & ~F.lag("topic").over(in_order).eqNullSafe(F.col("topic"))
     create = is_one_of_actions(MAKE_PARTITIONS) & F.col("open") & new
     delete = (F.col("decision") == Action.DELETE.value) & F.col("open")
 
@@ -210,11 +224,25 @@ def _budget(
             {
                 "_need": F.when(new, needed).otherwise(F.lit(0)),
                 "_limit": limit.cast("bigint"),
-                "_used": total(used, F.col("live")),
-                "_freed": total(used, F.col("live") & delete),
-                "_before": total(needed, create, before),
+                "_lives": lives if moved is not None else F.col("live"),
+            }
+        )
+        taken = total(needed, create, before)
+        if moved is not None:
+            # Creates were accepted before, and get what there is.
+            taken = F.when(moves, total(needed, create) + total(needed, move, before)).otherwise(taken)
+        rows = rows.withColumns(
+            {
+                "_used": total(used, F.col("_lives")),
+                "_freed": total(used, F.col("_lives") & delete),
+                "_before": taken,
             }
         ).withColumn("_wanted", F.col("_used") + F.col("_before") + F.col("_need"))
+        takers, freed = F.lit("creates"), F.col("_freed")
+        if moved is not None:
+            # No move waits for a delete.
+            freed = F.when(moves, 0).otherwise(freed)
+            takers = F.when(moves, F.lit("creates, and by moves")).otherwise(takers)
         count = text(
             of,
             " may have ",
@@ -222,15 +250,17 @@ def _budget(
             f" {what}: ",
             F.col("_used"),
             " exist, ",
-            F.col("_freed"),
+            freed,
             " are freed by deletes, ",
             F.col("_before"),
-            " are taken by creates before it by name, it needs ",
+            " are taken by ",
+            takers,
+            " before it by name, it needs ",
             F.coalesce(F.col("_need").cast("string"), F.lit("an unknown number")),
             "; left are ",
-            F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + F.col("_freed") - F.col("_before")),
+            F.greatest(F.lit(0), F.col("_limit") - F.col("_used") + freed - F.col("_before")),
         )
-        fits = F.col("_wanted") - F.col("_freed") <= F.col("_limit")
+        fits = F.col("_wanted") - freed <= F.col("_limit")
         over = F.when(new & ~fits, count)
         return rows.withColumns(
             {

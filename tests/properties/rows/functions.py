@@ -276,6 +276,14 @@ def array_union(one: Any, two: Any) -> Column:
     return _of(lambda left, right: _distinct([*left, *right]), one, two)
 
 
+def array_except(one: Any, two: Any) -> Column:
+    def make(left: list[Any], right: list[Any]) -> list[Any]:
+        others = {comparable(each) for each in right}
+        return [each for each in _distinct(left) if comparable(each) not in others]
+
+    return _of(make, one, two)
+
+
 def array_compact(column: Any) -> Column:
     return _of(lambda values: [each for each in values if each is not None], column)
 
