@@ -93,3 +93,12 @@ def test_first_acl_on_the_cluster_leaves_the_run_its_rights(spark: SparkSession,
         with admin_of(kafka, "creator") as admin:
             assert set(admin.describe_acls()) == set(map(acl, [foreign, topic, own]))
         assert estate.rows(QUOTAS) == []
+        # The super user needs no ACL, and is the only one who may remove the last ones.
+        admins = estate_of(spark, kafka, tmp_path, manage=("^User:",), super_users=("User:admin",), max_acl_deletes=9)
+        declare(admins)
+        removing = admins.run()
+        errors = {each.resource: each.error for each in removing.failures}
+        assert errors == {" ".join(acl(each)): "LAST_CLUSTER_ACL" for each in (foreign, own)}
+        (warned,) = [each for each in removing.warnings if each.policy == "last_acl"]
+        assert (warned.resource, removing.exit_code) == (" ".join(acl(topic)), 5)
+        assert live(kafka, "User:") == set(map(acl, [foreign, own]))
