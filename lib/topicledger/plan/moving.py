@@ -312,19 +312,15 @@ def with_placed_creates(answers: DataFrame) -> Transform:
     def transform(decisions: DataFrame) -> DataFrame:
         placed = F.coalesce(to_place(), F.lit(False))
         rows = decisions.join(found, on=["cluster", "topic"], how="left").withColumn("_placed", placed)
-        refused = F.col("_placed") & F.col("_error").isNotNull()
+        refused, crowded = F.col("_placed") & F.col("_error").isNotNull(), F.when(F.col("_placed"), F.col("_warning"))
         values = {
             "assignments": F.when(F.col("_placed"), F.col("_assignments")).otherwise(F.col("assignments")),
-            "violations": together(F.col("violations"), F.when(F.col("_placed"), _warned(F.col("_warning")))),
+            "violations": together(F.col("violations"), warning("placement", crowded)),
             **_refused(refused, F.col("_error"), F.col("_error_message")),
         }
         return rows.withColumns(values).select(*decisions.columns)
 
     return transform
-
-
-def _warned(message: Column) -> Column:
-    return warning("placement", message)
 
 
 def _refused(refused: Column, error: Column, message: Column) -> dict[str, Column]:
@@ -344,13 +340,8 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs
     them: `resolved_configs` of a move are those that its topic has once the run's open alters are done.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
-    live = seen.topics.select(
-        "cluster",
-        "topic",
-        "topic_id",
-        F.col("num_partitions").alias("live_num_partitions"),
-        F.col("replication_factor").alias("live_replication_factor"),
-    )
+    counts = (F.col(name).alias(f"live_{name}") for name in ("num_partitions", "replication_factor"))
+    live = seen.topics.select("cluster", "topic", "topic_id", *counts)
     actions = F.col("decision").isin(*ReplicaAction) & F.col("cluster").isin(*seen.known)
     ids = {name: status.cluster_id for name, status in seen.statuses.items()}
     empty = {name: F.lit(None).cast("string") for name in ("phase", "outcome")}
@@ -366,7 +357,7 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs
                 "cluster_id": lookup(ids, F.col("cluster")),
                 "live": F.lit(True),
                 "waits": F.lit(False),
-                "violations": _warned(F.col("warning")),
+                "violations": warning("placement", F.col("warning")),
             }
         )
         .transform(
