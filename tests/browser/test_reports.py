@@ -95,7 +95,7 @@ def test_equal_rows_are_folded_until_expanded(page: Page, shown_rows: Callable[[
     page.open(reports.run())
     assert page.one("[data-listing=topics] .status").text == "230 rows, 38 of them folded"
     folds = [each for each in page.all("[data-listing=topics] .fold button") if each.is_displayed()]
-    assert [each.text for each in folds] == [f"Show {count} more for the same reason" for count in (6, 28, 4)]
+    assert [each.text for each in folds] == [f"Show {count} more with the same reason" for count in (6, 28, 4)]
     folds[1].click()
     # All two hundred rows are shown at once.
     assert shown_rows() == 200
@@ -190,7 +190,7 @@ def test_search_without_results_says_so(page: Page, shown_rows: Callable[[], int
     page.open(reports.run())
     page.one("[data-listing=topics] input[type=search]").send_keys("no such topic")
     eventually(lambda: shown_rows() == 0)
-    assert page.one("[data-listing=topics] .status").text.startswith("No row fits")
+    assert page.one("[data-listing=topics] .status").text.startswith("No row matches")
 
 
 def test_filters_can_be_combined(page: Page, shown_rows: Callable[[], int]) -> None:
@@ -225,7 +225,7 @@ def test_large_page_shows_more_rows_on_demand(page: Page, shown_rows: Callable[[
     assert shown_rows() == 2503
     page.one("[data-listing=topics] .fold button").click()
     assert shown_rows() == 5000
-    assert "995,000 more are in the table" in page.one("[data-listing=topics]").text
+    assert "This query also returns the other 995,000" in page.one("[data-listing=topics]").text
 
 
 def test_page_without_javascript_shows_every_row(page: Page, shown_rows: Callable[[], int]) -> None:

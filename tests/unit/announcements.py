@@ -56,7 +56,7 @@ def drifted(**severities: int) -> DriftSummary:
             declared="1",
             live="2",
             since="2026-11-23T02:00:00Z",
-            message="another value is set on the topic",
+            message="a different value is set on the topic",
         )
         for severity, count in severities.items()
         if count

@@ -49,7 +49,7 @@ def test_what_is_no_report_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(render(reports.run()))
     (tmp_path / "folder.html").mkdir()
     assert entries(tmp_path) == []
-    assert "No report in this folder." in render_index([])
+    assert "No reports in this folder." in render_index([])
 
 
 def test_hostile_words_and_names_of_files_stay_in_their_place(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_command_makes_the_folder_of_the_index(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--index", "s.toml/reports"], "--index s.toml/reports: can't make this folder: Not a directory"),
+        (["--index", "s.toml/reports"], "--index s.toml/reports: can't create this folder: Not a directory"),
         (["--run-id", "x"], "report needs --out"),
     ],
 )

@@ -1,6 +1,6 @@
 """A report as HTML: the same each time, bounded, and nothing from outside gets out of its place.
 
-What a page says is kept as text in golden_report/*.txt. To write these anew after a change that is meant:
+What a page says is kept as text in golden_report/*.txt. To write these files again after an intended change:
     TOPICLEDGER_GOLDEN=write pytest tests/unit/test_report_page.py -k golden
 """
 
@@ -137,12 +137,12 @@ def test_a_page_of_the_longest_words_stays_within_a_few_megabytes() -> None:
     rows = [replace(row, topic=worst, cluster=worst, error_message=worst) for row in reports.large().rows]
     html = render(replace(reports.large(), rows=rows))
     assert 2_000_000 < len(html) < 5_000_000
-    assert "more are in the table" in html
+    assert "This query also returns the other" in html
 
 
 def test_a_page_says_how_many_rows_it_leaves_out() -> None:
     text = told(render(reports.large())).text()
-    assert "These are the first 5,000, problems first. 995,000 more are in the table:" in text
+    assert "These are the first 5,000, problems first. This query also returns the other 995,000:" in text
 
 
 def test_more_clusters_than_a_page_has_room_for_become_one() -> None:
@@ -295,8 +295,8 @@ def test_a_day_is_drawn_by_the_hour() -> None:
     hours = [(day + timedelta(hours=hour), {"ok": hour + 1}) for hour in range(3)]
     history = History(run_count=3, periods=hours, unit="hour")
     text = told(render(replace(reports.run(), run=None, span=(day, reports.NOW), history=history))).text()
-    assert "What ended in each hour" in text
-    assert "3 results at the most" in text
+    assert "Results by hour" in text
+    assert "at most 3 results" in text
     assert "2026-11-21T00:00Z" in text
     assert "2026-11-21T02:00Z" in text
 
@@ -330,14 +330,14 @@ def test_each_row_has_its_owner_and_can_be_filtered_by_it() -> None:
 
 def test_rights_and_quotas_are_by_owner_with_each_change_and_left_out_where_there_are_none() -> None:
     found = told(render(reports.rights())).text()
-    assert "Rights by owner, and changes by this run" in found
-    assert "Changes of rights by this run" in found
+    assert "ACLs by owner, and changes by this run" in found
+    assert "ACL changes by this run" in found
     assert "User:payments ALLOW READ TOPIC PREFIXED orders. *" in found
     assert "Client quotas by owner, and changes by this run" in found
     assert "user=payments client-id=<default>" in found
     assert "producer_byte_rate 1000000 -> 2000000, request_percentage none -> 0.5" in found
     without = told(render(reports.run())).text()
-    assert "Rights" not in without
+    assert "ACLs by owner" not in without
     assert "quotas" not in without
 
 
@@ -348,8 +348,8 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
 @pytest.mark.parametrize(
     ("report", "text", "tone"),
     [
-        (of(ok=3), "All went through: 3 topics", "good"),
-        (of(ok=1), "All went through: 1 topic", "good"),
+        (of(ok=3), "All succeeded: 3 topics", "good"),
+        (of(ok=1), "All succeeded: 1 topic", "good"),
         (of(ok=3, failed=1), "1 of 4 topics failed or was refused", "bad"),
         (of(failed=2, refused=1), "3 of 3 topics failed or were refused", "bad"),
         (of(failed=2, open=1), "2 of 3 topics failed or were refused, and 1 is open", "bad"),
@@ -366,19 +366,19 @@ def test_the_page_of_an_audit_with_findings_does_not_say_that_there_was_nothing_
             "Nothing to create or delete; configs were not compared: run audit",
             "good",
         ),
-        (replace(of(), run=reports.run_facts(state="planning")), "Nothing has ended yet: the run is planning", "open"),
+        (replace(of(), run=reports.run_facts(state="planning")), "No results yet: the run is planning", "open"),
         (
             replace(of(failed=1), run=reports.run_facts(state="abandoned")),
             "The run was abandoned; before that 1 topic failed or was refused",
             "bad",
         ),
-        (replace(of(), run=None), "No run in this time", "open"),
+        (replace(of(), run=None), "No runs in this time", "open"),
         (
             replace(of(), run=None, history=History(run_count=1)),
             "No run created, deleted, changed or refused anything",
             "good",
         ),
-        (reports.audit(), "1,498 findings of drift, 36 errors among them", "bad"),
+        (reports.audit(), "1,498 findings of drift, including 36 errors", "bad"),
         (replace(reports.audit(), drift=None), "No drift", "good"),
         (
             replace(reports.audit(), drift=None, tallies=of(failed=2).tallies),

@@ -1,4 +1,4 @@
-"""Drift of rights: what `acls` declares beside the ACLs that a cluster has."""
+"""Drift of ACLs: the rows of `acls` compared with the ACLs on a cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from topicledger.schemas import ACL_KEY, ACLS
 
 
 def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
-    """Compare judged rows of `acls` with the ACLs of audited clusters.
+    """Compare validated rows of `acls` with the ACLs of audited clusters.
 
-    In: what `manifests.acls.judge` returns; refused rows are not compared. `manifests`: what `manifests.judge` returns.
-    Out: `find.COLUMNS`, a row for each difference; kinds that are ignored are left out.
+    In: the result of `manifests.acls.judge`; refused rows are not compared. `manifests`: the result of
+    `manifests.judge`. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -43,8 +43,10 @@ def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, setting
 
 
 def _beside_live(estate: Estate, listed: Listed, settings: Settings) -> Transform:
-    """A row per right of either side, of clusters whose ACLs are known: cluster, resource, acl, state, live, refused,
-    managed."""
+    """One row per ACL that is declared or live, on clusters whose ACLs are known.
+
+    Columns: cluster, resource, acl, state, live, refused, managed.
+    """
 
     def transform(judged: DataFrame) -> DataFrame:
         known = F.col("cluster").isin(*listed.known)
@@ -66,7 +68,7 @@ def _beside_live(estate: Estate, listed: Listed, settings: Settings) -> Transfor
 
 
 def _topics(estate: Estate, manifests: DataFrame) -> DataFrame:
-    """cluster, topic: what lives or is declared."""
+    """Topics that exist or are declared: cluster, topic."""
     declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
     return estate.topics.select("cluster", "topic").unionByName(declared).distinct()
 
@@ -82,7 +84,7 @@ def _undeclared() -> Column:
 def _finding(
     kind: DriftKind, message: Column | str, *, declared: Column | None = None, live: Column | None = None
 ) -> list[Column]:
-    """`WHAT` of a row about the ACL in `acl`, whose text is `resource`."""
+    """The columns `WHAT` of a finding about the ACL in `acl`, whose text is `resource`."""
     names_topic = (
         (F.col("acl.resource_type") == "TOPIC")
         & (F.col("acl.pattern_type") != PREFIXED)
@@ -122,7 +124,7 @@ def _wider(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
     undeclared = rows.where(_undeclared() & allows).withColumn("_principal", F.col("acl.principal"))
     host = F.col("acl.host").isin(WILDCARD) | (F.col("acl.host") == F.col("_narrow.host"))
-    message = "it grants all of a declared right, and more, and isn't declared itself"
+    message = "it grants more than a declared ACL that it includes, and isn't declared itself"
     return (
         undeclared.join(declared, on=["cluster", "_principal"], how="inner")
         .where(covers("acl", "_narrow") & host)
@@ -150,7 +152,7 @@ def _denied(rows: DataFrame) -> DataFrame:
         & meet("host", WILDCARD)
         & (name_covers("acl", "_allow") | name_covers("_allow", "acl"))
     )
-    message = "it denies a declared right, or a part of it, and isn't declared itself; a DENY wins over every ALLOW"
+    message = "it denies all or part of what a declared ACL allows, and isn't declared itself; DENY overrides ALLOW"
     return (
         F.broadcast(denies)
         .join(declared, on=overlap, how="inner")
@@ -161,7 +163,7 @@ def _denied(rows: DataFrame) -> DataFrame:
 
 
 def _on_topics(rows: DataFrame) -> DataFrame:
-    """ACLs on topics that are declared, or whose principal is managed."""
+    """ACLs on topics that are declared or whose principal is managed."""
     concerned = _present() | (_undeclared() & F.col("managed"))
     return rows.where(concerned & (F.col("acl.resource_type") == "TOPIC"))
 
@@ -169,7 +171,7 @@ def _on_topics(rows: DataFrame) -> DataFrame:
 def _on_missing_topic(rows: DataFrame, topics: DataFrame) -> DataFrame:
     literal = (F.col("acl.pattern_type") != PREFIXED) & (F.col("acl.resource_name") != WILDCARD)
     named = rows.transform(_on_topics).where(literal).withColumn("topic", F.col("acl.resource_name"))
-    message = "no topic of this name lives where this principal sees it, and no manifest declares one"
+    message = "no topic of this name is visible to this principal, and no manifest declares one"
     return (
         named.join(topics, on=["cluster", "topic"], how="left_anti")
         .drop("topic")
@@ -184,7 +186,7 @@ def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
         .select("cluster", "acl.principal", "acl.resource_name", "acl.pattern_type")
     )
     served = allows.transform(covered_topics, topics).select("cluster", "principal").distinct()
-    message = "none of its rights on topics is about a topic that lives or is declared"
+    message = "none of its ACLs on topics matches a topic that exists or is declared"
     values = {
         "topic": None,
         "kind": F.lit(DriftKind.ACL_PRINCIPAL_WITHOUT_TOPICS.value),

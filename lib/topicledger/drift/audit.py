@@ -1,7 +1,7 @@
-"""An audit as a run: observe the clusters, compare them with the manifests, keep what differs.
+"""An audit as a run: observe the clusters, compare them with the manifests, store the differences.
 
-It changes no cluster. Of each cluster either all is kept (what was seen, and its rows of `drift`) or nothing: one that
-can't be reached keeps its earlier rows, and the same run id goes on with it.
+It changes no cluster. The observations and the `drift` rows of a cluster are stored together or not at all: a cluster
+that can't be reached keeps its earlier rows, and a restart with the same run id audits it.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ log = logging.getLogger(__name__)
 
 BESIDE_TOPICS = (acls.DRIFT, quotas.DRIFT)
 _AUDITS_BEFORE = 100
-"""How many earlier audits are searched for the last one of a cluster."""
+"""Number of earlier audits to search for the last one of a cluster."""
 
 
 def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> DriftSummary:
-    """Take an audit from where it stands to its end; of a finished one, what it came to.
+    """Continue an audit to its end and return its summary; a finished one is only summarised.
 
-    `fail_on`: the least severity of drift with which it exits 3; None: it doesn't.
+    `fail_on`: the lowest severity of drift for which it exits 3; None: it never does.
     """
     now = datetime.now(UTC)
     run.ledger.ensure(MANIFESTS, OBSERVED, OBSERVED_CONFIGS, BROKERS, AUDIT, DRIFT, CLUSTERS)
@@ -73,7 +73,7 @@ def audit(run: Run, progress: Progress, *, fail_on: Severity | None = None) -> D
 
 
 def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSettings], judged: DataFrame) -> list[str]:
-    """Observe clusters and append their drift, in one commit; returns why some were not audited."""
+    """Observe clusters and append their drift in one commit; return why some clusters were not audited."""
     with progress.phase("observe", len(clusters)):
         estate, problems = _observe_estate(run, clusters, judged)
         beside = list(_declared_beside(run, estate))
@@ -99,7 +99,7 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
 
 
 def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, DataFrame]]:
-    """The kinds that are declared or managed on audited clusters, with the judged rows of their tables."""
+    """Kinds that are declared or managed on audited clusters, with the validated rows of their tables."""
     for each in BESIDE_TOPICS if estate.cluster_ids else ():
         kind = each.kind
         declared, managed = run.ledger.exists(kind.table), kind.manages(run.settings)
@@ -114,7 +114,10 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, 
 def _list(
     run: Run, estate: Estate, kind: ResourceKind, declared: DataFrame, problems: list[str]
 ) -> tuple[Estate, Listed]:
-    """What clusters have of it, where it is declared or managed; a cluster that is lost meanwhile is left out."""
+    """List the resources of a kind on the clusters that declare or manage it.
+
+    A cluster that becomes unreachable meanwhile is removed from the estate that is returned.
+    """
     named = {row["cluster"] for row in declared.select("cluster").distinct().collect()}
     clusters = [
         each
@@ -127,14 +130,14 @@ def _list(
     lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
     for name in sorted(lost):
         message = str(listed.statuses[name].message)
-        log.warning("%s; the other clusters go on", message)
+        log.warning("%s; the other clusters are still audited", message)
         problems.append(message)
     left = {name: cluster_id for name, cluster_id in estate.cluster_ids.items() if name not in lost}
     return replace(estate, cluster_ids=left), listed
 
 
 def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
-    """Rows of `drift`."""
+    """Turn findings into rows of `drift`."""
     ours = {
         "run_id": F.lit(run.run_id),
         "manifest_version": F.lit(run.manifest_version),
@@ -144,7 +147,7 @@ def _as_drift(found: DataFrame, *, run: Run, now: datetime) -> DataFrame:
 
 
 def _clusters_without_drift(run: Run) -> Sequence[ClusterSettings]:
-    """The clusters to observe: those that an earlier start found drift on have their rows already."""
+    """Clusters still to observe; those with `drift` rows from an earlier start of this run are done."""
     if not run.resumed:
         return run.clusters
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id).select("cluster").distinct().collect()
@@ -161,9 +164,9 @@ def _refused(judged: DataFrame) -> int:
 
 
 def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataFrame) -> tuple[Estate, list[str]]:
-    """Observe clusters and their configs; what was seen goes into the tables, in a commit each.
+    """Observe clusters and their configs, and store each table's observations in one commit.
 
-    Returns with it why some clusters are left out.
+    Also returns why some clusters are left out.
     """
     kafka = run.settings.kafka
     seen = observe(run.ledger, run.settings, clusters, judged.where("phase is null"), run=run)
@@ -175,7 +178,7 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
         del ids[name]
         problems.append(error)
     for error in problems:
-        log.warning("%s; the other clusters go on", error)
+        log.warning("%s; the other clusters are still audited", error)
     of_audited = F.col("cluster").isin(*ids)
     kept = ((OBSERVED, seen.topics), (BROKERS, seen.brokers), (OBSERVED_CONFIGS, described.configs))
     for table, rows in kept:
@@ -197,14 +200,14 @@ def _observe_estate(run: Run, clusters: Sequence[ClusterSettings], judged: DataF
 
 
 def _uneven(run: Run, judged: DataFrame, seen: Observation, clusters: Sequence[str]) -> DataFrame | None:
-    """Topics of placement spread that a plan would make even; None where there is none to ask about."""
+    """Topics with placement `spread` that a plan would rebalance; None if this kind of drift is ignored."""
     if DriftKind.REPLICA_SKEW not in run.settings.audit.severity:
         return None
     return uneven(judged.where(F.col("cluster").isin(*clusters)), seen, clusters)
 
 
 def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
-    """Partitions that are being moved, of clusters whose replicas runs may move; None where there are none of these."""
+    """Partitions that are being moved, on clusters where runs may move replicas; None if there is no such cluster."""
     if DriftKind.MOVES_UNDER_WAY not in run.settings.audit.severity:
         return None
     changes = run.settings.changes
@@ -213,7 +216,7 @@ def _moving(run: Run, clusters: Sequence[ClusterSettings]) -> DataFrame | None:
 
 
 def _warn_of_unread(run: Run, configs: DataFrame) -> None:
-    """Topics whose configs couldn't be read, for another reason than rights: gone meanwhile, mostly."""
+    """Warn of topics whose configs couldn't be read, other than for lack of authorization: usually deleted by now."""
     unread = configs.where((F.col("config_error_code") != 0) & ~F.col("config_error_code").isin(*AUTHORIZATION_FAILED))
     for row in unread.groupBy("cluster", "config_error").count().collect():
         log.warning(
@@ -222,9 +225,9 @@ def _warn_of_unread(run: Run, configs: DataFrame) -> None:
 
 
 def _found_before(run: Run, clusters: Sequence[str]) -> DataFrame:
-    """Rows of `drift`: of each cluster those of the last audit that observed it.
+    """Rows of `drift` that the last audit of each cluster found.
 
-    That is one that finished and was about the cluster, also where it found nothing, or any that found something there.
+    That audit either finished and included the cluster, even if it found nothing there, or found something there.
     """
     rows = (
         run.ledger.read(RUNS)

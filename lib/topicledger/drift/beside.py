@@ -1,4 +1,4 @@
-"""What drift of each kind of resource beside topics has in common: rows of findings, and what can't be listed."""
+"""Common code for drift of resources other than topics: rows of findings, and resources that can't be listed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from topicledger.observe.listed import Listed
 from topicledger.resources.kind import ResourceKind
 
 WHAT = ("cluster", "topic", "kind", "what", "declared", "live", "message")
-"""Of a finding, strings all of them."""
+"""Columns of a finding, all strings."""
 
 Find: TypeAlias = Callable[[Estate, Listed, DataFrame, Settings], Transform]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceDrift:
-    """How what is declared and what lives of one kind are compared."""
+    """How declared and live resources of one kind are compared."""
 
     kind: ResourceKind
     find: Find
-    """The DataFrame is what `manifests.judge` returns. In: what the kind's `judge` returns, materialised; refused rows
-    are not compared. Out: `find.COLUMNS`, a row for each difference; kinds that are ignored are left out."""
+    """The DataFrame is the result of `manifests.judge`. In: the result of the kind's `judge`, materialised; refused
+    rows are not compared. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out."""
 
 
 def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> DataFrame:
-    """Findings (`WHAT`) of audited clusters as `find.COLUMNS`, but for those of kinds that are ignored."""
+    """Convert findings (`WHAT`) on audited clusters to `find.COLUMNS`, without ignored kinds."""
     return (
         reduce(DataFrame.unionByName, found)
         .where(F.col("cluster").isin(*estate.cluster_ids))
@@ -51,7 +51,7 @@ def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> 
 
 
 def unknown(listed: Listed, judged: DataFrame, what: str) -> DataFrame:
-    """A finding per cluster whose resources, called `what`, may not be listed."""
+    """One finding per cluster where this principal may not list the resources called `what`."""
     failed = [
         (name, str(status.message)) for name, status in sorted(listed.statuses.items()) if status.error is not None
     ]

@@ -1,6 +1,6 @@
-"""Drift: what is declared beside what lives, and each way in which they differ as a row.
+"""Drift: declared and live state side by side, with one row per difference.
 
-Like everything up to a plan these are transforms that ask no cluster. The checks are in `drift.kinds`.
+These are transforms that send no request to a cluster. The checks are in `drift.kinds`.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ COLUMNS = ("cluster", "cluster_id", "topic", "topic_id", *FINDING.names, "severi
 
 @dataclass(frozen=True, kw_only=True)
 class Estate:
-    """What was observed of live clusters; in each DataFrame only the rows of audited clusters count."""
+    """Observations of live clusters; in each DataFrame only the rows of audited clusters are used."""
 
     cluster_ids: Mapping[str, str]
-    """Audited cluster -> Kafka's id of it."""
+    """Audited cluster -> its Kafka cluster id."""
     topics: DataFrame
-    """Columns of `observed` less run_id, and `other_leaders`."""
+    """Columns of `observed` without run_id, and `other_leaders`."""
     configs: DataFrame
-    """Columns of `observed_configs` less run_id."""
+    """Columns of `observed_configs` without run_id."""
     earlier_configs: DataFrame
-    """Columns of `observed_configs`: what the previous audit saw."""
+    """Columns of `observed_configs`, as the previous audit observed them."""
     audit: DataFrame
-    """Columns of `audit`: it knows the ids of topics that we created."""
+    """Columns of `audit`, which has the ids of topics that we created."""
     ignored: Ignored = field(default_factory=dict)
-    """Configs that are left to others, by cluster."""
+    """Configs that others manage, by cluster."""
     pinned: Collection[str] = ()
-    """Clusters where runs set a declared config also if the topic has its value by default: `changes.pin`."""
+    """Clusters where runs set a declared config even if the topic already has its value by default: `changes.pin`."""
     brokers: DataFrame | None = None
-    """cluster, broker_id, rack: of those that are up; None where nobody asked."""
+    """Brokers that are up: cluster, broker_id, rack; None if not queried."""
     uneven: DataFrame | None = None
-    """cluster, topic, partitions (int): topics of placement spread, and how many partitions a run would move to make
-    them even; None where nobody asked."""
+    """Topics with placement `spread`, and the number of partitions that a run would move to balance them: cluster,
+    topic, partitions (int); None if not queried."""
     moving: DataFrame | None = None
-    """cluster, topic, partition: of replicas that are being moved; None where nobody asked."""
+    """Partitions whose replicas are being moved: cluster, topic, partition; None if not queried."""
 
 
 def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
-    """Compare judged manifests with live clusters.
+    """Compare validated manifests with live clusters.
 
-    In: what `manifests.judge` returns; refused rows are not compared, and the topics they name are not unmanaged.
-    Out: `COLUMNS`, a row per (cluster, topic, kind, what) that differs; kinds that are ignored are left out.
+    In: the result of `manifests.judge`; refused rows are not compared, and the topics they name are not unmanaged.
+    Out: `COLUMNS`, one row per (cluster, topic, kind, what) that differs; ignored kinds are left out.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -74,21 +74,21 @@ def find_drift(estate: Estate, settings: AuditSettings) -> Transform:
 
 
 def side_by_side(estate: Estate) -> Transform:
-    """One row for each (cluster, topic) of audited clusters, of either side, with all that checks read.
+    """Join declared and live topics of audited clusters: one row per (cluster, topic), with all columns of the checks.
 
-    In: what `manifests.judge` returns. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`
-    and `owner` as declared; `refused`, where the manifest's row counts for nothing; `topic_id`, `internal`,
-    `permitted`, `live_*` and `other_leaders`, null where the topic isn't listed; `live_configs`, `live_by_name`,
-    name -> config, without those that are left to others, or `config_error_code`; `earlier_defaults`, name -> value;
-    `known_id`; `placement` as declared, `racks`, broker -> rack of those that are up; `moving`, partitions whose
-    replicas are being moved; `uneven`, how many partitions of a spread topic a run would move; `pinned`, whether a
-    value by default isn't as declared.
+    In: the result of `manifests.judge`. Out: `state`, `num_partitions`, `replication_factor`, `assignments`, `configs`,
+    `owner` and `placement` as declared; `refused`, true if the manifest row was refused; `topic_id`, `internal`,
+    `permitted`, `live_*` and `other_leaders`, null if the topic isn't listed; `live_configs` and `live_by_name`
+    (name -> config), without configs that others manage, or `config_error_code`; `earlier_defaults`, name -> value;
+    `known_id`; `racks`, broker -> rack, of brokers that are up; `moving`, partitions whose replicas are being moved;
+    `uneven`, the number of partitions of a spread topic that a run would move; `pinned`, true if a default value
+    doesn't satisfy a declared config.
     """
     key = ["cluster", "topic"]
     audited = F.col("cluster").isin(*estate.cluster_ids)
 
     def transform(judged: DataFrame) -> DataFrame:
-        # Of identical rows one counts, and the other only notes the copy.
+        # Only one of several identical rows is compared; a skipped one just records the duplicate.
         counts = F.col("topic").isNotNull() & ~F.col("outcome").eqNullSafe(F.lit(Outcome.SKIPPED.value))
         declared = judged.where(audited & counts).select(
             *key, "state", "num_partitions", "replication_factor", "assignments", "configs", "owner", "placement",
@@ -143,7 +143,7 @@ def _with_uneven(uneven: DataFrame | None) -> Transform:
 
 
 def _earlier_defaults(configs: DataFrame) -> DataFrame:
-    """The broker's defaults that each topic had at the previous audit, name -> value."""
+    """Broker defaults of each topic at the previous audit, name -> value."""
     by_default = F.filter("configs", lambda each: (each["config_source"] != SET_ON_TOPIC) & ~each["is_sensitive"])
     return configs.select(
         "cluster", "topic", "cluster_id",
@@ -152,21 +152,21 @@ def _earlier_defaults(configs: DataFrame) -> DataFrame:
 
 
 def _known_ids(audit: DataFrame) -> DataFrame:
-    """The id of each topic whose last acknowledged change of ours was its creation."""
+    """Ids of topics whose last acknowledged change of ours was their creation."""
     return last_creates(audit).select("cluster", "topic", "cluster_id", F.col("topic_id").alias("known_id"))
 
 
 def lookup(values: Mapping[str, str] | Mapping[DriftKind, Severity], key: Column) -> Column:
-    """The value (string) that a key has; null where it has none."""
+    """Look up a key's value (string); null if it has none."""
     if not values:
         return F.lit(None).cast("string")
     return F.create_map(*(F.lit(str(part)) for item in values.items() for part in item))[key]
 
 
 def with_since(earlier: DataFrame, now: datetime) -> Transform:
-    """Adds `since`: when an unbroken series of audits first found it, else `now`.
+    """Add `since`: when the first of an unbroken series of audits found it, else `now`.
 
-    In: `COLUMNS`. `earlier` has the columns of `drift`: of each cluster, what the audit before found there.
+    In: `COLUMNS`. `earlier` has the columns of `drift`, as the previous audit of each cluster found them.
     """
     key = ("cluster", "topic", "kind", "what")
 

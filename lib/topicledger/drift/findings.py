@@ -1,4 +1,4 @@
-"""What checks of drift find, as columns."""
+"""Findings of drift checks, as columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topicledger.config.severities import DriftKind
 FINDING = StructType([StructField(name, StringType()) for name in ("kind", "what", "declared", "live", "message")])
 
 ARRAY = f"array<{FINDING.simpleString()}>"
-"""What a check returns."""
+"""Type of a check's result."""
 
 
 def finding(
@@ -22,7 +22,7 @@ def finding(
     declared: Column | None = None,
     live: Column | None = None,
 ) -> Column:
-    """A finding (`FINDING`)."""
+    """Build a finding (`FINDING`)."""
     values = {"kind": F.lit(kind.value), "what": what, "declared": declared, "live": live, "message": message}
     return F.struct(
         *((F.lit(None) if value is None else value).cast("string").alias(name) for name, value in values.items())
@@ -30,15 +30,15 @@ def finding(
 
 
 def one(kind: DriftKind, message: str, declared: Column | None = None, live: Column | None = None) -> Column:
-    """What a check finds that finds one thing."""
+    """Build the result of a check with exactly one finding."""
     return F.array(finding(kind, F.lit(message), declared=declared, live=live))
 
 
 def nothing() -> Column:
-    """What a check finds where nothing is wrong."""
+    """The result of a check that finds nothing wrong."""
     return F.array().cast(ARRAY)
 
 
 def ids(brokers: Column) -> Column:
-    """Numbers as text (string)."""
+    """Broker ids as text, separated by commas (string)."""
     return F.array_join(brokers.cast("array<string>"), ",")

@@ -1,7 +1,7 @@
-"""The kinds of drift, each a check of one topic: declared and live columns side by side.
+"""The kinds of drift, each a check of one topic on declared and live columns side by side.
 
-A check is a Column of what it found: an array of `FINDING`, empty or null where nothing is wrong. Null is what the
-manifest leaves to the broker, and what nobody may know: neither is drift.
+A check is a Column: an array of `FINDING`, empty or null if nothing is wrong. A column is null if the manifest leaves
+the value to the broker, or if this principal may not read it: neither is drift.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from topicledger.model import AUTHORIZATION_FAILED, SET_ON_TOPIC
 
 
 def checks(settings: AuditSettings) -> Sequence[Column]:
-    """Every check, on the columns that `side_by_side` gives."""
+    """Return every check, on the columns of `side_by_side`."""
     refused = F.coalesce("refused", F.lit(False))
     present = (F.col("state") == PRESENT) & ~refused
     absent = (F.col("state") == ABSENT) & ~refused
@@ -41,7 +41,7 @@ def checks(settings: AuditSettings) -> Sequence[Column]:
             (present | absent) & listed & ~lives,
             one(
                 DriftKind.NOT_PERMITTED,
-                "this principal may not describe the topic, so nobody knows whether it exists; grant it Describe",
+                "this principal may not describe the topic, so whether it exists is unknown; grant it Describe",
             ),
         ),
         F.when(present, _owner(settings)),
@@ -67,7 +67,7 @@ def _partitions() -> Column:
 
 
 def _replication_factor() -> Column:
-    """Partitions may have different numbers of replicas while they are moved, or where that was never finished."""
+    """Partitions may differ in their number of replicas while they are moved, or if a move was never finished."""
     sizes = F.array_sort(F.array_distinct(F.transform(F.map_values("live_assignments"), F.size)))
     live = F.array_join(sizes.cast("array<string>"), ", ")
     declared = F.col("replication_factor")
@@ -75,13 +75,16 @@ def _replication_factor() -> Column:
     return F.when(
         differs,
         one(
-            DriftKind.REPLICATION_FACTOR, "its partitions have another number of replicas than declared", declared, live
+            DriftKind.REPLICATION_FACTOR,
+            "its partitions have a different number of replicas than declared",
+            declared,
+            live,
         ),
     )
 
 
 def _assignment() -> Column:
-    """A partition whose replicas, or their order, differ; one that only one side has is listed by its number."""
+    """Find partitions whose replicas or their order differ; partitions that one side lacks are not compared."""
     both = F.filter(
         F.map_keys("assignments"),
         lambda partition: F.coalesce(
@@ -106,7 +109,7 @@ def _preferred_leader() -> Column:
         lambda partition: finding(
             DriftKind.PREFERRED_LEADER,
             F.when(F.col("other_leaders")[partition] < 0, F.lit("the partition has no leader")).otherwise(
-                F.lit("another broker leads the partition than its preferred replica")
+                F.lit("the partition's leader is not its preferred replica")
             ),
             what=partition,
             declared=F.element_at(F.col("live_assignments")[partition], 1),
@@ -117,7 +120,7 @@ def _preferred_leader() -> Column:
 
 def _recreated() -> Column:
     known, live = F.col("known_id"), F.col("topic_id")
-    message = "another client deleted the topic that we created, and recreated it"
+    message = "another client deleted and recreated the topic that we created"
     return F.when(
         known.isNotNull() & live.isNotNull() & (known != live), one(DriftKind.RECREATED, message, known, live)
     )
@@ -142,8 +145,10 @@ def _configs_not_permitted() -> Column:
 
 
 def _config_differs() -> Column:
-    """Declared and effective value differ, wherever the effective one comes from, or a value that must be pinned to the
-    topic isn't; a sensitive one is unknown."""
+    """Find configs whose declared and effective values differ, whatever the source of the effective one.
+
+    Also those that must be pinned to the topic and aren't. A sensitive value is unknown and is not compared.
+    """
     live = F.col("live_by_name")
 
     def as_live(name: Column, value: Column) -> Column:
@@ -160,13 +165,15 @@ def _config_differs() -> Column:
             F.map_entries(F.map_filter("configs", differs)),
             lambda entry: finding(
                 DriftKind.CONFIG_DIFFERS,
-                F.when(live[entry["key"]].isNull(), F.lit("the broker knows no such config"))
-                .when(live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("another value is set on the topic"))
+                F.when(live[entry["key"]].isNull(), F.lit("the broker doesn't know this config"))
+                .when(
+                    live[entry["key"]]["config_source"] == SET_ON_TOPIC, F.lit("a different value is set on the topic")
+                )
                 .when(
                     as_live(entry["key"], entry["value"]),
-                    F.lit("the topic has the value by the broker's default only, and changes.pin asks to set it"),
+                    F.lit("the topic has this value only by the broker's default, and changes.pin asks to set it"),
                 )
-                .otherwise(F.lit("not set on the topic, and the broker's default is another value")),
+                .otherwise(F.lit("not set on the topic, and the broker's default is different")),
                 what=entry["key"],
                 declared=entry["value"],
                 live=live[entry["key"]]["value"],
@@ -176,7 +183,7 @@ def _config_differs() -> Column:
 
 
 def _config_undeclared() -> Column:
-    """Set on the topic, and not declared; a sensitive value can't be declared from what is seen."""
+    """Find configs that are set on the topic but not declared, sensitive ones aside: their values can't be read."""
     strangers = F.filter(
         "live_configs",
         lambda each: is_set_on_topic(each) & ~_declares(each["name"]),
@@ -193,7 +200,7 @@ def _config_undeclared() -> Column:
 
 
 def _broker_default_changed() -> Column:
-    """Not declared, by default at the previous audit and now, and another value."""
+    """Find undeclared configs whose default differs from the one at the previous audit."""
     earlier = F.col("earlier_defaults")
     changed = F.filter(
         "live_configs",

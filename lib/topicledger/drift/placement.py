@@ -1,4 +1,4 @@
-"""Kinds of drift about where replicas are: by a declared placement, and how evenly."""
+"""Kinds of drift in replica placement: against the declared placement, and in its evenness."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from topicledger.model.placement import PlacementKind
 
 
 def checks(settings: AuditSettings) -> Sequence[Column]:
-    """Checks of topics that live and are declared present; see `kinds.checks`.
+    """Return the checks of topics that exist and are declared present; see `kinds.checks`.
 
-    Brokers that are down have no known rack: where their replicas may be isn't said.
+    The rack of a broker that is down is unknown: its replicas are not checked against a rack.
     """
     most = settings.max_replica_skew
     skew = _uneven() if most is None else F.coalesce(_uneven(), _replica_skew(most))
@@ -28,12 +28,12 @@ def _is(*kinds: PlacementKind) -> Column:
 
 
 def _named() -> Column:
-    """What follows the colon of a placement."""
+    """The part of a placement after its colon."""
     return F.substring(F.col("placement"), F.instr("placement", ":") + 1, F.length("placement"))
 
 
 def _racks(replicas: Column) -> Column:
-    """The racks of these brokers, as far as they are known (array<string>)."""
+    """The known racks of these brokers (array<string>)."""
     racks = F.transform(replicas, lambda broker: F.col("racks")[broker])
     return F.filter(racks, lambda rack: rack.isNotNull())
 
@@ -47,7 +47,7 @@ def _racks_shared() -> Column:
         return (F.size(F.array_distinct(racks)) < F.size(racks)) & (enough >= F.size(replicas))
 
     found = F.filter(F.array_sort(F.map_keys("live_assignments")), lambda each: F.coalesce(shared(each), F.lit(False)))
-    message = F.lit("two of its replicas are in one rack, and there are racks enough")
+    message = F.lit("two of its replicas share a rack, although there are enough racks")
     return F.when(_is(PlacementKind.RACKS, PlacementKind.SPREAD), _partitions(DriftKind.RACKS_SHARED, message, found))
 
 
@@ -82,7 +82,7 @@ def _partitions(kind: DriftKind, message: Column, partitions: Column) -> Column:
 
 
 def _uneven() -> Column:
-    message = "its placement is spread, and a run would move replicas or leaders of its partitions to make them even"
+    message = "its placement is spread, and a run would move replicas or leaders of its partitions to balance them"
     return F.when(
         F.col("uneven").isNotNull(),
         one(DriftKind.REPLICA_SKEW, message, declared=F.col("placement"), live=F.col("uneven")),
@@ -101,7 +101,7 @@ def _replica_skew(most: int) -> Column:
     )
     counts = F.transform(allowed, lambda broker: F.size(F.filter(replicas, lambda each: each == broker)))
     skew = F.array_max(counts) - F.array_min(counts)
-    message = "of brokers that may have its replicas, one has so many more than another"
+    message = "the number of its replicas per broker differs by more than audit.max_replica_skew allows"
     return F.when(skew > most, one(DriftKind.REPLICA_SKEW, message, declared=F.lit(most), live=skew))
 
 

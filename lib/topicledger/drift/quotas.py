@@ -1,4 +1,4 @@
-"""Drift of client quotas: what `quotas` declares beside the limits that a cluster's entities have."""
+"""Drift of client quotas: the rows of `quotas` compared with the limits of a cluster's entities."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from topicledger.schemas import QUOTAS
 
 
 def find_quota_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
-    """Compare judged rows of `quotas` with the quotas of audited clusters: see `ResourceDrift.find`.
+    """Compare validated rows of `quotas` with the quotas of audited clusters: see `ResourceDrift.find`.
 
-    In scope are the clusters that rows of `quotas` name, and there every entity. Topics play no part.
+    Compared are all entities of the clusters that rows of `quotas` name. Topics play no part.
     """
 
     def transform(judged: DataFrame) -> DataFrame:
@@ -30,7 +30,7 @@ def find_quota_drift(estate: Estate, listed: Listed, manifests: DataFrame, setti
 
 
 def _differing(listed: Listed) -> Transform:
-    """A finding per entity that isn't as declared, of clusters whose quotas are known."""
+    """One finding per entity that isn't as declared, on clusters whose quotas are known."""
 
     def transform(judged: DataFrame) -> DataFrame:
         known = F.col("cluster").isin(*listed.known)
@@ -49,8 +49,8 @@ def _differing(listed: Listed) -> Transform:
         message = (
             F.when(unmanaged, F.lit("no row of quotas names it"))
             .when(absent, F.lit("declared absent, but it has limits"))
-            .when(missing, F.lit("the cluster has no quotas of it"))
-            .otherwise(F.lit("its limits are not as declared"))
+            .when(missing, F.lit("the cluster has no quotas for it"))
+            .otherwise(F.lit("its limits differ from the declared ones"))
         )
         values = {"topic": F.lit(None), "kind": kind, "what": F.col("resource"), "message": message}
         values |= {"declared": _text("after"), "live": _text("before")}
@@ -67,7 +67,7 @@ def _differing(listed: Listed) -> Transform:
 
 
 def _text(limits: str) -> Column:
-    """The limits that differ, as text: `consumer_byte_rate=1000, request_percentage=50`; null where there are none."""
+    """The differing limits as text: `consumer_byte_rate=1000, request_percentage=50`; null if there are none."""
     entries = F.transform(
         F.array_sort(F.map_entries(limits)), lambda each: F.concat(each["key"], F.lit("="), each["value"])
     )

@@ -1,4 +1,4 @@
-"""What an audit came to: read from `drift`, shown as tables or JSON, turned into an exit code."""
+"""The summary of an audit: read from `drift`, shown as tables or JSON, turned into an exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from topicledger.schemas import DRIFT
 from topicledger.text import ISO_TIME, SHOWN_FAILURES, alike, cell, listed, plain
 
 REFUSED = "manifests_refused"
-"""Of a run's counts: invalid manifest rows, which were not compared."""
+"""Name of the count of invalid manifest rows, which were not compared, in a run's `counts`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Drift:
     severity: str
     cluster: str
     topic: str | None
-    """None where it is about quotas, or a right that names no topic."""
+    """None if it is about quotas, or about an ACL that names no topic."""
     kind: str
     what: str | None
     declared: str | None
@@ -51,20 +51,20 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftSummary:
-    """An audit in numbers, with the worst of what it found."""
+    """An audit in numbers, with its most severe findings."""
 
     run_id: str
     state: str
     exit_code: int
     manifest_version: int
     clusters: Sequence[ClusterDrift]
-    """Those with drift."""
+    """Clusters with drift."""
     kinds: Mapping[str, int]
     """Kind of drift -> rows of `drift`, over all clusters."""
     severities: Mapping[str, int]
     """Severity -> rows of `drift`, over all clusters."""
     drift: Sequence[Drift]
-    """The first 20, the worst first."""
+    """The first 20, the most severe first."""
     drift_count: int
     query: str
     """SQL for all of them."""
@@ -81,9 +81,9 @@ class DriftSummary:
 def summarise(
     run: Run, manifests_refused: int, problems: Sequence[str] = (), *, fail_on: Severity | None = None
 ) -> DriftSummary:
-    """Read what an audit found, and decide its exit code; a finished one keeps its own.
+    """Read the findings of an audit and determine its exit code; a finished audit keeps its own.
 
-    `problems`: why it isn't finished. `fail_on`: the least severity of drift with which it exits 3.
+    `problems`: why it isn't finished. `fail_on`: the lowest severity of drift for which it exits 3.
     """
     rows = run.ledger.read(DRIFT).where(F.col("run_id") == run.run_id)
     counted = rows.groupBy("cluster", "kind", "severity").count().orderBy("cluster", "kind").collect()
@@ -153,7 +153,7 @@ def render(summary: DriftSummary, console: Console) -> None:
 
 
 def _in_words(drift: Drift) -> str:
-    """What was found, without where."""
+    """A finding in words, without its cluster and topic."""
     sides = (("declared", drift.declared), ("live", drift.live))
     both = ", ".join(f"{side} {value}" for side, value in sides if value is not None)
     kind = " ".join(filter(None, (drift.kind, drift.what)))

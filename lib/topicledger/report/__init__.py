@@ -34,18 +34,18 @@ __all__ = [
 
 
 def require_writable(path: Path, option: str = "--out") -> None:
-    """Raises UsageError where a page can't be written to `path`, before anything is read for it."""
+    """Check that a page can be written to `path`, before anything is read for it; raises UsageError if not."""
     folder = path.absolute().parent
     if path.is_dir():
         raise UsageError(f"{option} {path} is a folder: name the HTML file")
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder} for {option} {path}: make it first")
+        raise UsageError(f"there is no folder {folder} for {option} {path}: create it first")
     if not os.access(folder, os.W_OK):
         raise UsageError(f"{option} {path}: folder {folder} can't be written to")
 
 
 def write(path: Path, page: str) -> None:
-    """Put the page in its place whole, or leave what was there. Raises TopicLedgerError where it can't be written."""
+    """Write the page atomically; raises TopicLedgerError, and keeps an earlier file unchanged, if that fails."""
     unfinished: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -53,7 +53,7 @@ def write(path: Path, page: str) -> None:
         ) as file:
             unfinished = Path(file.name)
             file.write(page)
-        # A temporary file is for its owner only; a report is as readable as any new file.
+        # Only its owner may read a temporary file; a report gets the permissions of any new file.
         umask = os.umask(0)
         os.umask(umask)
         unfinished.chmod(0o666 & ~umask)

@@ -1,4 +1,4 @@
-"""Rights and quotas by owner, and how they changed: plain values."""
+"""ACLs and quotas by owner, and their changes, as plain values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ChangeT = TypeVar("ChangeT")
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRights:
-    """The rights that an owner declares on a cluster."""
+    """ACLs that an owner declares on a cluster."""
 
     cluster: str
     owner: str
-    """Empty where they have none."""
+    """Empty for ACLs without an owner."""
     rights: int
     principals: int
     added: int
@@ -26,7 +26,7 @@ class OwnerRights:
 
 @dataclass(frozen=True, kw_only=True)
 class RightChange:
-    """A right that was added or removed."""
+    """An ACL that was added or removed."""
 
     run_id: str
     cluster: str
@@ -36,49 +36,49 @@ class RightChange:
     principal: str | None
     completed_at: datetime
     owner: str | None = None
-    """As the latest `acls` have it."""
+    """As in the latest `acls`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerQuotas:
-    """The quotas that an owner declares on a cluster."""
+    """Quotas that an owner declares on a cluster."""
 
     cluster: str
     owner: str
-    """Empty where they have none."""
+    """Empty for quotas without an owner."""
     entities: int
     changed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaChange:
-    """An entity whose quotas were altered."""
+    """An entity whose quotas were changed."""
 
     run_id: str
     cluster: str
     resource: str
     what: str
-    """From what to what, in words."""
+    """The old and new limits, in words."""
     completed_at: datetime
     owner: str | None = None
-    """As the latest `quotas` have it."""
+    """As in the latest `quotas`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owned(Generic[OwnerT, ChangeT]):
-    """Rights or quotas by owner, and how they changed."""
+    """ACLs or quotas by owner, and their changes."""
 
     since: str
-    """When, in words."""
+    """The time that the changes are from, in words."""
     owners: Sequence[OwnerT]
-    """Those of whom most changed first."""
+    """Those with the most changes first."""
     changes: Sequence[ChangeT]
-    """The newest."""
+    """The newest ones."""
     total: int
-    """Of all changes."""
+    """The number of all changes."""
     owners_query: str
     query: str
-    """SQL for all of them."""
+    """SQL for all changes."""
 
 
 Rights: TypeAlias = Owned[OwnerRights, RightChange]

@@ -1,4 +1,4 @@
-"""Charts as numbers: where each piece of a bar lies, for the template to draw as SVG."""
+"""Charts as numbers: the position of each piece of a bar, for the template to draw as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A part of a bar, in hundredths of the chart's width (or height)."""
+    """A part of a bar; start and size are hundredths of the chart's width (or height)."""
 
     name: str
     count: int
@@ -30,9 +30,10 @@ class Column:
 
 
 def bar(counts: Mapping[str, int], order: Sequence[str], whole: int | None = None) -> list[Piece]:
-    """A stacked bar: pieces side by side, in order; as long as its total is of `whole`, the full width without one.
+    """Lay out a stacked bar: pieces side by side, in order.
 
-    What there is of something is seen: a piece has at least half a hundredth.
+    The bar's length is its total as a share of `whole`, or the full width without `whole`. A piece is at least half a
+    hundredth long, so that it stays visible.
     """
     total = sum(counts.values())
     whole = max(whole or total, total, 1)
@@ -48,7 +49,7 @@ def bar(counts: Mapping[str, int], order: Sequence[str], whole: int | None = Non
 
 
 def timeline(seconds: Sequence[float]) -> list[list[Piece]]:
-    """For each of several times that follow each other a bar with it at its place, of the same whole."""
+    """Lay out consecutive times: one bar each, with the time at its position in the whole."""
     whole, at, bars = max(sum(seconds), 0.001), 0.0, []
     for each in seconds:
         size = min(max(100 * each / whole, 0.5), 100 - at)
@@ -60,7 +61,7 @@ def timeline(seconds: Sequence[float]) -> list[list[Piece]]:
 def columns(
     periods: Sequence[tuple[datetime, Mapping[str, int]]], order: Sequence[str], unit: str = "day"
 ) -> list[Column]:
-    """A column for each period, stacked from the bottom; the highest takes the whole height. `unit`: as `History`."""
+    """Lay out one stacked column per period; the highest takes the full height. `unit`: as in `History`."""
     highest = max((sum(counts.values()) for _, counts in periods), default=0)
     step = 100 / max(len(periods), 1)
     return [

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: counts and bounded lists, whatever the size of the tables."""
+"""The contents of a report as plain values: counts and bounded lists, whatever the size of the tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from topicledger.report.access import Quotas, Rights
 from topicledger.review.history import TopicEvent
 
 LISTED_WAITS = 50
-"""Clusters and phases whose waits a report shows."""
+"""Most pairs of cluster and phase whose waits a report shows."""
 
 
 class ReportKind(StrEnum):
-    """What a report is about."""
+    """The subject of a report."""
 
     RUN = "run"
     AUDIT = "audit"
@@ -25,15 +25,15 @@ class ReportKind(StrEnum):
 
 
 class Shown(StrEnum):
-    """How an action stands, worst first: an outcome of `audit`, or what has none yet."""
+    """State of an action, worst first: an outcome of `audit`, or the state before it has one."""
 
     FAILED = "failed"
     REFUSED = "refused"
     OPEN = "open"
-    """Planned, and what became of it isn't known."""
+    """Planned, and its outcome is unknown."""
     PENDING = "pending"
     PLANNED = "planned"
-    """Validated, and not sent."""
+    """Validated and not sent."""
     SKIPPED = "skipped"
     OK = "ok"
 
@@ -42,7 +42,7 @@ PROBLEMS = (Shown.FAILED, Shown.REFUSED)
 
 
 class Age(StrEnum):
-    """For how long audits have found the same."""
+    """How long audits have reported the same finding."""
 
     DAY = "under a day"
     WEEK = "1 to 7 days"
@@ -51,7 +51,7 @@ class Age(StrEnum):
 
 
 class Changed(StrEnum):
-    """What became of a problem since the last time."""
+    """Change of a problem since the previous run or audit."""
 
     NEW = "new"
     OTHER = "other reason"
@@ -81,23 +81,23 @@ class RunFacts:
 
     @property
     def kind(self) -> ReportKind:
-        """What a report about it is about."""
+        """The kind of a report on this run."""
         return ReportKind.AUDIT if self.command == AUDIT_COMMAND else ReportKind.RUN
 
     @property
     def clusters(self) -> str:
-        """The names asked for, separated by commas; empty for all of the settings."""
+        """The requested clusters, separated by commas; empty for all in the settings."""
         return self.arguments.get(CLUSTERS_ARGUMENT, "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """Actions of one cluster that stand alike, for the same reason."""
+    """Actions of one cluster with the same state for the same reason."""
 
     cluster: str | None
     action: str | None
     phase: str | None
-    """The one they ended in; None for those that nothing is known of."""
+    """The phase that they ended in; None if unknown."""
     outcome: str
     error: str | None
     topics: int
@@ -109,11 +109,11 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyTally:
-    """Topics of one cluster that break the same policy."""
+    """Topics of one cluster that violate the same policy."""
 
     policy: str
     mode: str
-    """refuse, or warn where it only reports."""
+    """refuse, or warn if it only reports."""
     cluster: str | None
     topics: int
     example: str | None
@@ -131,16 +131,16 @@ class Batch:
     batch: int | None
     topics: int
     requests: int
-    """Those whose answer had an outcome."""
+    """Requests whose response had an outcome."""
     attempts: int
-    """The most requests that one topic was part of."""
+    """The highest number of requests that one topic was part of."""
     began_at: datetime
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """How a cluster's time went in one phase: in requests whose answer had an outcome, and between them."""
+    """A cluster's time in one phase: in requests whose response had an outcome, and between them."""
 
     cluster: str
     phase: str
@@ -156,7 +156,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A topic whose problem came, went, stayed or became another."""
+    """A topic whose problem is new, gone, unchanged or different."""
 
     change: str
     cluster: str | None
@@ -167,7 +167,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How one action stands."""
+    """The state of one action."""
 
     run_id: str
     cluster: str | None
@@ -179,16 +179,16 @@ class Result:
     error_message: str | None
     completed_at: datetime | None
     what: str | None = None
-    """What it creates, changes or deletes."""
+    """The change, in words."""
     owner: str | None = None
-    """As the latest manifests have it."""
+    """As in the latest manifests."""
     history: Sequence[TopicEvent] = ()
-    """What happened to the topic, in order, of the first that failed or were refused."""
+    """Events of the topic, oldest first; only for the first topics that failed or were refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftTally:
-    """Findings of an audit on one cluster that are alike."""
+    """Findings of an audit on one cluster with the same kind, severity and age."""
 
     cluster: str | None
     kind: str
@@ -211,37 +211,37 @@ class Drift:
     message: str | None
     since: datetime | None
     owner: str | None = None
-    """As the latest manifests have it."""
+    """As in the latest manifests."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What changed since the last."""
+    """Changes since an earlier run, audit or span."""
 
     last: str
-    """What it is compared with, in words."""
+    """The one that it is compared with, in words."""
     counts: Mapping[str, int]
-    """`Changed` -> how many."""
+    """`Changed` -> number of topics or findings."""
     rows: Sequence[Change]
-    """The first of them; those that stayed as they were are only counted."""
+    """The first changes; problems that are still there are only counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport:
-    """What one audit found."""
+    """The findings of one audit."""
 
     run: RunFacts
     tallies: Sequence[DriftTally]
     rows: Sequence[Drift]
     query: str
-    """SQL for all of them."""
+    """SQL for all findings."""
     compared: Compared | None
-    """None where there is no earlier audit."""
+    """None if there is no earlier audit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTime:
-    """How long a run was at something."""
+    """How long a phase of a run took."""
 
     phase: str
     began_at: datetime
@@ -250,71 +250,71 @@ class PhaseTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """How requests went."""
+    """Timing of a report's requests."""
 
     batches: Sequence[Batch] = ()
     waiting: Sequence[Waiting] = ()
     phases: Sequence[PhaseTime] = ()
-    """Of a run, in order."""
+    """The phases of a run, in order; empty for a span or an audit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOfSpan:
-    """A run of a span, and how its topics stand."""
+    """A run in a span, with the states of its topics."""
 
     run: RunFacts
     outcomes: Mapping[str, int] = field(default_factory=dict)
     owners: Mapping[str, int] = field(default_factory=dict)
-    """Owner -> topics that failed or were refused; the name is empty where they have none."""
+    """Owner -> topics that failed or were refused; the name is empty for topics without an owner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What happened before: the runs of a span, and how rights and quotas changed."""
+    """The runs of a span, and the changes of ACLs and quotas."""
 
     rights: Rights | None = None
-    """None where no rights are declared."""
+    """None if no ACLs are declared and none changed."""
     quotas: Quotas | None = None
-    """None where no quotas are declared."""
+    """None if no quotas are declared and none changed."""
     runs: Sequence[RunOfSpan] = ()
-    """The newest."""
+    """The newest runs."""
     run_count: int = 0
-    """Of all."""
+    """The number of all runs."""
     periods: Sequence[tuple[datetime, Mapping[str, int]]] = ()
-    """What ended in each period, by when it began."""
+    """The start of each period, and its results by outcome."""
     unit: str = "day"
-    """How long a period is: hour, day, week or month."""
+    """The length of a period: hour, day, week or month."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything that a page shows."""
+    """All contents of a page."""
 
     made_at: datetime
     clusters: Sequence[str]
-    """The names asked for; empty for all."""
+    """The requested names; empty for all."""
     span: tuple[datetime, datetime] | None = None
     """From the first (inclusive) to the second (exclusive); None for a run."""
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
     history: History = field(default_factory=History)
-    """Of a span."""
+    """The runs of a span, and the changes of ACLs and quotas of any report."""
     tallies: Sequence[Tally] = ()
     policies: Sequence[PolicyTally] = ()
     requests: Requests = field(default_factory=Requests)
     rows: Sequence[Result] = ()
     query: str = ""
-    """SQL for all of them."""
+    """SQL for all results."""
     compared: Compared | None = None
     drift: DriftReport | None = None
-    """None where no audit is in it."""
+    """None if it includes no audit."""
 
     @property
     def kind(self) -> ReportKind:
         return ReportKind.SPAN if self.run is None else self.run.kind
 
     def outcomes(self) -> dict[str, int]:
-        """Topics by how they stand, worst first."""
+        """Number of topics by state, worst first."""
         return {
             shown.value: topics
             for shown in Shown

@@ -1,4 +1,4 @@
-"""From rows of the tables to a report's figures: DataFrame -> DataFrame, nothing is read or counted here."""
+"""Transforms from table rows to a report's figures: DataFrame -> DataFrame, without Spark actions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> DataFrame:
-    """How each action stands, or what ended a topic without one, as `RESULTS`.
+    """The state of each action, or of a topic that ended without one, as `RESULTS`.
 
-    In: rows of `audit` and `plans` of the runs concerned; `applying` are those of them that send. A planned action
-    without a row of `audit` is `open`; one that was validated last is `planned`, or `open` where its run is applying.
-    `plan` has the columns `plan.lines.ROW`; counts that a create left to the broker are those that it returned.
+    In: rows of `audit` and `plans` of some runs; `applying`: ids of runs that are applying. A planned action without a
+    row of `audit` is `open`; one whose last phase is validation is `planned`, or `open` if its run is applying. `plan`
+    has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker returned.
     """
     ended = ("phase", "outcome", "error_code", "error", "error_message", "completed_at")
     columns = (*_RESOURCE, "action", "topic", *ended)
@@ -64,9 +64,9 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
 
 
 def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
-    """Of several runs' results those of each topic's last run; rows without a topic stay. In and out: `RESULTS`.
+    """Keep the results of each topic's last run, and rows without a topic. In and out: `RESULTS`.
 
-    `starts`: run_id, started_at. What is open has no end: the run that began last is the last one.
+    `starts`: run_id, started_at. An open action has no end time, so the last run is the one that started last.
     """
     latest = Window.partitionBy("cluster", "topic").orderBy(F.desc_nulls_last("started_at"), F.desc("run_id"))
     first = (F.rank().over(latest) == 1) | F.col("topic").isNull()
@@ -75,7 +75,7 @@ def last_by_topic(found: DataFrame, starts: DataFrame) -> DataFrame:
 
 
 def tallies(found: DataFrame) -> DataFrame:
-    """Topics that stand alike for the same reason, with the first of them. In: `RESULTS`. Out: `facts.Tally`."""
+    """Count topics with the same state and reason, and name the first. In: `RESULTS`. Out: `facts.Tally`."""
     first = F.min_by(F.struct("topic", "error_message"), F.coalesce("topic", F.lit(""))).alias("_first")
     return (
         found.groupBy("cluster", "action", "phase", "outcome", "error")
@@ -94,9 +94,9 @@ def tallies(found: DataFrame) -> DataFrame:
 
 
 def by_policy(audit: DataFrame) -> DataFrame:
-    """Topics that break a policy, by policy and cluster. In: rows of `audit`. Out: `facts.PolicyTally`.
+    """Count topics that violate a policy, by policy and cluster. In: rows of `audit`. Out: `facts.PolicyTally`.
 
-    A topic that breaks it twice in one run, before validation and after it, counts once.
+    A topic that violates it twice in one run, before and after validation, counts once.
     """
     warns = F.startswith(F.col("violation.message"), F.lit(WARNING))
     message = F.when(warns, F.substring("violation.message", len(WARNING) + 1, _MESSAGE_CHARACTERS)).otherwise(
@@ -128,10 +128,10 @@ def by_policy(audit: DataFrame) -> DataFrame:
 
 
 def requests(audit: DataFrame) -> DataFrame:
-    """Requests whose answer had an outcome: one row per batch and `requested_at`. In: rows of `audit`.
+    """Requests whose response had an outcome: one row per batch and `requested_at`. In: rows of `audit`.
 
-    Out: run_id, cluster, action, phase, batch, requested_at, completed_at, topics, sent_again, attempts. What was
-    judged by us alone is no request.
+    Out: run_id, cluster, action, phase, batch, requested_at, completed_at, topics, sent_again, attempts. Refusals of
+    our own, without a request, are left out.
     """
     sent = F.col("phase").isin(Phase.VALIDATE.value, Phase.APPLY.value) & (F.col("error_code") != OURS)
     return (
@@ -147,7 +147,7 @@ def requests(audit: DataFrame) -> DataFrame:
 
 
 def batches(sent: DataFrame) -> DataFrame:
-    """How long each batch took, in seconds. In: what `requests` returns. Out: `facts.Batch`."""
+    """Duration of each batch in seconds. In: the result of `requests`. Out: `facts.Batch`."""
     return sent.groupBy(*_BATCH).agg(
         F.sum("topics").alias("topics"),
         F.count(F.lit(1)).alias("requests"),
@@ -158,14 +158,14 @@ def batches(sent: DataFrame) -> DataFrame:
 
 
 def slowest_first(batches: DataFrame) -> DataFrame:
-    """In: what `batches` returns. Out: the same, the slowest first; of two as slow, the one that began earlier."""
+    """Order the result of `batches`: the slowest first; of two equally slow ones, the one that began earlier."""
     return batches.orderBy(F.desc("seconds"), "began_at", *_BATCH)
 
 
 def waiting(sent: DataFrame) -> DataFrame:
-    """How the time of each cluster and phase went, in seconds. In: what `requests` returns. Out: `facts.Waiting`.
+    """Time in requests and between them by cluster and phase, in seconds. In: the result of `requests`.
 
-    A cluster gets one request at a time: what lies between the end of one and the start of the next is waiting.
+    Out: `facts.Waiting`. A cluster gets one request at a time, so the time between two requests is waiting time.
     """
     in_order = Window.partitionBy("run_id", "cluster", "phase").orderBy("requested_at")
     until = F.max("completed_at").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
@@ -189,15 +189,15 @@ def _seconds(start: Column, end: Column) -> Column:
 
 
 def worst_first(found: DataFrame) -> DataFrame:
-    """`RESULTS` in the order in which they are listed: problems, what is open, the rest; each by cluster and topic."""
+    """Order `RESULTS` for listing: problems, open actions, the rest; each by cluster and topic."""
     order = F.array_position(F.array(*(F.lit(shown.value) for shown in Shown)), F.col("outcome"))
     return found.orderBy(order, "cluster", "topic", "run_id")
 
 
 def changes(before: DataFrame, now: DataFrame) -> DataFrame:
-    """Which topics' problems came, went, stayed or became others. In: `RESULTS` twice. Out: `facts.Change`.
+    """Find topics whose problems are new, gone, unchanged or different. In: `RESULTS` twice. Out: `facts.Change`.
 
-    Where several runs have a topic, the last of them counts. Rows without a topic can't be compared.
+    If several runs have a topic, the last one counts. Rows without a topic can't be compared.
     """
     problem = F.col("outcome").isin(*(each.value for each in PROBLEMS))
     stand = F.struct(
@@ -230,7 +230,7 @@ def changes(before: DataFrame, now: DataFrame) -> DataFrame:
 
 
 def drift_tallies(drift: DataFrame) -> DataFrame:
-    """Findings by cluster, kind, severity and age. In: rows of `drift`. Out: `facts.DriftTally`."""
+    """Count findings by cluster, kind, severity and age. In: rows of `drift`. Out: `facts.DriftTally`."""
     days = _seconds(F.coalesce("since", "observed_at"), F.col("observed_at")) / 86_400
     age = (
         F.when(days < 1, Age.DAY.value)
@@ -246,15 +246,15 @@ def drift_tallies(drift: DataFrame) -> DataFrame:
 
 
 def drift_worst_first(drift: DataFrame) -> DataFrame:
-    """Rows of `drift` in the order in which they are listed: errors, warnings, the rest; the oldest first."""
+    """Order rows of `drift` for listing: errors, warnings, the rest; the oldest first."""
     order = F.array_position(F.array(*map(F.lit, ("info", "warning", "error"))), F.col("severity"))
     return drift.orderBy(F.desc(order), F.asc_nulls_last("since"), *_FOUND)
 
 
 def drift_changes(before: DataFrame, now: DataFrame, unseen: Collection[str]) -> DataFrame:
-    """Which findings came, went, stayed or became others. In: rows of `drift` twice. Out: `facts.Change`.
+    """Find findings that are new, gone, unchanged or different. In: rows of `drift` twice. Out: `facts.Change`.
 
-    What was found before on a cluster of `unseen`, which couldn't be observed now, isn't gone: it is left out.
+    `unseen`: clusters that couldn't be observed now; their earlier findings aren't gone and are left out.
     """
     words = F.concat_ws(
         "",

@@ -1,4 +1,4 @@
-"""The Spark actions behind a report: few, each on aggregates or on a bounded number of rows."""
+"""The Spark actions of a report: only a few, each on aggregates or on a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ LISTED_ROWS = 5_000
 LISTED_CHANGES = 500
 LISTED_RUNS = 200
 LISTED_HISTORIES = 100
-"""Topics whose history a report tells."""
+"""Most topics whose history a report shows."""
 LISTED_OWNERS = 2_000
-"""Owners of failures, over all runs of a span."""
+"""Most pairs of run and owner with failures, over all runs of a span."""
 LISTED_BATCHES = 15
 LISTED_TALLIES = 5_000
 _DAYS_OF_HOURS = 2
@@ -59,14 +59,14 @@ _T = TypeVar("_T")
 
 
 def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LISTED_ROWS) -> Report:
-    """Read everything that the report shows, of single topics and findings the first `listed`.
+    """Read the contents of a report, with at most `listed` topics and findings.
 
-    `runs`, `plans` and `audit` must be there; `drift` need not.
+    The tables `runs`, `plans` and `audit` must exist; `drift` need not.
     """
     audit = _named(asked.rows(ledger.read(AUDIT), "completed_at"))
     ended = _results(ledger, asked).localCheckpoint()
     runs, run_count = _runs(ledger, asked, ended) if asked.run is None else ([], 1)
-    # A topic that ten runs refused is one topic that is refused.
+    # A topic that ten runs refused counts as one refused topic.
     found = ended if asked.run is not None else figures.last_by_topic(ended, ledger.read(RUNS)).localCheckpoint()
     by_size = (F.desc("topics"), "cluster", "action", "phase", "outcome", "error")
     tallies = _all(Tally, figures.tallies(found).orderBy(*by_size).limit(LISTED_TALLIES))
@@ -111,13 +111,13 @@ def _requests(ledger: Ledger, asked: Scope, sent: DataFrame) -> Requests:
 
 
 def _all(kind: Callable[..., _T], rows: DataFrame) -> list[_T]:
-    """The rows as values of a dataclass whose fields are columns."""
+    """Collect rows as instances of a dataclass whose fields are the columns."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return [kind(**{name: _value(row, name) for name in names}) for row in rows.collect()]
 
 
 def _with_histories(ledger: Ledger, rows: Sequence[Result]) -> list[Result]:
-    """The first of `rows` that failed or were refused, with what happened to their topics."""
+    """Add histories to the first of `rows` whose topics failed or were refused."""
     problems = [row for row in rows if row.outcome in PROBLEMS and row.cluster and row.topic]
     keys = list(dict.fromkeys((str(row.cluster), str(row.topic)) for row in problems))[:LISTED_HISTORIES]
     found = {(each.cluster, each.topic): each.events for each in history.of_topics(ledger, keys)} if keys else {}
@@ -125,7 +125,7 @@ def _with_histories(ledger: Ledger, rows: Sequence[Result]) -> list[Result]:
 
 
 def _listed(rows: DataFrame) -> list[Result]:
-    """Of `figures.RESULTS` and `owner`."""
+    """Collect rows of `figures.RESULTS` and `owner`."""
     own = [field.name for field in fields(Result) if field.name not in ("what", "history")]
     return [
         Result(**{name: _value(row, name) for name in own}, what=row["plan"] and in_words(row["plan"]))
@@ -139,7 +139,7 @@ def _value(row: Row, name: str) -> Any:
 
 
 def _named(rows: DataFrame) -> DataFrame:
-    """Rows whose `topic` names also what isn't one."""
+    """Fill `topic` with the resource of rows that are not about a topic."""
     return rows.withColumn("topic", F.coalesce("topic", "resource"))
 
 
@@ -168,13 +168,13 @@ def _owned(ledger: Ledger, in_order: Callable[[DataFrame], DataFrame], rows: Dat
 
 
 def _owners(ledger: Ledger) -> DataFrame:
-    """cluster, topic, owner, as the latest `manifests` have them."""
+    """Owners in the latest `manifests`: cluster, topic, owner."""
     manifests = ledger.read(MANIFESTS) if ledger.exists(MANIFESTS) else ledger.rows(MANIFESTS, [])
     return manifests.transform(owners.of_topics)
 
 
 def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunOfSpan], int]:
-    """The newest runs that began in the span or have results in it, and how many there are."""
+    """The newest runs that began in the span or have results in it, and the number of all of them."""
     per_run = (
         found.groupBy("run_id", "outcome")
         .agg(F.count(F.lit(1)).alias("topics"))
@@ -197,7 +197,7 @@ def _runs(ledger: Ledger, asked: Scope, found: DataFrame) -> tuple[Sequence[RunO
 
 
 def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mapping[str, int]]:
-    """Run id -> owner -> topics that failed or were refused, of the owners with most of them."""
+    """Run id -> owner -> number of topics that failed or were refused, for the owners with the most."""
     problems = found.where(F.col("outcome").isin(*(each.value for each in PROBLEMS)))
     by_owner = (
         problems.join(_owners(ledger), ["cluster", "topic"], "left")
@@ -213,7 +213,7 @@ def _owners_of_problems(ledger: Ledger, found: DataFrame) -> Mapping[str, Mappin
 
 
 def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[datetime, Mapping[str, int]]]]:
-    """How long a period is, and results by the one that they ended in: an hour, a day, a week or a month."""
+    """The length of a period (hour, day, week or month), and results by the period that they ended in."""
     if asked.span is None:
         return "day", []
     since, until = asked.span
@@ -234,11 +234,11 @@ def _periods(asked: Scope, found: DataFrame) -> tuple[str, Sequence[tuple[dateti
 
 
 def _compared(ledger: Ledger, asked: Scope, found: DataFrame) -> Compared | None:
-    """With the run before, or the time of the same length before; an audit is compared by its drift."""
+    """Compare with the previous run, or with the previous span of the same length; audits are compared by drift."""
     if asked.span is not None:
         since, until = asked.span
         before = replace(asked, span=(since - (until - since), since))
-        words = f"the time of the same length before it, from {iso_time(since - (until - since))} on"
+        words = f"the previous span of the same length, from {iso_time(since - (until - since))}"
     elif asked.run is not None and asked.run.kind is ReportKind.RUN:
         last = scope.previous(ledger, asked.run)
         if last is None:
@@ -263,7 +263,7 @@ def _as_compared(changes: DataFrame, last: str) -> Compared:
 
 
 def _drift(ledger: Ledger, asked: Scope, tallies: Sequence[Tally], listed: int) -> DriftReport | None:
-    """What the audit found: the one that the report is about, or the last one of the span."""
+    """Findings of the audit that the report is about, or of the last audit in the span."""
     if asked.span is not None:
         since, until = asked.span
         run, last = scope.last_audit(ledger, until, since), scope.last_audit(ledger, since)

@@ -1,4 +1,4 @@
-"""A page that lists all reports of a folder, from what each says of itself in its head."""
+"""A page that lists all reports of a folder, from the metadata in the head of each."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from topicledger.errors import UsageError
 from topicledger.report import page
 
 FILE = "index.html"
-"""The index's own file in the folder."""
+"""Name of the index file in the folder."""
 LISTED = 2_000
-"""Reports that an index lists, the newest."""
+"""Most reports that an index lists; it lists the newest."""
 _HEAD_CHARACTERS = 64_000
-"""Where a report says what it is: before its style."""
+"""How much of a file is searched for its metadata, which precedes the style."""
 _META = "topicledger-report"
 _OLD_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)$")
-"""How older reports say when they began, in UTC."""
-_TONES = {"good": "good", "bad": "needs a look", "open": "open"}
+"""Start times in the metadata of older reports, in UTC."""
+_TONES = {"good": "good", "bad": "needs attention", "open": "open"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What an index shows of a report."""
+    """A report's entry in an index."""
 
     href: str
     """Its file, as a relative link."""
@@ -44,17 +44,17 @@ class Entry:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder unless it is there. Raises UsageError where it can't be."""
+    """Create the folder if it doesn't exist; raises UsageError if it can't be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--index {folder}: can't make this folder: {error.strerror}") from None
+        raise UsageError(f"--index {folder}: can't create this folder: {error.strerror}") from None
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Of each report in the folder what it says of itself, the newest first.
+    """Read the metadata of each report in the folder, the newest first.
 
-    Other files, and reports of versions that didn't say it, are left out; folders within it aren't looked into.
+    Other files, and reports of versions that had no metadata, are left out; subfolders are not searched.
     """
     found = []
     for path in sorted(folder.glob("*.html")):
@@ -66,7 +66,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def render(found: list[Entry]) -> str:
-    """The whole page. The same entries give the same bytes."""
+    """Render the page. The same entries always give the same bytes."""
     style = page.template("page.css")
     return (
         page.environment(FILE)
@@ -83,7 +83,7 @@ def render(found: list[Entry]) -> str:
 
 
 class _Head(HTMLParser):
-    """Finds what a report says of itself."""
+    """Finds the metadata of a report."""
 
     found: str | None = None
 

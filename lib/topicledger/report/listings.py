@@ -1,4 +1,4 @@
-"""The tables of a page that can be searched and filtered: every topic, and every finding."""
+"""The tables of a page that can be searched and filtered: topics, findings, ACLs and quotas."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from topicledger.report.facts import Drift, Report, Result, Shown
 from topicledger.review.history import TopicEvent
 
 LISTED_CHARACTERS = 3_000_000
-"""Characters of HTML that a listing's own words may take; rows beyond are left out, and the page says so."""
+"""Most characters of HTML for the text of a listing; further rows are left out, and the page says so."""
 NO_CLUSTER = "no cluster"
 NO_OWNER = "no owner"
 _DIGITS = re.compile("[0-9]+")
 _UNFOLDED = 3
-"""Of the rows that say the same those that stay when the others are folded."""
+"""Rows with the same message that stay visible when the others are folded."""
 _EVENTS = 30
-"""Of a topic's history, the last."""
+"""Most events of a topic's history to show; the last ones are shown."""
 _FOLDED = 3
-"""Fewer rows than these aren't worth a fold."""
+"""Fewest rows to fold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +31,12 @@ class Cell:
 
     text: str = ""
     under: str = ""
-    """More of it, in small print below."""
+    """More text, in small print below."""
     outcome: str = ""
-    """Where the text is one: it gets its colour."""
+    """The outcome whose colour the text gets; empty for plain text."""
     wide: bool = False
     history: Sequence[TopicEvent] = ()
-    """What happened to the topic that the text names: told on a click."""
+    """Events of the topic that the text names, shown on a click."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ class Line:
 
     cells: Sequence[Cell]
     filters: Sequence[str]
-    """What its filters compare with, in their order."""
+    """Values for the listing's filters, in their order."""
     said: tuple[object, ...] | None = None
-    """What it says, its own name and numbers aside; None where that is of no interest."""
+    """Its message without its own name and numbers; None if it is never folded."""
     alike: int | None = None
-    """A number that it shares with lines that say the same; None where it isn't folded with others."""
+    """The number of its group of lines with the same message; None if it isn't folded with others."""
     more: int = 0
-    """Lines that are folded behind it."""
+    """Number of lines that are folded behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Filter:
 
     label: str
     choices: Mapping[str, int]
-    """Value -> rows that have it."""
+    """Value -> number of rows that have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +75,17 @@ class Listing:
     total: int
     query: str
     order: str
-    """Which ones come first, in words."""
+    """Which lines come first, in words."""
 
 
 def topics(report: Report) -> Listing:
-    """How each action stands."""
+    """List the state of each action."""
     several = report.run is None
     lines = [_topic(row, several=several) for row in report.rows]
     return _listing(
         "topics",
-        "Every topic",
-        ["Outcome", "Topic", "What, and why not", "Owner", "Ended"],
+        "All topics",
+        ["Outcome", "Topic", "Change or error", "Owner", "Ended"],
         ["outcome", "cluster", "error", "owner"],
         lines,
         sum(each.topics for each in report.tallies),
@@ -94,7 +94,7 @@ def topics(report: Report) -> Listing:
 
 
 def _said(row: Result) -> tuple[object, ...] | None:
-    """What a row says, its own name and numbers aside; None of a row without an error."""
+    """A row's message without its own name and numbers; None for a row without an error."""
     if row.error is None and row.outcome != Shown.SKIPPED:
         return None
     message = row.error_message or ""
@@ -123,14 +123,14 @@ def _topic(row: Result, *, several: bool) -> Line:
 
 
 def findings(report: Report) -> Listing | None:
-    """What the audit found; None where no audit is in the report."""
+    """List the findings of the audit; None if the report includes no audit."""
     drift = report.drift
     if drift is None:
         return None
     lines = [_finding(row, report) for row in drift.rows]
     return _listing(
         "findings",
-        "Every finding",
+        "All findings",
         ["Severity", "Topic", "Kind", "Declared, live", "Owner", "Since"],
         ["severity", "cluster", "kind", "owner"],
         lines,
@@ -151,7 +151,7 @@ def _finding(row: Drift, report: Report) -> Line:
     return Line(
         cells=[
             Cell(text=severity, outcome=severity),
-            # Of a right that names no topic: the right.
+            # An ACL that names no topic is shown itself.
             Cell(text=words.name(row.topic) or words.name(row.what) or "(no name)", under=cluster, wide=True),
             Cell(text=row.kind, under=words.name(row.what)),
             Cell(text=", ".join(pair), under=words.message(row.message), wide=True),
@@ -193,7 +193,7 @@ def _listing(
 
 
 def _folded(lines: Sequence[Line]) -> list[Line]:
-    """Lines, where those that say the same know of each other."""
+    """Mark lines that have the same message, so that the page can fold them."""
     counts = Counter(line.said for line in lines)
     numbers: dict[tuple[object, ...], int] = {}
     seen: Counter[int] = Counter()
@@ -210,7 +210,7 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 
 
 def _within(lines: Sequence[Line]) -> Sequence[Line]:
-    """As many lines, from the first, as a page has room for: names and messages may be long, and grow when escaped."""
+    """The first lines, as many as a page has room for: names and messages may be long, and grow when escaped."""
     left = LISTED_CHARACTERS
     for number, line in enumerate(lines):
         texts = [*line.filters, *(part for cell in line.cells for part in (cell.text, cell.under))]
@@ -222,14 +222,14 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
-    """Rights by owner, and each change of one."""
+    """List ACLs by owner, and each change of an ACL."""
     if rights is None:
         return
     since = words.name(rights.since)
     yield _by_owner(
         "rights",
-        f"Rights by owner, and changes {since}",
-        ["Rights", "Principals", "Added", "Removed"],
+        f"ACLs by owner, and changes {since}",
+        ["ACLs", "Principals", "Added", "Removed"],
         [(each.owner, each.cluster, each.rights, each.principals, each.added, each.removed) for each in rights.owners],
         rights.owners_query,
     )
@@ -250,8 +250,8 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
     ]  # fmt: skip
     yield _listing(
         "rights-changed",
-        f"Changes of rights {since}",
-        ["Change", "Right", "Owner", "When"],
+        f"ACL changes {since}",
+        ["Change", "ACL", "Owner", "When"],
         ["change", "cluster", "principal", "owner"],
         changes,
         rights.total,
@@ -261,7 +261,7 @@ def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
 
 
 def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
-    """Quotas by owner, and each change of an entity's."""
+    """List quotas by owner, and each change of an entity's quotas."""
     if quotas is None:
         return
     since = words.name(quotas.since)
@@ -286,7 +286,7 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
     ]
     yield _listing(
         "quotas-changed",
-        f"Changes of client quotas {since}",
+        f"Client quota changes {since}",
         ["Owner", "Entity", "Change", "When"],
         ["cluster", "owner"],
         changes,
@@ -299,7 +299,7 @@ def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
 def _by_owner(
     name: str, title: str, counts: Sequence[str], owners: Sequence[tuple[str, str, *tuple[int, ...]]], query: str
 ) -> Listing:
-    """Owners, each with its cluster and its counts."""
+    """List owners, each with its cluster and its counts."""
     lines = [
         Line(
             cells=[

@@ -1,4 +1,4 @@
-"""Who owns which rights and quotas, and how these changed: in a run, since the audit before an audit, or in a span."""
+"""ACLs and quotas by owner, and their changes: in a run, since the audit before an audit, or in a span."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _AUDITED = ("run_id", "cluster", "resource", "action", "before", "after", "compl
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind(Generic[OwnerT, ChangeT]):
-    """Rights, or quotas."""
+    """The properties in which ACLs and quotas differ here."""
 
     table: Table
     resource_type: ResourceType
     complete: Transform
     text_of: Callable[[], Column]
-    """The text by which `plans` and `audit` name what a row of the table declares."""
+    """The text by which `plans` and `audit` name the resource of a table row."""
     have: Mapping[str, str]
-    """SQL by name: what an owner declares, counted, the most telling first. In: rows of the table, one a resource."""
+    """Name -> SQL of a count of an owner's declarations, the main one first. In: table rows, one per resource."""
     moved: Mapping[str, str]
-    """SQL by name: what changed, counted. In: rows of `audit`."""
+    """Name -> SQL of a count of changes. In: rows of `audit`."""
     owner: Callable[..., OwnerT]
     change: Callable[[Mapping[str, Any]], ChangeT]
-    """Of `_AUDITED` and owner, by name."""
+    """Builds a change from the values of `_AUDITED` and owner, by name."""
     listed: str
-    """Columns of `audit` that the query of changes has."""
+    """Columns of `audit` in the query for changes."""
     also: Sequence[str] = ()
-    """More columns of the table that `have` reads."""
+    """Further columns of the table that `have` reads."""
 
 
 def _right_change(row: Mapping[str, Any]) -> RightChange:
@@ -99,12 +99,12 @@ _QUOTAS = _Kind(
 
 
 def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
-    """None where no rights are declared and none changed; of changes the newest `listed`."""
+    """ACLs by owner, with the newest `listed` changes; None if no ACLs are declared and none changed."""
     return _gather(ledger, asked, listed, _RIGHTS)
 
 
 def gather_quotas(ledger: Ledger, asked: Scope, listed: int) -> Quotas | None:
-    """As `gather_rights`, of client quotas."""
+    """Client quotas by owner; see `gather_rights`."""
     return _gather(ledger, asked, listed, _QUOTAS)
 
 
@@ -142,7 +142,7 @@ def _gather(ledger: Ledger, asked: Scope, listed: int, kind: _Kind[OwnerT, Chang
 
 
 def _declared(kind: _Kind[Any, Any]) -> Transform:
-    """Rows of the table -> cluster, resource, state, `also`, owner: a row per right or entity."""
+    """Table rows -> cluster, resource, state, `also`, owner: one row per ACL or entity."""
 
     def transform(rows: DataFrame) -> DataFrame:
         owner = F.nullif(F.btrim("owner"), F.lit(""))
@@ -157,7 +157,7 @@ def _declared(kind: _Kind[Any, Any]) -> Transform:
 
 
 def _done(resource_type: ResourceType) -> Column:
-    """Rows of `audit` of what was changed."""
+    """Condition for rows of `audit` about successful changes."""
     return (
         (F.col("resource_type") == resource_type.value)
         & (F.col("phase") == Phase.APPLY.value)
@@ -166,7 +166,7 @@ def _done(resource_type: ResourceType) -> Column:
 
 
 def _by_owner(declared: DataFrame, changes: DataFrame, kind: _Kind[Any, Any]) -> DataFrame:
-    """Columns of `kind.owner`: those of whom most changed first."""
+    """Columns of `kind.owner`, the owners with the most changes first."""
     key = (F.col("cluster"), F.coalesce("owner", F.lit("")).alias("owner"))
     have, moved = (
         rows.groupBy(*key).agg(*(F.expr(sql).alias(name) for name, sql in counted.items()))

@@ -1,6 +1,6 @@
-"""A report as one HTML file that needs nothing beside it: its style and script are in it, pinned by their hashes.
+"""A report as one self-contained HTML file: its style and script are inline, pinned by their hashes.
 
-Everything from outside goes through Jinja2's autoescape, after invisible characters were made visible.
+All text from outside goes through Jinja2's autoescape, after invisible characters were made visible.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CLUSTERS = 40
 _TEMPLATES = ("page.html", "parts.html")
 _COMMAND = re.compile("`([^`]+)`")
 _SHOWN_WAIT = 0.01
-"""Seconds between requests that a page shows."""
+"""Shortest wait between requests that a page shows, in seconds."""
 
 
 def environment(*templates: str) -> Environment:
-    """Templates with the filters that write names, messages, numbers and times."""
+    """Create an environment with these templates, and with filters for names, messages, numbers and times."""
     made = Environment(
         loader=DictLoader({name: template(name) for name in templates}),
         autoescape=True,
@@ -58,7 +58,7 @@ def environment(*templates: str) -> Environment:
 
 
 def render(report: Report) -> str:
-    """The whole page. The same report gives the same bytes."""
+    """Render the page. The same report always gives the same bytes."""
     style, script = (template(name) for name in ("page.css", "page.js"))
     headline = words.headline(report)
     return (
@@ -102,7 +102,7 @@ def render(report: Report) -> str:
 
 
 def _entry(report: Report, headline: words.Headline) -> str:
-    """What an index shows of the page, as JSON; `index.Entry` reads it."""
+    """The page's entry in an index, as JSON; `index.Entry` reads it."""
     run, span = report.run, report.span
     began = run.started_at if run is not None else span[0] if span is not None else None
     about = f"{report.kind} {run.run_id}" if run is not None else f"until {words.time(span[1] if span else None)}"
@@ -119,22 +119,22 @@ def _entry(report: Report, headline: words.Headline) -> str:
 
 
 def template(name: str) -> str:
-    """A file of the folder templates."""
+    """Read a file of the folder `templates`."""
     return (files("topicledger.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def hash_of(text: str) -> str:
-    """As a Content-Security-Policy names an inline style or script."""
+    """The hash by which a Content-Security-Policy names an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def _code(text: str) -> Markup:
-    """A text with `commands` in it, these as code."""
+    """Format the `commands` in a text as code."""
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def _diff(report: Report) -> list[dict[str, Any]]:
-    """What a run adds, removes and changes, by owner and cluster, as far as its topics are listed."""
+    """Additions, removals and changes of a run by owner and cluster, for the listed topics."""
     groups: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in report.rows if report.run is not None else ():
         if row.action is None or row.outcome in PROBLEMS or row.outcome == Shown.SKIPPED:
@@ -149,7 +149,7 @@ def _diff(report: Report) -> list[dict[str, Any]]:
 
 
 def _by_cluster(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
-    """Clusters with their phases, and how the topics that ended there stand; beyond the 40 largest, as one."""
+    """Counts of topics by cluster, phase and outcome; clusters beyond the 40 largest are added up."""
     sizes: dict[str, int] = {}
     for each in tallies:
         sizes[each.cluster or NO_CLUSTER] = sizes.get(each.cluster or NO_CLUSTER, 0) + each.topics
@@ -181,7 +181,7 @@ def _added(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _by_policy(report: Report) -> list[dict[str, Any]]:
-    """Policies over all clusters, the one that most topics break first; refusing and warning ones apart."""
+    """Policies over all clusters, the one that most topics violate first; refusing and warning ones separately."""
     alike: dict[tuple[str, str], list[Any]] = {}
     for each in report.policies:
         alike.setdefault((each.policy, each.mode), []).append(each)
@@ -200,7 +200,7 @@ def _by_policy(report: Report) -> list[dict[str, Any]]:
 
 
 def _by_kind(report: Report) -> list[dict[str, Any]]:
-    """Kinds of drift with how old their findings are: errors first, then warnings, then the rest."""
+    """Kinds of drift with the ages of their findings: errors first, then warnings, then the rest."""
     if report.drift is None:
         return []
     kinds: dict[tuple[str, str], dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""What a report is about: a run, an audit or a span of time, and what it is compared with."""
+"""The scope of a report: a run, an audit or a span of time, and the run or span that it is compared with."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _SQL_TIME = "%Y-%m-%d %H:%M:%S.%f"
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Which rows a report is about."""
+    """Selects the rows that a report is about."""
 
     clusters: Sequence[str] = ()
-    """Names to restrict it to; empty takes all."""
+    """Names to restrict it to; empty for all."""
     run: RunFacts | None = None
     """The run that it is about; None for a span."""
     span: tuple[datetime, datetime] | None = None
     """From the first (inclusive) to the second (exclusive); None for a run."""
 
     def rows(self, table: DataFrame, time: str) -> DataFrame:
-        """Those rows of `audit`, `plans` or `drift` whose run it is, or whose `time` lies in the span."""
+        """Rows of `audit`, `plans` or `drift` of the run, or whose `time` is in the span."""
         found = table.where(self.spans(time)) if self.run is None else table.where(F.col("run_id") == self.run.run_id)
         return found.where(F.col("cluster").isin(*self.clusters)) if self.clusters else found
 
     def spans(self, time: str) -> Column:
-        """Whether a timestamp lies in the span; always, where there is none."""
+        """Whether a timestamp is in the span; always true without a span."""
         if self.span is None:
             return F.lit(True)
         since, until = self.span
         return (F.col(time) >= F.lit(since)) & (F.col(time) < F.lit(until))
 
     def condition(self, time: str) -> str:
-        """The same as `rows` in SQL; times are UTC whatever the session's time zone."""
+        """The condition of `rows` as SQL; times are UTC whatever the session's time zone."""
         conditions = [] if self.run is None else [f"run_id = {sql_text(self.run.run_id)}"]
         for comparison, moment in zip((">=", "<"), self.span or (), strict=False):
             conditions.append(f"{time} {comparison} TIMESTAMP {sql_text(moment.strftime(_SQL_TIME) + 'Z')}")
@@ -57,7 +57,7 @@ class Scope:
 
 
 def moment(text: str, option: str) -> datetime:
-    """A date, or a date and time, of ISO 8601; UTC where it names no offset. Raises UsageError naming the option."""
+    """Parse an ISO 8601 date, or date and time, as UTC if it has no offset; a UsageError names the option."""
     try:
         found = datetime.fromisoformat(text)
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
@@ -69,25 +69,25 @@ def moment(text: str, option: str) -> datetime:
 
 
 def span(since: datetime, until: datetime, clusters: Sequence[str]) -> Scope:
-    """From `since` (inclusive) to `until` (exclusive). Raises UsageError where that span is empty."""
+    """The span from `since` (inclusive) to `until` (exclusive); raises UsageError if it is empty."""
     if since >= until:
         raise UsageError(f"--since {iso_time(since)} is not before --until {iso_time(until)}")
     return Scope(span=(since, until), clusters=clusters)
 
 
 def of_run(ledger: Ledger, run_id: str, clusters: Sequence[str]) -> Scope:
-    """One run. Raises UsageError where there is none of that id."""
+    """The scope of one run; raises UsageError if no run has this id."""
     row = find_run(ledger, run_id)
     if row is None:
         raise UsageError(f"there is no run {run_id} in {ledger.root}; see `runs list`")
     facts = run_facts(row)
     if facts.command not in (*_PROVISIONING, AUDIT_COMMAND):
-        raise UsageError(f"run {run_id} was started by {facts.command}, which has no report; see `runs list`")
+        raise UsageError(f"run {run_id} was started by {facts.command}, which has no reports; see `runs list`")
     return Scope(run=facts, clusters=clusters)
 
 
 def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
-    """The previous run of the same kind for the same clusters that got as far as a plan."""
+    """The previous run of the same kind, for the same clusters, that got as far as a plan."""
     alike = _PROVISIONING if run.command in _PROVISIONING else (run.command,)
     command = F.col("arguments")["command"].isin(*alike)
     same_clusters = F.coalesce(F.col("arguments")["clusters"], F.lit("")) == run.clusters
@@ -96,14 +96,14 @@ def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesTold:
-    """Which changes of rights and quotas a report tells."""
+    """Selects the changes of ACLs and quotas that a report shows."""
 
     scope: Scope
     words: str
 
 
 def changes_told(ledger: Ledger, asked: Scope) -> ChangesTold:
-    """Of a run its own, of an audit those since the audit before it, else those of the span."""
+    """Select a run's own changes, those since the previous audit for an audit, or those in the span."""
     run = asked.run
     if run is None:
         return ChangesTold(scope=asked, words="in this time")
@@ -111,12 +111,12 @@ def changes_told(ledger: Ledger, asked: Scope) -> ChangesTold:
         return ChangesTold(scope=asked, words="by this run")
     last = previous(ledger, run)
     since = datetime.fromtimestamp(0, run.started_at.tzinfo) if last is None else last.started_at
-    words = "before this audit, the first" if last is None else f"since audit {last.run_id}"
+    words = "before this first audit" if last is None else f"since audit {last.run_id}"
     return ChangesTold(scope=Scope(clusters=asked.clusters, span=(since, run.started_at)), words=words)
 
 
 def last_audit(ledger: Ledger, before: datetime, since: datetime | None = None) -> RunFacts | None:
-    """The newest audit that began before a moment, and not before `since`."""
+    """The newest audit that began before `before`, and not before `since`."""
     audits = (F.col("arguments")["command"] == AUDIT_COMMAND) & (F.col("started_at") < F.lit(before))
     return _newest(ledger, audits if since is None else audits & (F.col("started_at") >= F.lit(since)))
 
@@ -130,7 +130,7 @@ def _newest(ledger: Ledger, condition: Column) -> RunFacts | None:
 
 
 def run_facts(row: Row) -> RunFacts:
-    """A row of `runs`."""
+    """Convert a row of `runs`."""
     return RunFacts(
         run_id=row["run_id"],
         state=row["state"],
@@ -147,5 +147,5 @@ def run_facts(row: Row) -> RunFacts:
 
 
 def utc(moment: datetime) -> datetime:
-    """A collected timestamp: PySpark gives it in this process's own time zone, without saying so."""
+    """Convert a collected timestamp to UTC: PySpark returns it naive, in this process's own time zone."""
     return moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""How long each phase of a run took, by what its rows say."""
+"""How long each phase of a run took, from the times of its rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from topicledger.report.scope import utc
 
 OBSERVED = "observe, decide, plan"
 WAITED = "waited for apply"
-"""The time between a plan and its first request: of an approval, say."""
+"""The time between a plan and its first request, such as for an approval."""
 CLOSED = "close"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """Of a phase's rows: when the first was asked for, and when the last was completed; None where nobody knows."""
+    """When the first row of a phase was requested and the last was completed; None if unknown."""
 
     first: datetime | None = None
     last: datetime | None = None
 
 
 def of_run(run: RunFacts, plans: DataFrame, audit: DataFrame) -> Sequence[PhaseTime]:
-    """How long the phases took. In: the run's rows of `plans` and of `audit`."""
+    """Durations of a run's phases. In: the run's rows of `plans` and of `audit`."""
     nothing = F.lit(None).cast("timestamp")
     asked = audit.groupBy("phase").agg(F.min("requested_at").alias("first"), F.max("completed_at").alias("last"))
     planned = plans.agg(F.max("planned_at").alias("last")).select(
@@ -44,8 +44,10 @@ def of_run(run: RunFacts, plans: DataFrame, audit: DataFrame) -> Sequence[PhaseT
 
 
 def in_order(run: RunFacts, found: Mapping[str, Moments]) -> Sequence[PhaseTime]:
-    """Each phase from the end of the one before; what no moment is known of is part of the next. `found`: by phase,
-    and of `OBSERVED` when the plan was committed."""
+    """Durations of phases, each from the end of the previous one; a phase without known times is part of the next.
+
+    `found`: moments by phase, and by `OBSERVED` the time when the plan was committed.
+    """
     apply = found.get(Phase.APPLY, Moments())
     ends = [
         (OBSERVED, found.get(OBSERVED, Moments()).last),

@@ -1,4 +1,4 @@
-"""A report's first sentence, and how its numbers and times are written."""
+"""A report's headline and reasons, and the format of its numbers and times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MESSAGE_CHARACTERS = 400
 _EXIT_CODES = {
     ExitCode.DONE: "done",
     ExitCode.ERROR: "an error, or not finished",
-    ExitCode.USAGE: "usage",
+    ExitCode.USAGE: "usage error",
     ExitCode.CHANGES_PENDING: "changes are pending, or there is drift",
     ExitCode.TOPICS_FAILED: "some topics failed or were refused",
     ExitCode.GUARD_STOPPED: "a guard stopped something",
@@ -32,7 +32,7 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """What happened, in a sentence, and how bad that is."""
+    """The result in a sentence, and its tone."""
 
     text: str
     tone: str
@@ -48,26 +48,26 @@ class Reason:
     error: str | None
     topics: int
     clusters: Sequence[str]
-    """Those concerned, the one with most topics first."""
+    """The clusters of these topics, the one with the most first."""
     example: str | None
     message: str | None
     advice: str
     parts: Sequence[Tally] = ()
-    """Where they are of several clusters or phases: each by itself."""
+    """One part per cluster and phase if there are several, else empty."""
 
 
 def name(text: object) -> str:
-    """A name from outside, safe to show."""
+    """Make a name from outside safe to show."""
     return "" if text is None else show(str(text), _NAME_CHARACTERS)
 
 
 def message(text: object) -> str:
-    """A message from outside, safe to show, with durations as people say them."""
+    """Make a message from outside safe to show, with readable durations."""
     return "" if text is None else show(with_durations(str(text)), _MESSAGE_CHARACTERS)
 
 
 def breaks(text: str) -> Markup:
-    """HTML of a text whose lines end at the dots of a name, and between a date and its time, rather than mid-word."""
+    """Convert text to HTML that breaks lines at the dots of a name, or between a date and its time, not mid-word."""
     found = _BREAK.sub(r"\1<wbr>", str(escape(text)))
     found = _SAID.sub(r'<span class="whole">\g<0></span>', found)
     return Markup(_MOMENT.sub(r'<span class="whole">\1</span><wbr><span class="whole">\2</span>', found))
@@ -84,7 +84,7 @@ def counted(count: int, what: str) -> str:
 
 
 def time(moment: datetime | None) -> str:
-    """See `iso_time`; "" for None."""
+    """Format a time as `iso_time`; "" for None."""
     return "" if moment is None else iso_time(moment)
 
 
@@ -112,7 +112,7 @@ _MOMENT = re.compile(r"\b(\d{4}-\d\d-\d\dT)(\d\d:\d\d:\d\dZ)")
 
 
 def config_value(name: str | None, value: str) -> str:
-    """A config's value; of one in milliseconds as people say it: 604800000 -> 7 d (604800000)."""
+    """Format a config's value; one in milliseconds gets a readable duration: 604800000 -> 7 d (604800000)."""
     if name is None or not name.endswith(".ms") or not value.isdecimal():
         return value
     said = _milliseconds(int(value))
@@ -120,7 +120,7 @@ def config_value(name: str | None, value: str) -> str:
 
 
 def with_durations(text: str) -> str:
-    """A text with values of configs in milliseconds as people say them.
+    """Add readable durations to the values of configs in milliseconds in a text.
 
     They are found in `NAME.ms=VALUE`, `NAME.ms VALUE -> VALUE` and `NAME.ms: declared VALUE, live VALUE`.
     """
@@ -132,7 +132,7 @@ def with_durations(text: str) -> str:
 
 
 def _milliseconds(value: int) -> str | None:
-    """A whole number of days, hours, minutes or seconds; None for what is none, and for no end (Kafka's largest)."""
+    """Format a whole number of days, hours, minutes or seconds; None for other values, such as Kafka's "unlimited"."""
     for name, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if 0 < value < 10**15 and value % size == 0:
             return f"{value // size} {name}"
@@ -152,7 +152,7 @@ def exit_code(code: int | None) -> str:
 
 
 def headline(report: Report) -> Headline:
-    """The answer first."""
+    """The result of a run, an audit or a span in one sentence."""
     if report.kind is ReportKind.AUDIT:
         return _of_audit(report)
     outcomes = report.outcomes()
@@ -174,10 +174,10 @@ def headline(report: Report) -> Headline:
     if planned:
         return Headline(text=f"{counted(planned, 'change')} planned, none applied yet", tone="open")
     if report.kind is ReportKind.SPAN and not report.history.run_count:
-        return Headline(text="No run in this time", tone="open")
+        return Headline(text="No runs in this time", tone="open")
     if not total:
         return _of_nothing(report)
-    return Headline(text=f"All went through: {counted(total, 'topic')}", tone="good")
+    return Headline(text=f"All succeeded: {counted(total, 'topic')}", tone="good")
 
 
 def _were(count: int) -> str:
@@ -188,7 +188,7 @@ def _of_nothing(report: Report) -> Headline:
     if report.kind is ReportKind.SPAN:
         return Headline(text="No run created, deleted, changed or refused anything", tone="good")
     if report.run is not None and report.run.state != RunState.FINISHED:
-        return Headline(text=f"Nothing has ended yet: the run is {report.run.state}", tone="open")
+        return Headline(text=f"No results yet: the run is {report.run.state}", tone="open")
     drifted = report.run.counts.get(Decision.DRIFTED.value, 0) if report.run is not None else 0
     text = nothing_to_send(drifted)
     return Headline(text=text[0].upper() + text[1:], tone="open" if drifted else "good")
@@ -204,12 +204,12 @@ def _of_audit(report: Report) -> Headline:
     if not findings:
         return Headline(text=f"No drift{also}", tone="open" if also else "good")
     errors = sum(each.findings for each in drift.tallies if each.severity == "error") if drift else 0
-    worst = f", {counted(errors, 'error')} among them" if errors else ", no error among them"
+    worst = f", including {counted(errors, 'error')}" if errors else ", no errors"
     return Headline(text=f"{counted(findings, 'finding')} of drift{worst}{also}", tone="bad" if errors else "open")
 
 
 def done(report: Report) -> str:
-    """What was done to topics, in words."""
+    """Counts of changes that were made, in words."""
     phases = {Phase.APPLY.value, Phase.VERIFY.value}
     counts = []
     for kind in registry.in_order():
@@ -224,7 +224,7 @@ def done(report: Report) -> str:
 
 
 def reasons(tallies: Sequence[Tally]) -> list[Reason]:
-    """Why topics failed, were refused or are open, with what to do: worst outcomes first, then by topics."""
+    """Reasons why topics failed, were refused or are open, with advice: worst outcomes first, then most topics."""
     wanted = {Shown.FAILED, Shown.REFUSED, Shown.OPEN, Shown.PENDING, Shown.PLANNED}
     alike: dict[tuple[str, str | None], list[Tally]] = {}
     for each in sorted(tallies, key=lambda tally: -tally.topics):
@@ -250,7 +250,7 @@ def reasons(tallies: Sequence[Tally]) -> list[Reason]:
 
 
 def age(since: datetime | None, made_at: datetime) -> str:
-    """For how long something has been found."""
+    """Format how long ago something was first found."""
     if since is None:
         return ""
     passed = max(made_at - since, timedelta())

@@ -1,1 +1,1 @@
-"""What people decide on: a run's plan as a diff, and the history of a topic."""
+"""Views for reviewers: a run's plan as a diff, and the history of a topic."""

@@ -1,4 +1,4 @@
-"""The plan of a run as people compare it, by `plans` and `audit`: what it adds, removes and changes, and what ended."""
+"""A run's plan as a diff, from `plans` and `audit`: what it adds, removes and changes, and the outcomes so far."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
 from topicledger.text import show
 
 PLANNED, OPEN = "planned", "open"
-"""Of what has no outcome: `open` where requests may have been sent."""
+"""Outcomes of actions that have none yet: `open` if requests may have been sent."""
 NAMED = 20
-"""Resources, and different reasons, of what ended alike."""
+"""Most resources, and most reasons, to name for actions with the same outcome."""
 _MESSAGE_CHARACTERS = 2_000
 
 
@@ -32,7 +32,7 @@ class Line:
     outcome: str = PLANNED
     """`planned`, `open`, or an outcome of `audit`."""
     warnings: Sequence[str] = ()
-    """Names of the policies that warn of it."""
+    """Names of the policies that warn about it."""
 
     def __str__(self) -> str:
         warned = f" (warning of {', '.join(map(show, self.warnings))})" if self.warnings else ""
@@ -41,22 +41,22 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Why some of them ended: numbers and their own names aside, they have the same message."""
+    """A reason that several actions share: their messages differ only in numbers and in their own names."""
 
     count: int
     message: str | None
-    """That of the first one."""
+    """The first action's message."""
     resources: Sequence[str]
-    """The first of them."""
+    """The first ones, sorted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """What was refused, failed or was skipped alike."""
+    """Actions that were refused, failed or were skipped in the same way."""
 
     cluster: str | None
     action: str | None
-    """None where it was refused before it had one."""
+    """None if they were refused before an action was planned."""
     outcome: str
     phase: str
     error: str | None
@@ -68,23 +68,23 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDiff:
-    """All of it; each part in a stable order."""
+    """The whole diff; each part is in a stable order."""
 
     run_id: str
     state: str
     requested_by: str | None
     manifest_version: int
     waits_for: str | None = None
-    """What approval the plan still needs, in words."""
+    """The approval that the plan still needs, in words."""
     reverts: str | None = None
     """The run whose changes it undoes."""
     counts: Sequence[tuple[str, str, int]]
-    """Action, outcome, how many: of the lines."""
+    """Counts of the lines: action, outcome, number."""
     ended: Sequence[Ended] = ()
     lines: Iterable[Line]
-    """By owner and cluster, topics first, by name. They may be read while they are gone through, once."""
+    """By owner and cluster, topics first, by name. May be read lazily: iterate over it only once."""
     moves: Sequence[PlannedMoves] = ()
-    """What reassignments come to."""
+    """Totals of the planned reassignments."""
 
     @property
     def line_count(self) -> int:
@@ -96,7 +96,10 @@ class PlanDiff:
 
 
 def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for: str | None = None) -> PlanDiff:
-    """Read it. `run`: its row of `runs`; `throttle`: bytes a second of moves; `most`: how many lines are read."""
+    """Read a run's diff.
+
+    `run`: its row of `runs`; `throttle`: of moves, bytes per second; `most`: the maximum number of lines to read.
+    """
     run_id = run["run_id"]
     sent = run["state"] == RunState.APPLYING
     of_run = F.col("run_id") == run_id
@@ -105,7 +108,7 @@ def read(ledger: Ledger, run: Row, throttle: int, *, most: int | None, waits_for
     counts: dict[tuple[str, str], int] = {}
     ended = []
     groups = rows.transform(_grouped).collect()
-    # Where a later start reached a cluster, its plan has other rows of it.
+    # If a later start reached a cluster, the plan has other rows for it.
     reached = {row["cluster"] for row in groups if row["is_line"] or row["phase"] in (Phase.POLICY, Phase.GUARD)}
     for row in groups:
         if row["is_line"]:
@@ -136,7 +139,7 @@ def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
 
 
 def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
-    """Rows of `plans` with how each stands: `outcome`, `is_line`, and of what ended why, of what is left `warned`."""
+    """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success."""
     end = ("phase", "outcome", "error", "error_message")
     warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
     last = (
@@ -172,14 +175,14 @@ def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
 
 
 def _warning_policies() -> Column:
-    """array<string>: policies of `violations` that only warn."""
+    """Policies in `violations` that only warn (array<string>)."""
     violations = F.coalesce(F.col("violations"), F.array().cast("array<struct<policy:string,message:string>>"))
     warns = F.filter(violations, lambda each: F.startswith(each["message"], F.lit(WARNING)))
     return F.transform(warns, lambda each: each["policy"])
 
 
 def _grouped(rows: DataFrame) -> DataFrame:
-    """Each action and outcome of lines, and what ended alike with its most common reasons; how many each is."""
+    """Count lines by action and outcome, and other rows by how they ended, with their most common reasons."""
     alike = ("is_line", "cluster", "action", "outcome", "phase", "error")
     message = F.when(~F.col("is_line"), F.substring("error_message", 1, _MESSAGE_CHARACTERS))
     named = F.replace(F.coalesce(message, F.lit("")), F.coalesce("resource", F.lit("")), F.lit("\0"))

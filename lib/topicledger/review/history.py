@@ -1,4 +1,4 @@
-"""The history of a topic, by the tables: who declared, planned, approved and changed it, and how it drifted."""
+"""The history of a topic from the tables: who declared, planned, approved and changed it, and how it drifted."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ from topicledger.schemas import APPROVALS, AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
 from topicledger.text import iso_time
 
 DECLARED, PLANNED, APPROVED, DRIFTED = "declared", "planned", "approved", "drift"
-"""What happened, beside what kinds of actions do (`ActionKind.shown`) and outcomes that aren't ok."""
+"""Kinds of events, besides what actions did (`ActionKind.shown`) and outcomes that aren't ok."""
 _LOAD = "load_manifests"
 _CLOCKS = timedelta(seconds=10)
-"""By how much the clocks of a driver and of its storage may differ."""
+"""Allowed difference between the clocks of a driver and its storage."""
 _SHOWN = ("state", "num_partitions", "replication_factor", "placement", "assignments", "configs", "owner", "labels")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicEvent:
-    """One thing that happened to a topic."""
+    """One event in the history of a topic."""
 
     at: datetime
-    """UTC. Of drift, when it was first found."""
+    """UTC; for drift, when it was first found."""
     what: str
     """declared, planned, approved, drift, what an action did (such as created), or an outcome that isn't ok."""
     run_id: str | None
-    """The run; of a declaration the load, None where something else wrote it or more than one load may have."""
+    """The run; for a declaration, the load, or None if something else wrote it or several loads may have."""
     details: str | None
     requested_by: str | None
-    """Who asked for the run; of an approval, who approved."""
+    """The person or job that requested the run; for an approval, the approver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicHistory:
-    """All of it, in the order of time."""
+    """All events of a topic, oldest first."""
 
     cluster: str
     topic: str
     events: Sequence[TopicEvent]
     notes: Sequence[str] = ()
-    """What can't be known any more, and why."""
+    """Gaps in the history, and their reasons."""
 
 
 def of_topic(ledger: Ledger, cluster: str, topic: str) -> TopicHistory:
-    """Read it from whatever tables there are; one topic's rows are few, and files without it are skipped."""
+    """Read the history of a topic from the tables that exist; files without the topic are skipped."""
     (found,) = of_topics(ledger, [(cluster, topic)])
     return found
 
 
 def of_topics(ledger: Ledger, topics: Sequence[tuple[str, str]]) -> Sequence[TopicHistory]:
-    """The same of several topics (cluster, topic), by as many queries as of one."""
-    # Files are skipped by names.
+    """Read the histories of several topics (cluster, topic) with as many queries as for one."""
+    # Lets Delta skip files by their statistics of `topic`.
     named = F.col("topic").isin(*{topic for _, topic in topics})
     of = named & reduce(or_, ((F.col("cluster") == cluster) & (F.col("topic") == topic) for cluster, topic in topics))
     notes: list[str] = []
@@ -104,7 +104,7 @@ def _events(
     loads: Sequence[Row],
     asked: Mapping[str, str | None],
 ) -> Sequence[TopicEvent]:
-    """Of one topic, in the order of time; `approved`, `loads` and `asked` may be of others, too."""
+    """Events of one topic, oldest first; `approved`, `loads` and `asked` may include those of other topics."""
     runs = {row["run_id"] for row in planned}
     events = [
         *_of_manifests(declared, loads),
@@ -124,12 +124,12 @@ def _of_topics() -> Column:
 
 
 def _utc(moment: datetime) -> datetime:
-    # PySpark gives the moment in this process's own time zone, without saying so.
+    # PySpark returns naive timestamps in this process's own time zone.
     return moment.astimezone(UTC)
 
 
 def _runs(ledger: Ledger, run_ids: Collection[str]) -> Mapping[str, Row]:
-    """Rows of `runs` by their ids; partitions of others are left alone."""
+    """Rows of `runs` by their ids; other partitions are not read."""
     if not run_ids:
         return {}
     shards = F.col("shard").isin(*{shard_of(each) for each in run_ids}) | F.col("shard").isNull()
@@ -138,18 +138,18 @@ def _runs(ledger: Ledger, run_ids: Collection[str]) -> Mapping[str, Row]:
 
 
 def _declared(ledger: Ledger, of: Column, notes: list[str]) -> Sequence[Row]:
-    """Changes of the topic's rows in `manifests`, by the table's change data feed, as far back as it goes."""
+    """Changes of the topics' rows in `manifests`, from the table's change data feed, as far back as it goes."""
     first = ledger.oldest_changes(MANIFESTS)
     if first is None:
-        notes.append("table manifests keeps no changes: who declared the topic isn't known")
+        notes.append("table manifests keeps no changes: who declared the topic is unknown")
         return []
     if first > 0:
-        notes.append(f"changes of table manifests before version {first} are gone: who made them isn't known")
+        notes.append(f"changes of table manifests before version {first} are no longer kept: who made them is unknown")
     kept = F.col("_change_type") != "update_preimage"
     try:
         return ledger.changes(MANIFESTS, first).where(of & kept).collect()
     except PySparkException:
-        notes.append("changes of table manifests can't be read any more: who declared the topic isn't known")
+        notes.append("changes of table manifests can no longer be read: who declared the topic is unknown")
         return []
 
 
@@ -169,7 +169,7 @@ def _loads(ledger: Ledger, declared: Sequence[Row]) -> Sequence[Row]:
 def _of_manifests(declared: Iterable[Row], loads: Sequence[Row]) -> Iterator[TopicEvent]:
     for row in declared:
         at = row["_commit_timestamp"]
-        # The row of a load has the version that it left; another writer may have come between.
+        # A load's row has the table version at its end; another writer may have committed in between.
         by = [
             each
             for each in loads
@@ -203,7 +203,7 @@ def _as_text(value: object) -> str:
 def _of_plans(
     planned: Iterable[Row], audited: Collection[str], asked: Mapping[str, str | None]
 ) -> Iterator[TopicEvent]:
-    """What was planned; what ended by then is in `audit`, too, where the run got that far."""
+    """Events from `plans`, without rows that had ended by then if `audit` has rows of the run: it has these, too."""
     for row in planned:
         if row["phase"] is None and row["action"] is not None:
             yield _event(row, "planned_at", PLANNED, str(planned_action(row)), asked)
@@ -250,7 +250,7 @@ def _of_approvals(approved: Iterable[Row]) -> Iterator[TopicEvent]:
 
 
 def _drift(ledger: Ledger, of: Column) -> Sequence[Row]:
-    """Each unbroken series of findings, with the first and the last audit that found it."""
+    """Unbroken series of findings, each with the first and the last audit that found it."""
     seen = ("declared", "live", "severity", "run_id")
     return (
         ledger.read(DRIFT)

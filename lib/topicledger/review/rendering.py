@@ -1,7 +1,7 @@
-"""A plan's diff as text and as Markdown: counts first, then what was refused and why, then a line for each action.
+"""A plan's diff as text and as Markdown: counts first, then what was refused and why, then a line per action.
 
-What comes from outside is put on one line with control characters escaped; in Markdown it stands in fenced blocks and
-`<code>` only, where neither Markdown nor mentions act.
+Text from outside is put on one line, with control characters escaped; in Markdown it appears only in fenced blocks and
+`<code>`, where neither Markdown nor mentions are interpreted.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from topicledger.review.diff import PLANNED, Ended, PlanDiff, Reason
 from topicledger.text import show
 
 COMMENT_CHARACTERS = 65_536
-"""A comment on GitHub has at most so many."""
+"""The longest comment that GitHub accepts."""
 LEAST_CHARACTERS = 4_000
-"""Fewer leave no room for what any plan says first."""
+"""Fewer leave no room for the head of a diff."""
 SHORTEST_LINE = 10
-"""No line of a diff has fewer characters: more lines than that allows needn't be read."""
+"""Fewest characters of a diff's line, which limits how many lines need to be read."""
 _OPENED = 50
-"""A longer list is folded in Markdown."""
+"""Longest list that Markdown shows unfolded."""
 _REASON, _SENTENCE = 600, 300
-"""Characters: reasons leave room for what is planned."""
+"""Most characters of a reason and of a sentence, so that they leave room for planned actions."""
 _NAMED = 10
-"""Of what ended alike."""
+"""Most resources to name for one reason."""
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value, Outcome.SKIPPED.value)
 _ENDED_SIGN, _FACT = "!", "="
 _COLOURS = {ADDS: "green", REMOVES: "red", _ENDED_SIGN: "yellow"}
 
 
 class _Name(str):
-    """Text from outside within a title or a sentence."""
+    """Text from outside in a title or a sentence."""
 
 
 Words = Sequence[str]
-"""Of a title or a sentence; those from outside are `_Name`."""
+"""The parts of a title or a sentence; those from outside are `_Name`."""
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A title, and lines of which each is about so many actions."""
+    """A title, and lines, each with the number of actions that it describes."""
 
     title: Words
     is_long: bool
@@ -53,13 +53,13 @@ class _Block:
 
     @classmethod
     def of(cls, title: Words, lines: Iterator[tuple[str, int]]) -> _Block:
-        """Without reading more lines than it takes to know whether it is long."""
+        """Create a block, reading only the lines that show whether it is long."""
         first = list(islice(lines, _OPENED + 1))
         return cls(title, len(first) > _OPENED, chain(first, lines))
 
 
 def text(diff: PlanDiff, *, most: int | None = None, colours: bool = False) -> Iterator[str]:
-    """The diff as plain text, piece by piece; `most` characters, and what was cut."""
+    """Yield the diff as plain text, with at most `most` characters and a note of what was cut."""
 
     def plain(words: Words) -> str:
         return "".join(show(part, _SENTENCE) for part in words)
@@ -77,10 +77,10 @@ def text(diff: PlanDiff, *, most: int | None = None, colours: bool = False) -> I
 
 
 def markdown(diff: PlanDiff, *, most: int = COMMENT_CHARACTERS) -> Iterator[str]:
-    """The diff for a comment on a pull request, piece by piece; `most` characters, and what was cut."""
+    """Yield the diff for a comment on a pull request, with at most `most` characters and a note of what was cut."""
 
     def inline(words: Words) -> str:
-        """HTML: Markdown leaves it alone up to the next empty line."""
+        """Render as HTML, which Markdown leaves unchanged up to the next empty line."""
         return "".join(
             f"<code>{html.escape(show(part, _SENTENCE))}</code>" if isinstance(part, _Name) else html.escape(part)
             for part in words
@@ -168,7 +168,7 @@ def _within(
     closing: str,
     cut: Callable[[int], str],
 ) -> Iterator[str]:
-    """`head` and the blocks, as far as there is room for them, and how many actions are left out."""
+    """Yield `head` and as many blocks as there is room for, then the number of actions that are left out."""
     left = total
     room = None if most is None else most - len(head) - len(cut(total))
     yield head

@@ -51,7 +51,7 @@ for (const listing of document.querySelectorAll(".listing")) {
     const of = found === rows.length ? "" : ` of ${number.format(rows.length)}`;
     status.textContent =
       found === 0
-        ? "No row fits: search for less, or clear the filters."
+        ? "No row matches: shorten the search, or clear the filters."
         : `${number.format(found)}${of} ${rows.length === 1 ? "row" : "rows"}${folded ? `, ${number.format(folded)} of them folded` : ""}${shown < unfolded ? `, the first ${number.format(shown)} shown` : ""}`;
     more.hidden = shown === unfolded;
   };
