@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from tests.waiting import until
 from topicledger.errors import TableError
-from topicledger.ledger import leases
+from topicledger.ledger import lease_rows, leases
 from topicledger.ledger.lease_holder import CLOCKS, Clocks, Holder, machine, process_of
 from topicledger.ledger.leases import LeaseHeld, LeaseLost, Leases
 from topicledger.ledger.tables import Ledger
@@ -31,7 +31,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for busy leases twice a second."""
     monkeypatch.setattr(leases, "_ASK_AGAIN_SECONDS", 0.5)
-    monkeypatch.setattr(leases, "_CLOCK_SKEW_SECONDS", 0.0)
+    monkeypatch.setattr(lease_rows, "_CLOCK_SKEW_SECONDS", 0.0)
 
 
 @pytest.fixture
