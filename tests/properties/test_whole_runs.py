@@ -25,6 +25,8 @@ INTERESTING = (
     "apply acl_add ok",
     "apply acl_delete ok",
     "Crash",
+    "LeaseLost",
+    "meanwhile LeaseHeld",
     "Stopped",
 )
 """What the walks have to come to, else they show nothing."""
