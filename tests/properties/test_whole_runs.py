@@ -25,7 +25,6 @@ INTERESTING = (
     "apply acl_add ok",
     "apply acl_delete ok",
     "Crash",
-    "LeaseLost",
     "meanwhile LeaseHeld",
     "Stopped",
 )

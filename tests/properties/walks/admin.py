@@ -46,6 +46,9 @@ class Watcher(Protocol):
     def cancel_answered(self, cluster: Cluster, key: Key, code: int) -> None:
         """A cancel was answered."""
 
+    def cancels(self, cluster: Cluster, key: Key) -> None:
+        """A move was cancelled, whether or not the run gets to know it."""
+
     def changes(self, cluster: Cluster) -> None:
         """Anything of a cluster is about to be changed."""
 
@@ -283,7 +286,12 @@ class Admin:
             target = targets[key]
             if key[0] in cluster.cursed:
                 return _CURSED
-            return cluster.cancel(key) if target is None else cluster.begin(key, target, self._watcher.run_id)
+            if target is not None:
+                return cluster.begin(key, target, self._watcher.run_id)
+            result = cluster.cancel(key)
+            if result.error_code == kafka.NONE:
+                self._watcher.cancels(cluster, key)
+            return result
 
         verb, to = ("cancel", To.CANCELS) if None in targets.values() else ("move", To.MOVES)
         found = self._change(to, f"{verb} {' '.join(by_text)}", list(by_text), do)

@@ -42,13 +42,12 @@ _AFTERS = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 8, 12, 16)
 _AFTERS_OF_A_KIND = (0, 0, 0, 0, 1, 1, 2, 3)
 """There are fewer requests of one kind."""
 _TIMES = (1, 1, 1, 2, 3, 8)
-_REQUESTS = (To.ANY, *To)
 
 COMMANDS: Sequence[Item] = (
-    *(Start("moves", cancel=cancel) for cancel in (True, False) * 4),
+    *(Start("moves", cancel=cancel) for cancel in (True, True, False) * 3),
     *(Start(kind) for kind in ("topics", "topics", "acls", "acls", *OTHERS)),
     *(Start(kind, wait=True) for kind in KINDS),
-    *(Abandon("moves", cancel=cancel) for cancel in (True, True, False)),
+    *(Abandon("moves", cancel=cancel) for cancel in (True, True, True, False)),
     *(command(kind) for command in (Abandon, Approve) for kind in ("topics", "acls")),
     Approve("moves"),
 )
@@ -69,15 +68,16 @@ class History:
 def history(chance: random.Random) -> History:
     """Make a history: starts and other commands, each with what happens meanwhile.
 
-    Few kinds of events and commands occur in it, but these often: of many kinds, one would seldom meet another (Groce
-    et al., Swarm Testing, ISSTA 2012).
+    Few kinds of events, commands and requests that fail occur in it, but these often: of many kinds, one would seldom
+    meet another (Groce et al., Swarm Testing, ISSTA 2012).
     """
     kinds = chance.choices(_KINDS, k=chance.randint(2, 5))
     commands = chance.choices(COMMANDS, k=chance.randint(1, 3))
+    requests = chance.choices(list(To), k=chance.randint(1, 2))
     items: list[Item] = []
     for _ in range(chance.randint(1, 4)):
         items.append(chance.choice(commands))
-        items += (_event(chance, chance.choice(kinds)) for _ in range(chance.randint(0, 4)))
+        items += (_event(chance, chance.choice(kinds), requests) for _ in range(chance.randint(0, 4)))
     estate = Estate(
         at_once=chance.random() < 0.5,
         by_manifests=chance.random() < 0.5,
@@ -89,8 +89,8 @@ def history(chance: random.Random) -> History:
     return History(estate, tuple(items))
 
 
-def _event(chance: random.Random, kind: str) -> Event:
-    to = chance.choice(_REQUESTS) if kind in FAULTS else To.ANY
+def _event(chance: random.Random, kind: str, requests: Sequence[To]) -> Event:
+    to = chance.choice(requests) if kind in FAULTS else To.ANY
     return Event(
         kind,
         what=chance.choice(HAPPENINGS[kind]),

@@ -124,8 +124,10 @@ class Checks:
             self.cancel_refused.discard((cluster.name, key))
         else:
             self.cancel_refused.add((cluster.name, key))
-        if code == kafka.NONE:
-            self.cancelled.add((self.run_id, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
+
+    def cancels(self, cluster: Cluster, key: Key) -> None:
+        """A move was cancelled, whether or not the run gets to know it."""
+        self.cancelled.add((self.run_id, cluster.name, ReplicaAction.REASSIGN.value, key[0]))
 
     def answered(self, cluster: Cluster, target: Target) -> None:
         """A planned action was carried out."""
@@ -265,7 +267,7 @@ class Checks:
             cursed = name in self.was_cursed
             if not cursed and name not in self.touched and not self.may_be_anything and name in CLUSTER_OF:
                 end = ends[0]
-                cancelled = (run_id, plan["cluster"], plan["action"], name) in self.ended_by_cancel
+                cancelled = (run_id, plan["cluster"], plan["action"], name) in self.ended_by_cancel | self.cancelled
                 # As many answers in a row were lost as the run waits for.
                 good = end["outcome"] in (Outcome.OK, Outcome.SKIPPED) or cancelled or end["error"] == "NO_ANSWER"
                 words = f"{end['phase']}, {end['outcome']}, {end['error']}, {end['error_message']}"
