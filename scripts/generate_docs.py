@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: the columns of the tables, and the keys of the settings.
+"""Write the generated parts of docs/: columns of the tables and between phases, and the keys of the settings.
 
 A generated part is between the lines `BEGIN` and `END` of its page; the rest of the page is written by hand. With
 `--site FOLDER`, it also copies all pages to a folder, with the README as the first page, for mkdocs.
@@ -20,9 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.types import StructType
+
 from topicledger.config import settings
 from topicledger.config.severities import DriftKind
-from topicledger.schemas import TABLES
+from topicledger.phases import BOUNDARIES
+from topicledger.schemas import PLANS, TABLES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCS = REPOSITORY / "docs"
@@ -43,13 +46,25 @@ def tables() -> str:
     lines: list[str] = []
     for table in TABLES.values():
         lines += [f"### {table.name}", "", f"{_sentence(table.comment)}{_keys(table.partitioned_by)}", ""]
-        lines += ["| column | type | meaning |", "|---|---|---|"]
-        for field in table.schema:
-            required = "" if field.nullable else ", not null"
-            comment = _cell((field.metadata or {})["comment"])
-            lines.append(f"| `{field.name}` | `{field.dataType.simpleString()}`{required} | {comment} |")
-        lines.append("")
+        lines += [*_columns(table.schema), ""]
     return "\n".join(lines)
+
+
+def boundaries() -> str:
+    """The rows that phases hand each other: their columns, types and comments, after phases.py."""
+    lines: list[str] = []
+    for name, schema in BOUNDARIES.items():
+        if schema is not PLANS.schema:
+            lines += [f"### {name}", "", *_columns(schema), ""]
+    return "\n".join(lines)
+
+
+def _columns(schema: StructType) -> Iterator[str]:
+    yield from ("| column | type | meaning |", "|---|---|---|")
+    for field in schema:
+        required = "" if field.nullable else ", not null"
+        comment = _cell((field.metadata or {})["comment"])
+        yield f"| `{field.name}` | `{field.dataType.simpleString()}`{required} | {comment} |"
 
 
 def _keys(partitioned_by: tuple[str, ...]) -> str:
@@ -175,7 +190,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return f"`{str(field.default).lower()}`"
 
 
-GENERATED: Mapping[str, Callable[[], str]] = {"tables.md": tables, "settings.md": keys}
+GENERATED: Mapping[str, Callable[[], str]] = {"architecture.md": boundaries, "tables.md": tables, "settings.md": keys}
 """The function that generates the part of each page."""
 
 

@@ -65,7 +65,7 @@ BROKER_IDS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A row of `contract.COLUMNS`."""
+    """A row of `phases.DECIDED`."""
 
     topic_id: str
     """Tells the rows apart: a copy has the name of the row it copies."""
@@ -578,7 +578,7 @@ def judged(rows: DataFrame, rules: Sequence[Policy], known: Facts) -> dict[str, 
     found = dicts(rows.transform(policies.judge(rules, known)))
     verdicts = {
         row["topic_id"]: Verdict(
-            violations=[(each["policy"], each["message"].startswith("warning: ")) for each in row["violations"] or ()],
+            violations=[(each["policy"], each["warns"]) for each in row["violations"] or ()],
             waits=row["waits"],
             phase=row["phase"],
             outcome=row["outcome"],

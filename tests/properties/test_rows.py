@@ -16,6 +16,7 @@ from tests.properties.rows.frames import Session
 from tests.properties.walks import estate
 from tests.properties.walks.driver import functions_in_memory
 from topicledger.apply import summary
+from topicledger.ledger.rows import read_moves, read_violations
 from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
@@ -72,6 +73,7 @@ def _planned() -> list[dict[str, Any]]:
                 "replication_factor": 1,
                 "configs": {"x": "1"} if number % 2 else None,
                 "batch": number % 2,
+                "violations": [{"policy": "p", "message": "warning: m"}] if number % 3 == 0 else None,
                 "manifest_version": 3,
                 "planned_at": NOW - timedelta(days=age),
                 "before": {"num_partitions": "1", "assignments": "0:1,2"},
@@ -142,8 +144,10 @@ def _declared_otherwise(make: Make) -> Any:
 
 
 def _batched(make: Make) -> Any:
-    rows = make(PLANS, _planned()).withColumn("waits", standing.F.col("action") == "create")
-    return rows.transform(batches.planned("r", 3, NOW, 4))
+    col = standing.F.col
+    violations = read_violations(col("violations"))
+    given = {"waits": col("action") == "create", "moves": read_moves(), "violations": violations}
+    return make(PLANS, _planned()).withColumns(given).transform(batches.planned("r", 3, NOW, 4))
 
 
 TRANSFORMS: Mapping[str, Callable[[Make], Any]] = {

@@ -11,48 +11,24 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
+from topicledger.model.moves import parse_assignments
+from topicledger.phases import DECIDED, DECLARED
 from topicledger.policies import Facts
-from topicledger.schemas import BROKERS, CONFIGS, MANIFESTS, OBSERVED, USAGES, VIOLATIONS
+from topicledger.schemas import BROKERS, MANIFESTS, OBSERVED, USAGES
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 """The time of day that the tests' policies go by."""
 
-_TEXT = MapType(StringType(), StringType())
-_ENDED = [StructField(name, StringType()) for name in ("phase", "outcome", "error", "error_message")]
 
-MANIFEST_ROWS = StructType([StructField(field.name, field.dataType) for field in MANIFESTS.schema])
-"""`manifests` as another writer may leave it: anything can be null."""
+def plain(schema: StructType) -> StructType:
+    """The same columns without comments, each of which may be null, as another writer may leave them."""
+    return StructType([StructField(field.name, field.dataType) for field in schema])
 
-JUDGED = StructType([*MANIFEST_ROWS, *_ENDED[2:], *_ENDED[:2]])
-"""What `manifests.judge` returns."""
 
-DECISIONS = StructType(
-    [
-        *(StructField(name, StringType()) for name in ("cluster", "cluster_id", "topic", "topic_id", "decision")),
-        *(StructField(name, IntegerType()) for name in ("num_partitions", "replication_factor")),
-        StructField("assignments", MANIFEST_ROWS["assignments"].dataType),
-        StructField("configs", _TEXT),
-        StructField("owner", StringType()),
-        StructField("labels", _TEXT),
-        StructField("live", BooleanType()),
-        StructField("internal", BooleanType()),
-        *(StructField(name, IntegerType()) for name in ("live_num_partitions", "live_replication_factor")),
-        *(StructField(name, IntegerType()) for name in ("resolved_num_partitions", "resolved_replication_factor")),
-        StructField("resolved_configs", _TEXT),
-        StructField("validated", BooleanType()),
-        *_ENDED,
-        StructField("violations", VIOLATIONS),
-        StructField("waits", BooleanType()),
-        StructField("before", _TEXT),
-        StructField("after", _TEXT),
-        StructField("live_configs", CONFIGS),
-        StructField("alters", StructType([StructField("before", _TEXT), StructField("after", _TEXT)])),
-        StructField("placement", StringType()),
-    ]
-)
-"""What `decide` returns, policies and guards change, and `planned` takes."""
+MANIFEST_ROWS = plain(MANIFESTS.schema)
+JUDGED, DECISIONS = plain(DECLARED), plain(DECIDED)
 
 
 def frame(spark: SparkSession, schema: StructType, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -97,12 +73,20 @@ def decision_rows(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     """Decisions about cluster main; topics whose decision isn't create live, with one replica of one partition."""
 
     def complete(row: Mapping[str, Any]) -> dict[str, Any]:
+        if row.get("decision") == "reassign":
+            row = {"moves": moves_of(row.get("before") or {}, row["after"]), **row}
         usual = {"cluster": "main", "cluster_id": "kafka-main", "internal": False, "validated": False, "waits": False}
         live = row.get("live", row.get("decision") not in (None, "create"))
         one = 1 if live else None
         return {**usual, "live": live, "live_num_partitions": one, "live_replication_factor": one, **row}
 
     return frame(spark, DECISIONS, map(complete, rows))
+
+
+def moves_of(before: Mapping[str, str], after: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Partitions that a reassignment moves, as its `before` and `after` in `plans` have them."""
+    old, new = (parse_assignments(each.get("assignments", "")) for each in (before, after))
+    return [{"partition": each, "before": old.get(each), "after": brokers} for each, brokers in new.items()]
 
 
 def policy_facts(

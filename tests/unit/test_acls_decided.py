@@ -310,7 +310,7 @@ def test_first_acl_on_another_resource_is_a_warning(spark: SparkSession) -> None
         "LITERAL * *": "every TOPIC that no other ACL is about from everybody else",
     }
     (message,) = told["unknown"].values()
-    assert message.startswith("warning: it isn't known whether")
+    assert message.startswith("it isn't known whether")
     assert message.endswith("first ACLs of this plan: 3")
     assert (told["closed"], list(told["super user"])) == ({}, [text(FOREIGN)])
 
@@ -330,9 +330,7 @@ def test_last_acl_on_a_resource_is_a_warning(spark: SparkSession) -> None:
     found = decided(spark, clusters)
     told = {name: warnings(rows) for name, rows in found.items()}
     assert told["open"] == {
-        text(
-            each
-        ): "warning: allow.everyone.if.no.acl.found is set on this cluster (brokers hide its value): where it is "
+        text(each): "allow.everyone.if.no.acl.found is set on this cluster (brokers hide its value): where it is "
         f"true, everybody may use {what} once this last ACL on it is removed"
         for each, what in zip(
             gone, ("TOPIC a", "TOPIC a", "every TOPIC that begins with p and that no other ACL is about"), strict=True

@@ -12,8 +12,8 @@ from tests.unit.frames import by_topic, decision_rows, dicts, judged_rows, obser
 from topicledger.actions.delete import shape
 from topicledger.model import TopicInfo
 from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import DECIDED
 from topicledger.plan.decide import decide
-from topicledger.policies.contract import COLUMNS
 
 LOOKS = {
     "main": ClusterStatus(cluster_id="kafka-main"),
@@ -135,7 +135,7 @@ def test_decisions_have_the_columns_that_policies_and_guards_rely_on(spark: Spar
         {"topic": "b", "decision": "unchanged", "topic_id": "id"},
         {"topic": "c", "decision": "unmanaged", "topic_id": "id.c"},
     )
-    assert decisions.columns == list(COLUMNS)
+    assert decisions.columns == DECIDED.names
     maps = ("assignments", "configs", "labels", "resolved_configs", "before", "after", "alters")
     # Columns' comments come along with the columns of tables.
     assert_df_equality(

@@ -101,4 +101,4 @@ def test_create_warns_of_declared_configs_that_are_ignored(spark: SparkSession, 
         ("dark", "new"): [],
     }
     message = "changes.ignore in the settings leaves declared configs to others, so it is created without"
-    assert found["c1", "new"]["violations"][0]["message"] == f"warning: {message} {LEADER}"
+    assert found["c1", "new"]["violations"][0]["message"] == f"{message} {LEADER}"

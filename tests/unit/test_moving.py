@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tests.unit.frames import moves_of
 from topicledger.apply.moves import PlannedMoves, render_moves
 from topicledger.model.moves import Rebalance, parse_assignments
 from topicledger.plan.moving import CREATES, Asked, answer
@@ -43,6 +44,10 @@ def test_only_declared_topics_that_exist_are_moved() -> None:
     assert set(found) == {("wanted", "reassign")}
     change = found["wanted", "reassign"]
     assert change["before"] == {"assignments": "0:1;1:2"}
+    assert change["moves"] == [
+        {name: value if name == "partition" else list(value) for name, value in each.items()}
+        for each in moves_of(change["before"], change["after"])
+    ]
     assert change["after"]["bytes"] == "30"
     assert [each.split(",")[0] for each in change["after"]["assignments"].split(";")] == ["0:1", "1:2"]
     assert change["after"]["broker_bytes"].startswith(("1:", "2:", "3:"))

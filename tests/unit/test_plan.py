@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame
+from tests.unit.frames import DECISIONS, by_topic, decision_rows, dicts, frame, moves_of
 from topicledger.model import AccessAction, Action, ReplicaAction, Target
 from topicledger.plan.batches import NEEDS_SOMETHING, batched, of_topics, planned, records
 from topicledger.resources import registry
@@ -36,14 +36,19 @@ COUNTED: dict[str, tuple[dict[str, Any], int]] = {
     ),
     "alters": ({"action": "alter_configs", "before": {"a": "1", "b": "1"}, "after": {"b": "2", "c": "3"}}, 3),
     "resets": ({"action": "alter_configs", "before": {"a": "1"}, "after": {}}, 1),
+    "moves": ({"action": "reassign", "before": {"assignments": "0:1;7:1"}, "after": {"assignments": "0:2;7:2"}}, 2),
+    "elects": ({"action": "elect_leaders", "before": {"leaders": "0:1;7:1"}, "after": {"partitions": "0,7"}}, 2),
 }
 
 
 def test_records_are_the_topic_its_partitions_and_its_configs(spark: SparkSession) -> None:
     """C15. The driver counts a target the same way."""
-    rows = frame(
-        spark, ACTIONS, ({"topic": topic, "action": "create", **fields} for topic, (fields, _) in COUNTED.items())
+    moved = {"moves": moves_of(COUNTED["moves"][0]["before"], COUNTED["moves"][0]["after"])}
+    given = (
+        {"topic": topic, "action": "create", **fields, **(moved if topic == "moves" else {})}
+        for topic, (fields, _) in COUNTED.items()
     )
+    rows = frame(spark, StructType([*ACTIONS, DECISIONS["moves"]]), given)
     found = {
         row["topic"]: row["records"]
         for row in dicts(rows.transform(of_topics).select("topic", records().alias("records")))
@@ -58,7 +63,7 @@ SIZED = StructType(
     [
         *(StructField(name, StringType()) for name in ("cluster", "action", "topic", "phase")),
         StructField("num_partitions", IntegerType()),
-        *(DECISIONS[name] for name in ("assignments", "configs", "before", "after", "waits")),
+        *(DECISIONS[name] for name in ("assignments", "configs", "before", "after", "waits", "moves")),
     ]
 )
 

@@ -12,10 +12,10 @@ from pyspark.sql.types import BooleanType, MapType, StringType, StructField, Str
 from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.model import AccessAction
+from topicledger.phases import VIOLATIONS
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import OF_RIGHTS
 from topicledger.schemas import ACL_KEY
-from topicledger.schemas.tables import VIOLATIONS
 
 _ACL = StructType([StructField(name, StringType()) for name in ACL_KEY])
 _ROWS = StructType(

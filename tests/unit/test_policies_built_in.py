@@ -83,7 +83,7 @@ class Estate:
     cluster: str
     title: str
     topics: Sequence[Row]
-    """Columns of `contract.COLUMNS`, and `says`: the policy's reason, null where it has none."""
+    """Columns of `phases.DECIDED`, and `says`: the policy's reason, null where it has none."""
     racks: Mapping[int, str | None] = field(default_factory=dict)
     usages: Sequence[Row] = ()
     groups: Sequence[Row] = ()

@@ -104,7 +104,7 @@ def test_a_create_whose_metrics_would_collide_is_refused_and_the_others_named(ju
         "choose a name that differs otherwise"
     )
     assert result(row) == ("policy", "refused", "NAME_COLLISION", message)
-    assert row["violations"] == [{"policy": "name_collision", "message": message}]
+    assert row["violations"] == [{"policy": "name_collision", "message": message, "warns": False}]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def warned(spark: SparkSession, facts: Facts) -> Judged:
 def test_a_policy_that_only_warns_refuses_nothing_and_says_that_it_warns(warned: Judged) -> None:
     row = warned["main", "warned"]
     assert result(row) == (None, None, None, None)
-    assert row["violations"] == [{"policy": "doubt", "message": "warning: doubt says no to warned"}]
+    assert row["violations"] == [{"policy": "doubt", "message": "doubt says no to warned", "warns": True}]
     assert warned["main", "fine"]["violations"] is None
 
 
@@ -226,9 +226,9 @@ def test_a_row_that_is_refused_and_warned_of_keeps_both_and_its_error_tells_the_
     row = warned["main", "both"]
     assert result(row) == ("policy", "refused", "POLICY_VIOLATION", "no says no to both")
     assert row["violations"] == [
-        {"policy": "doubt", "message": "warning: doubt says no to both"},
-        {"policy": "no", "message": "no says no to both"},
-        {"policy": "more doubt", "message": "warning: more doubt says no to both"},
+        {"policy": "doubt", "message": "doubt says no to both", "warns": True},
+        {"policy": "no", "message": "no says no to both", "warns": False},
+        {"policy": "more doubt", "message": "more doubt says no to both", "warns": True},
     ]
     assert result(warned["main", "refused"]) == ("policy", "refused", "POLICY_VIOLATION", "no says no to refused")
 
@@ -302,10 +302,10 @@ def test_what_cannot_be_judged_is_refused_once_nothing_more_will_get_known(
     judged = by_topic(rows.transform(policies.judge(rules, facts)))
     found = {topic: (row["error"], row["error_message"], row["violations"]) for (_, topic), row in judged.items()}
 
-    def both(message: str) -> list[dict[str, str]]:
+    def both(message: str) -> list[dict[str, Any]]:
         return [
-            {"policy": "warns", "message": f"warning: {message}"},
-            {"policy": "creates", "message": message},
+            {"policy": "warns", "message": message, "warns": True},
+            {"policy": "creates", "message": message, "warns": False},
         ]
 
     assert found == {
@@ -313,7 +313,7 @@ def test_what_cannot_be_judged_is_refused_once_nothing_more_will_get_known(
         "validated": ("UNJUDGEABLE", "nobody knows", both("nobody knows")),
         "planned and broken": ("POLICY_VIOLATION", "is broken", both("is broken")),
         "validated and broken": ("POLICY_VIOLATION", "is broken", both("is broken")),
-        "delete": ("UNJUDGEABLE", "nobody knows", [{"policy": "deletes", "message": "nobody knows"}]),
+        "delete": ("UNJUDGEABLE", "nobody knows", [{"policy": "deletes", "message": "nobody knows", "warns": False}]),
         "unknown": (None, None, None),
     }
 
@@ -378,8 +378,8 @@ def test_a_rule_that_must_see_every_topic_judges_nothing_where_some_may_be_hidde
         for topic in "ab"
     }
     assert judged["hidden", "a"]["violations"] == [
-        {"policy": "by itself", "message": hidden},
-        {"policy": "by the settings", "message": f"warning: {hidden}"},
+        {"policy": "by itself", "message": hidden, "warns": False},
+        {"policy": "by the settings", "message": hidden, "warns": True},
     ]
     assert caplog.messages == [
         "3 topics of cluster hidden are hidden from this principal: grant it Describe on all topics"

@@ -11,9 +11,9 @@ import topicledger
 PACKAGE = Path(topicledger.__file__).parent
 TESTS = Path(__file__).parents[1]
 ROOMS = (
-    "errors", "text", "arrow", "model", "schemas", "config", "ledger", "kafka", "manifests", "observe", "policies",
-    "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline", "report", "notify", "cli",
-    "serving",
+    "errors", "text", "arrow", "model", "schemas", "phases", "config", "ledger", "kafka", "manifests", "observe",
+    "policies", "actions", "resources", "files", "plan", "apply", "review", "drift", "pipeline", "report", "notify",
+    "cli", "serving",
 )  # fmt: skip
 TESTING = PACKAGE.with_name("topicledger_testing")
 """An embedded broker for tests, a user's too: no room needs it."""

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from topicledger.ledger.rows import parts_of
 from topicledger.ledger.rows import touched as touched_names
 from topicledger.model import Target
+from topicledger.model.moves import parse_assignments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Cost:
     """The cost of an action of one kind."""
 
     planned: Callable[[], Column]
-    """Metadata records that the controller writes (bigint). In: a planned row with `before`, `after`, and `DECLARED`.
+    """Metadata records that the controller writes (bigint). In: a row with `before`, `after`, `moves`, and `DECLARED`.
 
     A count left to the broker is taken as 1; where that was too few and the broker refuses the batch, it is halved.
     """
@@ -73,10 +74,16 @@ ONE_RECORD = Cost(planned=lambda: F.lit(1).cast("bigint"), records=lambda _: 1, 
 """One record for each resource (A5)."""
 
 
-def listed_in_after(name: str, separator: str) -> Cost:
-    """Return the cost of a record for each part of a text in `after`: partitions that are moved, or get a leader."""
-    return Cost(
-        planned=lambda: F.size(parts_of(F.col("after")[name], separator)).cast("bigint"),
-        records=lambda target: len(target.after[name].split(separator)),
-        tokens=free,
-    )
+MOVED_PARTITIONS = Cost(
+    planned=lambda: F.size("moves").cast("bigint"),
+    records=lambda target: len(parse_assignments(target.after["assignments"])),
+    tokens=free,
+)
+"""A record for each partition that is moved."""
+
+ELECTED_PARTITIONS = Cost(
+    planned=lambda: F.size(parts_of(F.col("after")["partitions"], ",")).cast("bigint"),
+    records=lambda target: len(target.after["partitions"].split(",")),
+    tokens=free,
+)
+"""A record for each partition that gets another leader."""

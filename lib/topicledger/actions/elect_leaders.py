@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from topicledger import kafka
 from topicledger.actions.context import ClusterContext, outcome_of
-from topicledger.actions.costs import listed_in_after
+from topicledger.actions.costs import ELECTED_PARTITIONS
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Safeguards
 from topicledger.actions.showing import CHANGES, Shown, elected
@@ -158,7 +158,7 @@ KIND = ActionKind(
     wanted=lambda: F.col("decision") == ReplicaAction.ELECT_LEADERS.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, elected, "led by their preferred replicas"),
-    cost=listed_in_after("partitions", ","),
+    cost=ELECTED_PARTITIONS,
     safeguards=Safeguards(switch="replicas", guard=None, approved_as=()),
     steps=Steps(
         validate=validate,

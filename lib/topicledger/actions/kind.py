@@ -61,7 +61,7 @@ class ActionKind:
     order: int
     """Its place in a run, of its own: all of a cluster's actions of one kind are sent before those of the next."""
     wanted: Callable[[], Column]
-    """boolean, of `policies.contract.COLUMNS`: whether a judged topic, declared or observed, needs this action. A topic
+    """boolean, of `phases.DECIDED`: whether a judged topic, declared or observed, needs this action. A topic
     can need several. Once the action was carried out it must not be needed any more: else each run sends it again."""
     not_declared: Callable[[], Column]
     """string, of a planned action beside what the latest manifests declare of its topic (`now_state`, `now_owner`,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from topicledger import kafka
 from topicledger.actions import cancelling
 from topicledger.actions.context import ClusterContext
-from topicledger.actions.costs import listed_in_after
+from topicledger.actions.costs import MOVED_PARTITIONS
 from topicledger.actions.declared import declared_otherwise
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
@@ -262,7 +262,7 @@ KIND = ActionKind(
     wanted=lambda: F.col("decision") == ReplicaAction.REASSIGN.value,
     not_declared=not_declared,
     shown=Shown(CHANGES, moved, "moved"),
-    cost=listed_in_after("assignments", ";"),
+    cost=MOVED_PARTITIONS,
     safeguards=Safeguards(switch="replicas", guard=MAX_MOVES, approved_as=("moves",)),
     steps=Steps(
         validate=validate,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
-from topicledger.ledger.rows import parts_of
+from topicledger.ledger.rows import parts_of, read_moves
 from topicledger.model import ReplicaAction
 from topicledger.text import cell
 
@@ -43,7 +43,7 @@ def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
     """What the reassignments that nothing ended come to, by cluster. In: rows of `plans` of one run; bytes a second."""
     moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & F.col("phase").isNull()).select(
         "cluster",
-        F.size(parts_of(F.col("after")["assignments"], ";")).alias("partitions"),
+        F.size(read_moves()).alias("partitions"),
         F.col("after")["bytes"].cast("bigint").alias("bytes"),
         parts_of(F.col("after")["broker_bytes"], ";").alias("brokers"),
     )

@@ -13,12 +13,12 @@ from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
+from topicledger.ledger.rows import WARNING, read_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.resources import COUNTED
-from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT
 from topicledger.text import SHOWN_FAILURES
 
@@ -377,9 +377,9 @@ def _warnings(run: Run, *, warned: bool) -> tuple[Sequence[Warned], int]:
     shown = ("cluster", "topic", "resource", "action")
     warnings = (
         run.audit()
-        .select(*shown, F.explode("violations").alias("violation"))
-        .select(*shown, "violation.*")
-        .where(F.startswith(F.col("message"), F.lit(WARNING)))
+        .select(*shown, F.explode(read_violations(F.col("violations"))).alias("violation"))
+        .where("violation.warns")
+        .select(*shown, "violation.policy", F.concat(F.lit(WARNING), "violation.message").alias("message"))
         .distinct()
     )
     count = warnings.count()

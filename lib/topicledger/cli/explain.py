@@ -18,14 +18,16 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin, error_name
+from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import Action, ReplicaAction, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
+from topicledger.phases import DECIDED
 from topicledger.plan import losses, moving
 from topicledger.plan.changes import describe, to_describe, with_alters, with_changes
-from topicledger.plan.decide import RESOLVED, decide
+from topicledger.plan.decide import decide
 from topicledger.plan.decisions import deletes_judged, sizes_on
 from topicledger.plan.lines import change_in_words
 from topicledger.plan.living import as_creates
@@ -35,7 +37,6 @@ from topicledger.plan.wanted import brought_about
 from topicledger.policies import Policy
 from topicledger.policies.built_in import ALWAYS, BUILT_IN, Factory
 from topicledger.policies.contract import CHANGES, is_move
-from topicledger.policies.judging import WARNING
 from topicledger.resources import building
 from topicledger.resources.building import Option, options, type_name, users_own
 from topicledger.schemas import MANIFESTS, USAGES
@@ -325,7 +326,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
         "resolved_configs": F.create_map(*configs) if configs else F.lit(None),
     }
     resolved = {
-        name: F.when(mine, values[name].cast(data_type)).otherwise(F.col(name)) for name, data_type in RESOLVED.items()
+        name: F.when(mine, value.cast(DECIDED[name].dataType)).otherwise(F.col(name)) for name, value in values.items()
     }
     return rows.withColumns({**resolved, "validated": F.col("validated") | mine})
 

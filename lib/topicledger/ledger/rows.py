@@ -109,6 +109,55 @@ def parts_of(text: Column, separator: str) -> Column:
     return F.filter(F.split(text, separator), lambda each: each != "")
 
 
+def read_moves() -> Column:
+    """Partitions that a reassignment moves, as phases have them (`phases.MOVES`). In: its `before` and `after`."""
+
+    def one(part: Column) -> Column:
+        brokers = F.split(F.substring_index(part, ":", -1), ",").cast("array<int>")
+        return F.struct(F.substring_index(part, ":", 1).cast("int").alias("partition"), brokers.alias("brokers"))
+
+    before, after = (F.transform(parts_of(F.col(name)["assignments"], ";"), one) for name in ("before", "after"))
+    old = F.map_from_entries(before)
+    return F.transform(
+        after,
+        lambda each: F.struct(
+            each["partition"].alias("partition"),
+            F.try_element_at(old, each["partition"]).alias("before"),
+            each["brokers"].alias("after"),
+        ),
+    )
+
+
+WARNING = "warning: "
+"""How the message of a violation begins in `plans` and `audit` if its policy refuses nothing."""
+
+
+def written_violations(violations: Column) -> Column:
+    """Violations as `plans` and `audit` have them. In: `phases.VIOLATIONS`. Out: `schemas.VIOLATIONS`."""
+
+    def one(each: Column) -> Column:
+        message = F.when(each["warns"], F.concat(F.lit(WARNING), each["message"])).otherwise(each["message"])
+        return F.struct(each["policy"].alias("policy"), message.alias("message"))
+
+    return _of_few(violations, one)
+
+
+def read_violations(violations: Column) -> Column:
+    """Violations as phases have them. In: `schemas.VIOLATIONS`. Out: `phases.VIOLATIONS`."""
+
+    def one(each: Column) -> Column:
+        warns = F.startswith(each["message"], F.lit(WARNING))
+        message = F.regexp_replace(each["message"], f"^{WARNING}", "")
+        return F.struct(each["policy"].alias("policy"), message.alias("message"), warns.alias("warns"))
+
+    return _of_few(violations, one)
+
+
+def _of_few(values: Column, one: Callable[[Column], Column]) -> Column:
+    # Spark interprets `transform` instead of compiling it: rows without violations, most of them, are spared that.
+    return F.when(values.isNotNull(), F.transform(values, one))
+
+
 def touched() -> Column:
     """Of rows with `before` and `after`, the names that a change sets or resets (array<string>)."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))

@@ -22,6 +22,7 @@ from topicledger.kafka.config_values import is_odd_column
 from topicledger.manifests.ignored import ignored_names, without_ignored
 from topicledger.model import INTERNAL_TOPICS, Outcome, Phase, Refusal
 from topicledger.model.placement import LEGAL as LEGAL_PLACEMENT
+from topicledger.phases import DECLARED, ENDED, returned
 from topicledger.schemas import MANIFESTS
 
 PRESENT, ABSENT = "present", "absent"
@@ -341,4 +342,5 @@ def _with_verdict(rows: DataFrame) -> DataFrame:
         .when(F.col("copies") > 1, F.array(accepted, noted))
         .otherwise(F.array(accepted))
     )
-    return rows.select(*COLUMNS, F.explode(verdicts).alias("verdict")).select(*COLUMNS, "verdict.*")
+    judged = rows.select(*COLUMNS, F.explode(verdicts).alias("verdict"))
+    return returned("manifest", judged.select(*COLUMNS, *(f"verdict.{name}" for name in ENDED.names)), DECLARED)

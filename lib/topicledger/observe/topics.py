@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, StringType, StructField, StructType
 
+from topicledger import phases
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.errors import SecretError, TopicLedgerError
 from topicledger.kafka import Cluster, ClusterAdmin
@@ -33,7 +34,8 @@ from topicledger.observe.cluster_queries import (
     on_executors,
     record_batch,
 )
-from topicledger.schemas import BROKERS, OBSERVED
+from topicledger.phases import returned
+from topicledger.schemas import BROKERS
 
 FORMAT = "kafka_topics"
 
@@ -48,8 +50,7 @@ _BROKER = StructType(
 )
 SCHEMA = StructType(
     [
-        *(StructField(f.name, f.dataType) for f in OBSERVED.schema if f.name != "run_id"),
-        StructField("other_leaders", MapType(IntegerType(), IntegerType())),
+        *(StructField(f.name, f.dataType) for f in phases.OBSERVED),
         StructField("brokers", ArrayType(_BROKER)),
         StructField("gives_topic_ids", BooleanType()),
         StructField("error", StringType()),
@@ -188,8 +189,7 @@ class Observation:
     """Observed topics and brokers, materialised: reading them asks no cluster again."""
 
     topics: DataFrame
-    """Columns of `observed` without run_id, and `other_leaders` (partition -> leader if it isn't the preferred replica,
-    -1 for none); only clusters that were reached."""
+    """`phases.OBSERVED`; only clusters that were reached."""
     brokers: DataFrame
     """Columns of `brokers` without run_id; only clusters that were reached."""
     statuses: Mapping[str, ClusterStatus]
@@ -311,9 +311,7 @@ def _observation(seen: DataFrame, cluster_rows: Mapping[str, Mapping[str, object
     }
     reached = seen.where(F.col("cluster").isin(*(name for name, status in statuses.items() if status.error is None)))
     return Observation(
-        topics=reached.where("topic is not null").select(
-            *(c for c in OBSERVED.schema.names if c != "run_id"), "other_leaders"
-        ),
+        topics=returned("observe", reached.where("topic is not null").select(*phases.OBSERVED.names), phases.OBSERVED),
         brokers=reached.where("topic is null")
         .select("cluster", "cluster_id", "observed_at", F.explode("brokers").alias("broker"))
         .select("cluster", "cluster_id", "observed_at", "broker.*")

@@ -24,12 +24,13 @@ from topicledger.model.access import ALLOW, DENY, EVERYONE, WILDCARD
 from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.plan.first_acls import first_acls
 from topicledger.plan.last_acls import last_acls
 from topicledger.plan.replaced import alike, name_covers, of_refused, overlapping, stays
 from topicledger.policies.contract import OF_RIGHTS
-from topicledger.resources.deciding import COLUMNS, at_most, beside_live, decided, warned
-from topicledger.resources.ending import VALUES, ended, lookup, refused, stopped, with_ended
+from topicledger.resources.deciding import at_most, beside_live, decided, warned
+from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
 from topicledger.resources.kind import AsRows, ResourceKind
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
 
@@ -49,7 +50,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
             .transform(last_acls(seen))
             .transform(warned(UNUSUAL, F.when(decided(ADD), manifests.unusual("acl"))))
             .transform(_replaced)
-            .select("acl", *COLUMNS)
+            .select("acl", *DECIDED_RESOURCE.names)
         )
 
     return transform

@@ -13,6 +13,7 @@ from topicledger.config.guards import ApprovedClass, GuardSettings
 from topicledger.config.settings import Settings
 from topicledger.errors import UsageError
 from topicledger.ledger import digests
+from topicledger.ledger.rows import read_moves
 from topicledger.ledger.run import find_run
 from topicledger.ledger.runs import require_fresh
 from topicledger.ledger.tables import Ledger
@@ -87,7 +88,7 @@ def _classes(ledger: Ledger, run_id: str) -> Collection[ApprovedClass]:
     planned = (
         ledger.read(PLANS)
         .where((F.col("run_id") == run_id) & F.col("phase").isNull() & F.col("action").isNotNull())
-        .withColumns({"decision": F.col("action"), "live_configs": configs})
+        .withColumns({"decision": F.col("action"), "live_configs": configs, "moves": read_moves()})
     )
     found = planned.groupBy("action").agg(F.bool_or(losses.found().isNotNull()).alias("losses")).collect()
     return classes_of({row["action"]: bool(row["losses"]) for row in found})

@@ -7,10 +7,11 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from topicledger.ledger.rows import written_violations
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ResourceType
+from topicledger.phases import PLANNED
 from topicledger.resources import registry
-from topicledger.schemas import ACTIONS
 
 NEEDS_SOMETHING = "action IS NOT NULL OR phase IS NOT NULL"
 """Of decisions with their `action`: those that a plan has, each action and each refusal."""
@@ -25,10 +26,10 @@ def records() -> Column:
 def batched(most: int) -> Transform:
     """Adds `batch`, 0, 1, 2... for each cluster and action, so that no batch has more than `most` records (C15).
 
-    In: `cluster`, `action`, `resource`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `phase`,
-    `waits`; rows that ended get none. Resources go by name, those that wait for the room that deletes make after all
-    others. One above half of `most` goes alone; the others share batches that start every `most`/2 records: the last
-    resource of a batch may overlap its end, by at most `most`/2.
+    In: `cluster`, `action`, `resource`, `num_partitions`, `assignments`, `configs`, `before`, `after`, `moves`,
+    `phase`, `waits`; rows that ended get none. Resources go by name, those that wait for the room that deletes make
+    after all others. One above half of `most` goes alone; the others share batches that start every `most`/2 records:
+    the last resource of a batch may overlap its end, by at most `most`/2.
     """
     half = max(1, most // 2)
 
@@ -66,8 +67,8 @@ def of_topics(decisions: DataFrame) -> DataFrame:
 def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max_batch_records: int) -> Transform:
     """Turn decisions into rows of `plans`.
 
-    In: `contract.COLUMNS`, `resource_type`, `resource` and `action`, of what `NEEDS_SOMETHING`. Out: the columns of
-    `plans`. A create has no live id yet.
+    In: `phases.EVALUATED`, `resource_type` and `resource`, of what `NEEDS_SOMETHING`. Out: `phases.PLANNED`. A create
+    has no live id yet.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -79,9 +80,10 @@ def planned(run_id: str, manifest_version: int | None, planned_at: datetime, max
                     "topic_id": F.when(F.col("action") != Action.CREATE.value, F.col("topic_id")),
                     "manifest_version": F.lit(manifest_version).cast("bigint"),
                     "planned_at": F.lit(planned_at),
+                    "violations": written_violations(F.col("violations")),
                 }
             )
-            .select(*(F.col(column.name).cast(column.dataType) for column in ACTIONS))
+            .select(*(F.col(column.name).cast(column.dataType) for column in PLANNED))
         )
 
     return transform

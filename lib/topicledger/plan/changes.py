@@ -14,8 +14,8 @@ from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import AUTHORIZATION_FAILED, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topics import Observation
-from topicledger.plan.decide import CHANGE
-from topicledger.resources.ending import ENDED, ended, with_ended
+from topicledger.phases import CHANGE, ENDED, null
+from topicledger.resources.ending import ended, with_ended
 
 DESCRIBED = ("cluster", "topic", "configs", "config_error_code", "config_error")
 """Columns of `observed_configs` that changes are decided on."""
@@ -93,11 +93,11 @@ def describe(
 def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame:
     """Adds `live_configs`, and `_unread` where they are asked for and not known: what ends the row.
 
-    In: `contract.COLUMNS`; `configs` as `describe` returns them. A topic whose configs may not be described is refused,
+    In: `phases.DECIDED`; `configs` as `describe` returns them. A topic whose configs may not be described is refused,
     NOT_PERMITTED; where describing them failed otherwise, it is failed.
     """
     if configs is None:
-        return decisions.withColumn("_unread", F.lit(None).cast(ENDED))
+        return decisions.withColumn("_unread", null(ENDED))
     hidden = F.coalesce(F.col("config_error_code") != 0, F.lit(False))
     not_permitted = F.col("config_error_code").isin(*AUTHORIZATION_FAILED)
     unread = ended(
@@ -116,7 +116,7 @@ def with_described(decisions: DataFrame, configs: DataFrame | None) -> DataFrame
 def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | None) -> Transform:
     """Adds what is to be changed to topics that need nothing else.
 
-    In and out: `contract.COLUMNS`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
+    In and out: `phases.DECIDED`. `settings` are by cluster; `configs` as `describe` returns them. A topic that gets
     partitions has the decision add_partitions; what is to be altered of its configs is `alters`. A topic whose configs
     are not known is ended (`with_described`).
     """
@@ -158,7 +158,7 @@ def with_changes(settings: Mapping[str, ChangeSettings], configs: DataFrame | No
 
 def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[ChangeSettings], Column | None]) -> Column:
     """A change by the settings of its cluster, null where they ask for none."""
-    found: Column = F.lit(None).cast(CHANGE)
+    found = null(CHANGE)
     for each in dict.fromkeys(settings.values()):
         value = change(each)
         if value is not None:
@@ -168,7 +168,7 @@ def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[Change
 
 
 def with_alters(decisions: DataFrame) -> DataFrame:
-    """What is to be altered becomes an action of its own. In and out: `contract.COLUMNS`.
+    """What is to be altered becomes an action of its own. In and out: `phases.DECIDED`.
 
     A topic that needs nothing else has the decision alter_configs; one that gets partitions has a second row.
     """

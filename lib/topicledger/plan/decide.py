@@ -10,25 +10,17 @@ from pyspark.sql import functions as F
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import DECIDED, ENDED, VIOLATIONS, in_order, null, returned
 from topicledger.policies.contract import text
 from topicledger.policies.judging import warning
-from topicledger.resources.ending import VALUES, ended, lookup
-from topicledger.schemas.tables import CONFIGS, VIOLATIONS
-
-CHANGE = f"struct<before:{VALUES},after:{VALUES}>"
-
-RESOLVED = {
-    "resolved_num_partitions": "int",
-    "resolved_replication_factor": "int",
-    "resolved_configs": "map<string,string>",
-}
+from topicledger.resources.ending import ended, lookup
 
 
 def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transform:
     """Decide on judged manifest rows.
 
     In: what `manifests.judge` returns. `observed` has the columns of the table `observed`, for clusters of `statuses`.
-    Out: `contract.COLUMNS`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic
+    Out: `phases.DECIDED`, one row per (cluster, topic) of either side; rows refused before stay as they are. A topic
     that may not be described is neither missing nor unchanged: `absent` is refused, `present` is tried (M3). State
     absent and no such topic is unchanged (D2).
     """
@@ -49,40 +41,29 @@ def decide(observed: DataFrame, statuses: Mapping[str, ClusterStatus]) -> Transf
         # A row that only notes an identical copy stands beside the one that counts: a topic lives once.
         noted = F.coalesce(F.col("outcome") == Outcome.SKIPPED.value, F.lit(False))
         lives = F.coalesce(F.col("permitted"), F.lit(False)) & ~noted
-        return (
+        kept = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
+        values: dict[str, Column | str] = {
+            **{name: name for name in (*kept, "topic_id")},
+            **{name: f"_ended.{name}" for name in ENDED.names},
+            "cluster": cluster,
+            "cluster_id": lookup({name: status.cluster_id for name, status in statuses.items()}, cluster),
+            "topic": F.coalesce("topic", "live_topic"),
+            "decision": F.when(F.col("_ended.phase").isNull(), F.col("_decision")),
+            "live": lives,
+            "internal": F.coalesce("internal", F.lit(False)),
+            "live_num_partitions": F.when(lives, F.col("live_num_partitions")),
+            "live_replication_factor": F.when(lives, F.col("live_replication_factor")),
+            "validated": F.lit(False),
+            "violations": _left_to_others(manifests),
+            "waits": F.lit(False),
+            "before": F.when(F.col("_decision") == Decision.DELETE.value, shape()),
+        }
+        rows = (
             manifests.join(live, on=same, how="full_outer")
             .withColumns({"_decision": _decision(), "_ended": _ended(statuses)})
-            .select(
-                cluster.alias("cluster"),
-                lookup({name: status.cluster_id for name, status in statuses.items()}, cluster).alias("cluster_id"),
-                F.coalesce("topic", "live_topic").alias("topic"),
-                "topic_id",
-                F.when(F.col("_ended.phase").isNull(), F.col("_decision")).alias("decision"),
-                "num_partitions",
-                "replication_factor",
-                "assignments",
-                "configs",
-                "owner",
-                "labels",
-                lives.alias("live"),
-                F.coalesce("internal", F.lit(False)).alias("internal"),
-                F.when(lives, F.col("live_num_partitions")).alias("live_num_partitions"),
-                F.when(lives, F.col("live_replication_factor")).alias("live_replication_factor"),
-                *(F.lit(None).cast(data_type).alias(name) for name, data_type in RESOLVED.items()),
-                F.lit(False).alias("validated"),
-                "_ended.phase",
-                "_ended.outcome",
-                "_ended.error",
-                "_ended.error_message",
-                _left_to_others(manifests).alias("violations"),
-                F.lit(False).alias("waits"),
-                F.when(F.col("_decision") == Decision.DELETE.value, shape()).alias("before"),
-                F.lit(None).cast(VALUES).alias("after"),
-                F.lit(None).cast(CONFIGS).alias("live_configs"),
-                F.lit(None).cast(CHANGE).alias("alters"),
-                "placement",
-            )
+            .select(*in_order(DECIDED, values))
         )
+        return returned("decide", rows, DECIDED)
 
     return transform
 
@@ -94,14 +75,14 @@ IGNORED = "ignored_configs"
 def _left_to_others(manifests: DataFrame) -> Column:
     """`violations`: a create sets no configs that are left to others."""
     if "ignored" not in manifests.columns:
-        return F.lit(None).cast(VIOLATIONS)
+        return null(VIOLATIONS)
     creates = (F.col("_decision") == Action.CREATE.value) & F.col("_ended.phase").isNull()
     message = text("changes.ignore in the settings leaves declared configs to others, so it is created without ")
     return warning(IGNORED, F.when(creates, F.concat(message, F.array_join("ignored", ", "))))
 
 
 def left_out(kinds: Collection[str]) -> Transform:
-    """Actions that aren't of these kinds get the decision left_out. In and out: `contract.COLUMNS`."""
+    """Actions that aren't of these kinds get the decision left_out. In and out: `phases.DECIDED`."""
     others = [each.value for each in Action if each.value not in kinds]
 
     def transform(decisions: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from topicledger.model import Action, Decision, Outcome, Phase, Refusal, Replica
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.log_dirs import observe_log_dirs
 from topicledger.observe.topics import Observation
+from topicledger.phases import EVALUATED, returned
 from topicledger.plan import guards, moving
 from topicledger.plan.batches import NEEDS_SOMETHING, of_topics, planned
 from topicledger.plan.changes import with_alters
@@ -212,7 +213,7 @@ def decided(
     settings: Settings,
     answers: DataFrame | None = None,
 ) -> Transform:
-    """Phases decide, policy and guard. In: what `manifests.judge` returns. Out: what `registry.found` returns.
+    """Phases decide, policy and guard. In: `phases.DECLARED`. Out: `phases.EVALUATED`.
 
     `answers`: what the planner of replicas says (`moving.planned`), where it was asked.
     """
@@ -239,7 +240,7 @@ def decided(
             rows = rows.transform(guards.max_losses(settings.guards.max_losses))
         if answers is not None:
             rows = rows.transform(guards.max_moves(settings.guards.max_moves))
-        return rows.transform(registry.found, wanted.kinds)
+        return returned("guard", rows.transform(registry.found, wanted.kinds), EVALUATED)
 
     return transform
 

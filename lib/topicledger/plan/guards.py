@@ -8,7 +8,6 @@ from pyspark.sql import functions as F
 from topicledger.actions.delete import MAX_DELETES
 from topicledger.actions.reassign import MAX_MOVES
 from topicledger.actions.safeguards import MAX_CHANGES, MAX_LOSSES
-from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, ReplicaAction
 from topicledger.plan import losses
@@ -19,7 +18,7 @@ from topicledger.resources.ending import stopped
 def max_deletes(most: int) -> Transform:
     """All deletes of a cluster are stopped where there are more than `most` of them; creates go on.
 
-    In and out: `contract.COLUMNS`. Deletes that a policy refused don't count.
+    In and out: `phases.DECIDED`. Deletes that a policy refused don't count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -34,7 +33,7 @@ def max_deletes(most: int) -> Transform:
 def max_changes(most: int | None) -> Transform:
     """All changes of a cluster are stopped where more than `most` topics are to be changed; None: no limit.
 
-    In and out: `contract.COLUMNS`, with a row per action. Changes that a policy refused don't count.
+    In and out: `phases.DECIDED`, with a row per action. Changes that a policy refused don't count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -52,7 +51,7 @@ def max_losses(most: int) -> Transform:
     """All actions of a cluster that can lose something are stopped where more than `most` topics have any: altered
     configs, added partitions, moves that leave fewer replicas. With a topic's move goes the election of its leaders.
 
-    In and out: `contract.COLUMNS`, with a row per action. Actions that a policy refused don't count.
+    In and out: `phases.DECIDED`, with a row per action. Actions that a policy refused don't count.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -95,7 +94,7 @@ def max_moves(most: int) -> Transform:
     """All moves of replicas on a cluster are stopped where more than `most` partitions are to be moved, and with a
     topic's moves the election of its leaders.
 
-    In and out: `contract.COLUMNS`, with a row per action.
+    In and out: `phases.DECIDED`, with a row per action.
     """
 
     def transform(decisions: DataFrame) -> DataFrame:
@@ -111,5 +110,4 @@ def max_moves(most: int) -> Transform:
 
 def moved_partitions() -> Column:
     """Partitions that a reassignment moves (int); null of other actions."""
-    moved = F.size(parts_of(F.col("after")["assignments"], ";"))
-    return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, moved)
+    return F.when(F.col("decision") == ReplicaAction.REASSIGN.value, F.size("moves"))

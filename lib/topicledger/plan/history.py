@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.ledger.rows import audit_rows, touched
+from topicledger.ledger.rows import audit_rows, touched, written_violations
 from topicledger.ledger.run import Run
 from topicledger.model import Action, Outcome, Phase
 from topicledger.policies.contract import text
-from topicledger.policies.judging import WARNING
+from topicledger.policies.judging import warning
 from topicledger.schemas import ACTION_KEY, AUDIT
-from topicledger.schemas.tables import VIOLATIONS
 from topicledger.text import ISO_TIME
 
 CHANGED_BACK = "changed_back"
@@ -48,9 +47,9 @@ def warn_of_changed_back(run: Run) -> None:
         .where(F.col("runs") >= _TIMES - 1)
     )
     warned = again.groupBy("cluster", "cluster_id", "topic").agg(
-        F.array_sort(F.collect_list(F.struct(F.lit(CHANGED_BACK).alias("policy"), _message().alias("message"))))
-        .cast(VIOLATIONS)
-        .alias("violations")
+        written_violations(F.array_sort(F.flatten(F.collect_list(warning(CHANGED_BACK, _message()))))).alias(
+            "violations"
+        )
     )
     rows = warned.join(planned.select(*ACTION_KEY, "topic", "topic_id", "batch"), on=["cluster", "topic"])
     # A plan that was taken up again may have them.
@@ -71,7 +70,7 @@ def _message() -> Column:
     what = F.when(F.col("value") == "", text("reset")).otherwise(text("set to ", F.col("value")))
     now = F.coalesce("was", F.lit("the broker's default"))
     return text(
-        WARNING, F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
+        F.col("name"), " is ", now, " again: ", F.col("runs"), f" runs of the last {_DAYS} days ", what,
         ", the last of them ", F.col("last_run"), " at ", F.date_format("last", ISO_TIME),
         "; find who changes it back, declare their value, or name the config in changes.ignore",
     )  # fmt: skip

@@ -9,8 +9,8 @@ from topicledger.kafka.config_values import is_set_on_topic, values_by_name
 from topicledger.manifests.ignored import Ignored, is_ignored
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action
+from topicledger.phases import VALUES
 from topicledger.plan.changes import with_described
-from topicledger.plan.decide import RESOLVED
 
 _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", "after", "alters")
 
@@ -18,7 +18,7 @@ _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", 
 def as_creates(configs: DataFrame | None, ignored: Ignored) -> Transform:
     """Topics that exist as creates of what they are, after validate; the others, and internal ones, are left out.
 
-    In: `contract.COLUMNS`; `configs` of these topics, as `changes.describe` returns them. Out: the same columns, one
+    In: `phases.DECIDED`; `configs` of these topics, as `changes.describe` returns them. Out: the same columns, one
     row per (cluster, topic). Owner and labels stay as declared. Nothing lives beside them: what they use together is
     counted once, in the order in which a budget counts creates. `ignored`: configs that are left to others.
     """
@@ -37,7 +37,7 @@ def as_creates(configs: DataFrame | None, ignored: Ignored) -> Transform:
             "assignments": F.lit(None).cast("map<int,array<int>>"),
             "configs": values_by_name(F.filter("live_configs", own)),
             **{f"resolved_{name}": column for name, column in live.items()},
-            "resolved_configs": values_by_name(F.col("live_configs")).cast(RESOLVED["resolved_configs"]),
+            "resolved_configs": values_by_name(F.col("live_configs")).cast(VALUES),
             **{name: F.lit(None).cast(decisions.schema[name].dataType) for name in _ENDED},
         }
         lives = with_described(decisions, configs).where(F.col("live") & ~F.col("internal"))

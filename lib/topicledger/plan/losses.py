@@ -18,7 +18,7 @@ _DATA, _SAFETY, _ORDER = "can lose data at once", LESS_SAFE, "loses the order of
 def found() -> Column:
     """string: what a change or a move can lose, from what to what; null where it can lose nothing.
 
-    In: `contract.COLUMNS` of one action a row. A config that is reset gets the broker's default, which isn't known:
+    In: `phases.DECIDED` of one action a row. A config that is reset gets the broker's default, which isn't known:
     it may be the smaller one.
     """
     alters = F.concat_ws(
@@ -50,10 +50,9 @@ def found() -> Column:
 
 def _fewer_replicas() -> Column:
     fewer = fewer_replicas()
-    counts = F.map_values(fewer)
-    most = F.array_max(F.transform(counts, lambda each: each["before"]))
-    least = F.array_min(F.transform(counts, lambda each: each["after"]))
-    partitions = listed(F.map_keys(fewer))
+    most = F.array_max(F.transform(fewer, lambda each: each["before"]))
+    least = F.array_min(F.transform(fewer, lambda each: each["after"]))
+    partitions = listed(F.transform(fewer, lambda each: each["partition"].cast("string")))
     message = text("replication factor ", most, " -> ", least, f" {_SAFETY} (partitions ", partitions, ")")
     return F.when(F.size(fewer) > 0, message)
 

@@ -13,40 +13,36 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from topicledger.arrow import arrow_schema
 from topicledger.kafka.config_values import values_by_name
-from topicledger.ledger.rows import parts_of
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import Action, Decision, Outcome, Phase, Refusal, ReplicaAction
 from topicledger.model.moves import Rebalance, assignments_text
 from topicledger.model.placement import ANYWHERE, PlacementKind, allows, parse_placement, without
 from topicledger.observe.topics import Observation
+from topicledger.phases import CHANGE, DECIDED, MOVES
 from topicledger.plan.replicas import Change, LiveCluster, TopicReplicas, Wish, bytes_moved, create, fill, flows, plan
-from topicledger.policies.contract import COLUMNS
 from topicledger.policies.judging import together, warning
 from topicledger.resources.ending import lookup
 from topicledger.schemas.tables import ASSIGNMENTS
 
-_CHANGE = (
-    StructField("before", MapType(StringType(), StringType())),
-    StructField("after", MapType(StringType(), StringType())),
-)
 _ANSWER = StructType(
     [
         StructField("cluster", StringType()),
         StructField("topic", StringType()),
         StructField("decision", StringType()),
         StructField("assignments", ASSIGNMENTS),
-        *_CHANGE,
+        StructField("moves", MOVES),
+        *CHANGE,
         StructField("error", StringType()),
         StructField("error_message", StringType()),
         StructField("warning", StringType()),
     ]
 )
-"""What the planner says: `decision` create with the topic's `assignments`; reassign or elect_leaders with `before` and
-`after`, as `plans` has them. A refusal has an error instead, and `warning` is what isn't as good as it could be."""
+"""The planner's answer. A create has its `assignments`, a reassign its `moves`; a reassign and elect_leaders have
+`before` and `after`, as `plans` has them. A refusal has an error instead. `warning` tells what could be better."""
 
 _ASKED = ("num_partitions", "replication_factor", "placement")
 _DECLARED = ("num_partitions", "replication_factor", "assignments", "configs", "owner", "labels", "placement")
@@ -132,8 +128,7 @@ def uneven(judged: DataFrame, seen: Observation, clusters: Collection[str]) -> D
         return None
     as_many = spread.withColumn("replication_factor", F.lit(None).cast("int"))
     moves = planned(as_many, seen, Sizes(), Asked(moves=clusters)).where(F.col("error").isNull())
-    count = F.size(parts_of(F.col("after")["assignments"], ";"))
-    return moves.select("cluster", "topic", count.alias("partitions"))
+    return moves.select("cluster", "topic", F.size("moves").alias("partitions"))
 
 
 def answer(
@@ -235,7 +230,9 @@ def _moves(topic: TopicReplicas, change: Change) -> dict[str, Any]:
         error, message = change.refused
         return {"error": error.value, "error_message": message}
     size = bytes_moved(topic, change)
+    moved = ((each, topic.replicas[each], brokers) for each, brokers in sorted(change.target.items()))
     return {
+        "moves": [{"partition": each, "before": list(old), "after": list(new)} for each, old, new in moved],
         "before": {"assignments": assignments_text({each: topic.replicas[each] for each in change.target})},
         "after": {
             "assignments": assignments_text(change.target),
@@ -302,7 +299,7 @@ def to_place() -> Column:
 
 
 def with_placed_creates(answers: DataFrame) -> Transform:
-    """Creates get the assignments that the planner chose, or are refused. In and out: `contract.COLUMNS`."""
+    """Creates get the assignments that the planner chose, or are refused. In and out: `phases.DECIDED`."""
     found = answers.where(F.col("decision") == Action.CREATE.value).select(
         "cluster",
         "topic",
@@ -336,7 +333,7 @@ def _refused(refused: Column, error: Column, message: Column) -> dict[str, Colum
 def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs: DataFrame | None) -> Transform:
     """Adds moves and elections as actions of their own, in place of the row of a topic that needs nothing else.
 
-    In and out: `contract.COLUMNS`. `judged`: what `manifests.judge` returns; `configs` as `changes.describe` returns
+    In and out: `phases.DECIDED`. `judged`: what `manifests.judge` returns; `configs` as `changes.describe` returns
     them: `resolved_configs` of a move are those that its topic has once the run's open alters are done.
     """
     declared = judged.where(F.col("phase").isNull()).select("cluster", "topic", *_DECLARED)
@@ -366,7 +363,7 @@ def with_moves(answers: DataFrame, judged: DataFrame, seen: Observation, configs
     )
 
     def transform(decisions: DataFrame) -> DataFrame:
-        own = moves.select(*(name for name in COLUMNS if name in moves.columns))
+        own = moves.select(*(name for name in DECIDED.names if name in moves.columns))
         acted = own.select("cluster", "topic", F.lit(True).alias("_acted")).distinct()
         nothing = (Decision.UNCHANGED, Decision.DRIFTED, Decision.UNMANAGED)
         nothing_else = F.col("decision").isin(*(each.value for each in nothing))

@@ -91,7 +91,7 @@ def _with_named(declared: DataFrame, clusters: Collection[str]) -> Transform:
 def _with_deletes(decisions: DataFrame, *, run: Run, prune: Prune) -> DataFrame:
     """Unmanaged topics of these names get the decision delete, and those that are never pruned the reason.
 
-    In and out: `contract.COLUMNS`; topics that manifests name are unchanged.
+    In and out: `phases.DECIDED`; topics that manifests name are unchanged.
     """
     of_cluster, key = F.col("topic").isNull(), ["cluster", "topic"]
     reached = ~F.bool_or(of_cluster & F.col("phase").isNotNull()).over(Window.partitionBy("cluster"))

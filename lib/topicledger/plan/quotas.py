@@ -21,9 +21,9 @@ from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
 from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import DECIDED_RESOURCE, VALUES
 from topicledger.policies.contract import OF_QUOTAS
-from topicledger.resources.deciding import COLUMNS, at_most, beside_live, decided, warned
-from topicledger.resources.ending import VALUES
+from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.kind import AsRows, ResourceKind
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
@@ -47,7 +47,7 @@ def decide(seen: Listed, clusters: Mapping[str, ClusterStatus], settings: Settin
             .transform(judged_by)
             .transform(at_most(ALTER, MAX_QUOTA_CHANGES, settings.guards))
             .transform(warned(UNUSUAL, F.when(decided(ALTER) & sets, manifests.unusual())))
-            .select(*COLUMNS)
+            .select(*DECIDED_RESOURCE.names)
         )
 
     return transform

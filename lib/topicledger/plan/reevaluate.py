@@ -13,26 +13,27 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.leases import Leases
-from topicledger.ledger.rows import audit_rows
+from topicledger.ledger.rows import audit_rows, read_violations, written_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
 from topicledger.model import OURS, Action, Decision, Outcome, Phase, Refusal
 from topicledger.observe.topic_use import read_consumer_groups, read_last_records, read_unseen_topics
 from topicledger.observe.topics import Observation
-from topicledger.plan.decide import CHANGE
+from topicledger.phases import DECIDED, VIOLATIONS, in_order, null, returned
 from topicledger.policies import Facts, Policy
-from topicledger.policies.contract import COLUMNS, MAKE_PARTITIONS, created_replicas, partitions
+from topicledger.policies.contract import MAKE_PARTITIONS, created_replicas, partitions
 from topicledger.schemas import MANIFESTS, USAGES
-from topicledger.schemas.tables import CONFIGS, VIOLATIONS
 
-NOTED = ("planned_violations", "noted_violations")
-"""Columns beside `contract.COLUMNS`: the violations that the plan, or a row of `audit`, has already."""
+NOTED = StructType([StructField(name, VIOLATIONS) for name in ("planned_violations", "noted_violations")])
+"""Columns beside `phases.DECIDED`: the violations that the plan, or a row of `audit`, has already."""
+DECIDED_AGAIN = StructType([*DECIDED, *NOTED])
 
 
 def facts(ledger: Ledger, settings: Settings, clusters: Sequence[ClusterSettings], brokers: DataFrame) -> Facts:
@@ -89,7 +90,7 @@ def reevaluate(
         rows.where(F.col("waits") | F.col("violations").isNotNull())
         .select(
             "cluster", "cluster_id", "topic", "topic_id", F.col("decision").alias("action"),
-            "phase", "outcome", "error", "error_message", "violations", "waits", *NOTED,
+            "phase", "outcome", "error", "error_message", "violations", "waits", *NOTED.names,
         )
         .localCheckpoint()
     )  # fmt: skip
@@ -123,12 +124,13 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
         "error": F.when(refused & F.col("in_vain"), F.lit(Refusal.BUDGET_NOT_FREED.value)).otherwise(F.col("error")),
         "error_message": F.when(refused & F.col("in_vain"), unfreed).otherwise(F.col("error_message")),
         "topic_id": F.when(F.col("action") != Action.CREATE.value, F.col("topic_id")),
+        "violations": written_violations(F.col("violations")),
     }
     return rows.transform(audit_rows(run.run_id, run.manifest_version, **values))
 
 
 def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
-    """`contract.COLUMNS` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
+    """`phases.DECIDED` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
 
     `phase` is null for what passed validate and has no outcome yet; the others are as they are, and use up what they
     use. What this run created lives, and what it deleted doesn't, whatever the listing says (C21). Values that
@@ -186,13 +188,13 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         "live_replication_factor": F.when(lives, F.coalesce("seen_replication_factor", created_replicas())),
         "validated": F.coalesce(is_open, F.lit(False)),
         "phase": F.when(~F.coalesce(is_open, F.lit(False)), F.coalesce("phase", F.lit(Phase.APPLY.value))),
-        "violations": F.lit(None).cast(VIOLATIONS),
         "waits": F.lit(False),
-        "live_configs": F.lit(None).cast(CONFIGS),
-        "alters": F.lit(None).cast(CHANGE),
-        "planned_violations": F.col("violations"),
+        "planned_violations": read_violations(F.col("violations")),
     }
-    return rows.select(*(values.get(name, F.col(name)).alias(name) for name in (*COLUMNS, *NOTED)))
+    same = {name: name for name in DECIDED_AGAIN.names if name in rows.columns}
+    unknown = {"violations": null(VIOLATIONS)}
+    decided = rows.select(*in_order(DECIDED_AGAIN, {**same, **values, **unknown}))
+    return returned("decide, once more", decided, DECIDED_AGAIN)
 
 
 def _ended(audit: DataFrame) -> DataFrame:
@@ -211,9 +213,9 @@ def _ended(audit: DataFrame) -> DataFrame:
                 "exists"
             ),
             F.any_value(F.when(validated, resolved), ignoreNulls=True).alias("resolved"),
-            F.any_value(F.when(F.col("phase") == Phase.POLICY.value, F.col("violations")), ignoreNulls=True).alias(
-                "noted_violations"
-            ),
+            F.any_value(
+                F.when(F.col("phase") == Phase.POLICY.value, read_violations(F.col("violations"))), ignoreNulls=True
+            ).alias("noted_violations"),
         )
         .select(
             "cluster",

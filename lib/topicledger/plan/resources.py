@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 
 from topicledger import policies
 from topicledger.config.settings import ClusterSettings
+from topicledger.ledger.rows import written_violations
 from topicledger.ledger.run import Run
 from topicledger.manifests.rows import Transform
 from topicledger.model import Decision, Outcome, Phase, Refusal, Work
 from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
 from topicledger.observe.topics import ClusterStatus, Observation
+from topicledger.phases import DECIDED_RESOURCE, returned
 from topicledger.plan import acls, quotas, revert_resources
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import resources_declared_otherwise, resources_no_longer_declared
@@ -147,6 +149,7 @@ def decisions(
         listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
     rows = judged.transform(kind.decide(listed, seen.statuses, run.settings, judged_by))
+    rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
         # A refused row of an unknown cluster protects what it may mean, and is reported by runs about all clusters.
         rows = rows.where(F.col("cluster").isin(*seen.statuses))
@@ -212,7 +215,8 @@ def _with_refusals(planned: DataFrame, *, refused: DataFrame) -> DataFrame:
     why = ("error", "error_message", "violations")
     ended = refused.where(F.col("outcome") == Outcome.REFUSED.value)
     known = ended.select("cluster", "resource_type", "resource", F.col("decision").alias("action"), *why)
-    return planned.drop(*why).join(known, on=list(ACTION_KEY), how="inner").select(*REFUSED, "violations")
+    violations = written_violations(F.col("violations")).alias("violations")
+    return planned.drop(*why).join(known, on=list(ACTION_KEY), how="inner").select(*REFUSED, violations)
 
 
 def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:

@@ -24,11 +24,10 @@ from topicledger.observe.topics import Observation
 from topicledger.plan.changes import with_described
 from topicledger.plan.wanted import Wanted
 from topicledger.policies.contract import text
-from topicledger.policies.judging import WARNING
+from topicledger.policies.judging import warning
 from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
 from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
-from topicledger.schemas.tables import VIOLATIONS
 
 _DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "completed_at")
 """What is known of an action of the run that is reverted; `known`: whether its outcome is; `completed_at`: when it was
@@ -148,7 +147,7 @@ def _undo(
     declared: DataFrame,
     configs: DataFrame | None,
 ) -> DataFrame:
-    """Adds what undoes each action. In and out: `contract.COLUMNS`; a topic has a row for each action."""
+    """Adds what undoes each action. In and out: `phases.DECIDED`; a topic has a row for each action."""
     key = ["cluster", "topic"]
     by_topic = done.groupBy(*key).agg(F.collect_list(F.struct(*_DONE)).alias("_all"))
     now = declared.select(*key, F.col("configs").alias("_declared"), F.col("state").alias("_state"))
@@ -357,7 +356,6 @@ def _still_declared() -> Column:
     configs = F.when(
         _was(Action.ALTER_CONFIGS) & (F.size(names) > 0),
         text(
-            WARNING,
             "the manifests declare it otherwise, and the next run changes it again: ",
             F.array_join(
                 F.transform(F.array_sort(names), lambda name: text(name, " ", F.col("_declared")[name])), ", "
@@ -366,8 +364,6 @@ def _still_declared() -> Column:
     )
     topic = F.when(
         _was(Action.CREATE) & (F.col("decision") == Decision.DELETE.value) & (F.col("_state") == PRESENT),
-        text(WARNING, "the manifests declare it present, and the next run creates it again"),
+        text("the manifests declare it present, and the next run creates it again"),
     )
-    message = F.coalesce(configs, topic)
-    warned = F.array(F.struct(F.lit(STILL_DECLARED).alias("policy"), message.alias("message")))
-    return F.when(message.isNotNull(), warned).cast(VIOLATIONS)
+    return warning(STILL_DECLARED, F.coalesce(configs, topic))

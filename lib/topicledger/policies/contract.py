@@ -11,55 +11,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Mode, Needs
-from topicledger.ledger.rows import parts_of
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
 from topicledger.model.quotas import ENTITY
+from topicledger.phases import DECIDED
 
-COLUMNS = (
-    "cluster",
-    "cluster_id",
-    "topic",
-    "topic_id",
-    "decision",
-    "num_partitions",
-    "replication_factor",
-    "assignments",
-    "configs",
-    "owner",
-    "labels",
-    "live",
-    "internal",
-    "live_num_partitions",
-    "live_replication_factor",
-    "resolved_num_partitions",
-    "resolved_replication_factor",
-    "resolved_configs",
-    "validated",
-    "phase",
-    "outcome",
-    "error",
-    "error_message",
-    "violations",
-    "waits",
-    "before",
-    "after",
-    "live_configs",
-    "alters",
-    "placement",
-)
-"""The columns that decide returns and that policies and guards see.
+_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters", "moves")
 
-`phase` to `violations` are null while nothing ended the row; `waits` is true for a create, or a topic that grows, which
-needs room that a delete has yet to make; `before` is the `shape` of what a delete finds, or what a change replaces by
-`after`; `live_configs` (as `configs` of `observed_configs`) are null if no change asks for them, and `alters`
-(struct<before,after>) are the values that must be altered, until they are an action of their own. The values that
-validateOnly resolves are unknown before the phase validate.
-"""
-
-_NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters")
-
-TOPICS = (*(name for name in COLUMNS if name not in _NOT_SHOWN), "asked", "open")
+TOPICS = (*(name for name in DECIDED.names if name not in _NOT_SHOWN), "asked", "open")
 """The columns that a set rule sees: one row per (cluster, topic), whatever is declared or lives.
 
 cluster, cluster_id, topic, topic_id (live); decision: create, delete, add_partitions, alter_configs, or what needs
@@ -247,45 +206,38 @@ def replicas() -> Column:
     return F.coalesce(lives, created_replicas())
 
 
-def replica_counts(assignments: Column) -> Column:
-    """Number of replicas by partition (map<string,int>) of a text of `plans`, such as `0:1,2;1:2,3`."""
-    counts = F.transform(
-        parts_of(assignments, ";"),
-        lambda each: F.struct(F.substring_index(each, ":", 1), F.size(parts_of(F.substring_index(each, ":", -1), ","))),
-    )
-    return F.map_from_entries(counts)
-
-
 def fewer_replicas() -> Column:
-    """Partitions that a move leaves with fewer replicas (map<string,struct<before,after>>); null of other actions."""
-    before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
-    both = F.map_zip_with(before, after, lambda _, old, new: F.struct(old.alias("before"), new.alias("after")))
-    return F.when(is_move(), F.map_filter(both, lambda _, each: each["after"] < each["before"]))
+    """Partitions that a move leaves with fewer replicas (array<struct<partition,before,after>>, counts); null of other
+    actions."""
+    return F.filter(_replica_counts(), lambda each: each["after"] < each["before"])
 
 
 def changes_replication_factor() -> Column:
     """Whether a move changes the number of replicas of a partition; null of other actions."""
-    before, after = (replica_counts(F.col(side)["assignments"]) for side in ("before", "after"))
-    either = F.map_zip_with(before, after, lambda _, old, new: old != new)
-    return F.when(is_move(), F.exists(F.map_values(either), lambda each: each))
+    return F.exists(_replica_counts(), lambda each: each["after"] != each["before"])
 
 
 def moved_replicas() -> Column:
     """Least number of replicas that a partition has after a move (int); null of other actions."""
-    return F.when(is_move(), F.array_min(F.map_values(replica_counts(F.col("after")["assignments"]))))
+    return F.array_min(F.transform(_replica_counts(), lambda each: each["after"]))
+
+
+def _replica_counts() -> Column:
+    counts = F.transform(
+        "moves",
+        lambda each: F.struct(
+            each["partition"].alias("partition"),
+            F.size(each["before"]).alias("before"),
+            F.size(each["after"]).alias("after"),
+        ),
+    )
+    return F.when(is_move(), counts)
 
 
 def added_replicas() -> Column:
     """Number of replicas that a move adds, less those that it removes (bigint); null of other actions."""
-    before, after = (
-        F.aggregate(
-            F.map_values(replica_counts(F.col(side)["assignments"])),
-            F.lit(0).cast("bigint"),
-            lambda total, each: total + each,
-        )
-        for side in ("before", "after")
-    )
-    return F.when(is_move(), after - before)
+    added = F.transform(_replica_counts(), lambda each: (each["after"] - each["before"]).cast("bigint"))
+    return F.aggregate(added, F.lit(0).cast("bigint"), lambda total, each: total + each)
 
 
 def is_move() -> Column:

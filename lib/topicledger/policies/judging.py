@@ -23,14 +23,11 @@ from topicledger.errors import PolicyError
 from topicledger.ledger.retries import first_sentence
 from topicledger.manifests.rows import Transform
 from topicledger.model import Action, Outcome, Phase, Refusal
+from topicledger.phases import VIOLATIONS
 from topicledger.policies.contract import ADDED, OF_TOPICS, Facts, Policy, RowRule, Subject
-from topicledger.schemas.tables import VIOLATIONS
 from topicledger.text import show
 
 log = logging.getLogger(__name__)
-
-WARNING = "warning: "
-"""How the message of a violation begins that refuses nothing."""
 
 _SHOWN_CHARACTERS = 400
 """Of the error that a policy of the user's raised."""
@@ -40,7 +37,7 @@ _TYPES = {"reason": StringType(), "unjudgeable": StringType(), "needs_freed": Bo
 
 def warning(policy: str, message: Column) -> Column:
     """`violations` with one warning of `policy`, which refuses nothing; null if there is no `message`."""
-    found = F.array(F.struct(F.lit(policy).alias("policy"), F.concat(F.lit(WARNING), message).alias("message")))
+    found = F.array(F.struct(F.lit(policy).alias("policy"), message.alias("message"), F.lit(True).alias("warns")))
     return F.when(message.isNotNull(), found).cast(VIOLATIONS)
 
 
@@ -53,7 +50,7 @@ def together(one: Column, other: Column) -> Column:
 def judge(policies: Sequence[Policy], facts: Facts, subject: Subject = OF_TOPICS) -> Transform:
     """Judge topics: adds each policy's violations, and ends the rows that a policy refuses (phase policy, refused).
 
-    In and out: `contract.COLUMNS`; of another subject its columns, and those that say what ended a row. Every policy
+    In and out: `phases.DECIDED`; of another subject its columns, and those that say what ended a row. Every policy
     judges every row that was open before the first one: all rules that a topic breaks are reported, not only the first
     (P3). The row's `error` is that of the first policy, in their order, that refuses it. `waits` becomes true where a
     create has to wait for the deletes that make room for it.
@@ -289,9 +286,9 @@ def _with_violations(policies: Sequence[Policy]) -> Transform:
     broken = [_broken(number, policy) for number, policy in numbered]
 
     def violation(number: int, policy: Policy) -> Column:
-        message = broken[number]
-        text = message if policy.mode == "refuse" else F.concat(F.lit(WARNING), message)
-        return F.when(message.isNotNull(), F.struct(F.lit(policy.name).alias("policy"), text.alias("message")))
+        name, message, warns = F.lit(policy.name), broken[number], F.lit(policy.mode == "warn")
+        found = F.struct(name.alias("policy"), message.alias("message"), warns.alias("warns"))
+        return F.when(message.isNotNull(), found)
 
     def error(number: int, policy: Policy) -> Column:
         only_unjudgeable = F.col(f"_reason_{number}").isNull()

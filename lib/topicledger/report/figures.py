@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.apply.summary import last_phases
+from topicledger.ledger.rows import read_violations
 from topicledger.model import OURS, Action, Outcome, Phase
 from topicledger.plan.lines import RETURNED, ROW, as_returned
-from topicledger.policies.judging import WARNING
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
 from topicledger.schemas import AUDIT
 
@@ -98,18 +98,14 @@ def by_policy(audit: DataFrame) -> DataFrame:
 
     A topic that violates it twice in one run, before and after validation, counts once.
     """
-    warns = F.startswith(F.col("violation.message"), F.lit(WARNING))
-    message = F.when(warns, F.substring("violation.message", len(WARNING) + 1, _MESSAGE_CHARACTERS)).otherwise(
-        F.substring("violation.message", 1, _MESSAGE_CHARACTERS)
-    )
     named = F.coalesce("topic", F.lit(""))
     return (
-        audit.select(*_TOPIC, F.explode("violations").alias("violation"))
+        audit.select(*_TOPIC, F.explode(read_violations(F.col("violations"))).alias("violation"))
         .select(
             *_TOPIC,
             F.col("violation.policy").alias("policy"),
-            F.when(warns, "warn").otherwise("refuse").alias("mode"),
-            message.alias("message"),
+            F.when(F.col("violation.warns"), "warn").otherwise("refuse").alias("mode"),
+            F.substring("violation.message", 1, _MESSAGE_CHARACTERS).alias("message"),
         )
         .groupBy("policy", "mode", "cluster")
         .agg(

@@ -13,15 +13,9 @@ from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
+from topicledger.phases import ENDED, VIOLATIONS, null
 from topicledger.policies.judging import together, warning
-from topicledger.resources.ending import ENDED, ended, lookup, stopped, with_ended
-from topicledger.schemas.tables import VIOLATIONS
-
-COLUMNS = (
-    "cluster", "cluster_id", "resource_type", "resource", "state", "owner", "labels", "decision",
-    "phase", "outcome", "error", "error_message", "violations", "before", "after", "waits",
-)  # fmt: skip
-"""Of a decision about a resource beside topics; `resource` is its text."""
+from topicledger.resources.ending import ended, lookup, stopped, with_ended
 
 
 def beside_live(
@@ -61,7 +55,7 @@ def _unknown(listed: Listed, clusters: Mapping[str, ClusterStatus]) -> Column:
             found[name] = (Phase.GUARD, Outcome.REFUSED, status.refused.error, status.refused.message)
         elif each is not None and each.error is not None:
             found[name] = (Phase.OBSERVE, Outcome.REFUSED, each.error, each.message or "")
-    rows: Column = F.lit(None).cast(ENDED)
+    rows = null(ENDED)
     for name, values in found.items():
         rows = F.when(F.col("cluster") == name, ended(*map(F.lit, map(str, values)))).otherwise(rows)
     return rows

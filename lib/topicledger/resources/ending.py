@@ -9,9 +9,7 @@ from pyspark.sql import functions as F
 
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase, Refusal
-
-VALUES = "map<string,string>"
-ENDED = "struct<phase:string,outcome:string,error:string,error_message:string>"
+from topicledger.phases import ENDED
 
 REFUSED = (
     "cluster", "cluster_id", "topic", "resource_type", "resource", "topic_id", "action", "batch", "error",
@@ -43,9 +41,7 @@ def lookup(values: Mapping[str, str | None], key: Column) -> Column:
 
 def with_ended(rows: DataFrame, end: str) -> DataFrame:
     """Rows that the struct `end` ends (`ended`), null where it doesn't."""
-    return rows.withColumns(
-        {name: F.coalesce(f"{end}.{name}", name) for name in ("phase", "outcome", "error", "error_message")}
-    )
+    return rows.withColumns({name: F.coalesce(f"{end}.{name}", name) for name in ENDED.names})
 
 
 def stopped(stop: Column, error: Refusal, message: Column) -> Transform:

@@ -51,7 +51,7 @@ class ResourceKind:
     """Lists it of clusters, with Kafka's id of each."""
     decide: Decide
     """Phases decide, guard and policy; the last argument is what policies do. In: what `judge` returns, materialised.
-    Out: `COLUMNS`, and more."""
+    Out: `phases.DECIDED_RESOURCE`, and more."""
     subject: Subject | None = None
     """What policies judge of it; None where there are none of it."""
     now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)

@@ -62,7 +62,7 @@ def found(
 ) -> DataFrame:
     """The actions that judged resources of a type need, by kind: of all kinds, or of those named.
 
-    In: of topics `policies.contract.COLUMNS`, of others what their kinds' `wanted` needs. Out: those and `action`, null
+    In: of topics `phases.DECIDED`, of others what their kinds' `wanted` needs. Out: those and `action`, null
     in the row of what needs none; what needs several has a row for each.
     """
     names = F.array(

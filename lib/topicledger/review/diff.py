@@ -10,10 +10,11 @@ from pyspark.sql import functions as F
 
 from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.summary import phase_order
+from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
+from topicledger.phases import VIOLATIONS
 from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
-from topicledger.policies.judging import WARNING
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
 from topicledger.text import show
 
@@ -176,9 +177,8 @@ def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
 
 def _warning_policies() -> Column:
     """Policies in `violations` that only warn (array<string>)."""
-    violations = F.coalesce(F.col("violations"), F.array().cast("array<struct<policy:string,message:string>>"))
-    warns = F.filter(violations, lambda each: F.startswith(each["message"], F.lit(WARNING)))
-    return F.transform(warns, lambda each: each["policy"])
+    violations = F.coalesce(read_violations(F.col("violations")), F.array().cast(VIOLATIONS))
+    return F.transform(F.filter(violations, lambda each: each["warns"]), lambda each: each["policy"])
 
 
 def _grouped(rows: DataFrame) -> DataFrame:

@@ -378,5 +378,6 @@ _CASTS: Mapping[str, Callable[[Any], Any]] = {
     "string": text_of,
     "int": _number,
     "bigint": _number,
+    "array<int>": lambda values: [None if each is None else _number(each) for each in values],
     "array<string>": lambda values: [None if each is None else text_of(each) for each in values],
 }

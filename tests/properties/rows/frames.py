@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Row as SparkRow
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from tests.properties.rows.columns import Column, Struct, comparable, key_of, literal, named, order_of
 from tests.properties.rows.sql import parse
@@ -27,6 +27,11 @@ class DataFrame:
     def __getitem__(self, name: str) -> Column:
         key = f"@{self._id}.{name}"
         return Column(lambda row, rows: row[key] if key in row else row[name], name)
+
+    @property
+    def schema(self) -> StructType:
+        """The names; rows in memory don't tell types."""
+        return StructType([StructField(name, NullType()) for name in self.columns])
 
     # -- rows to rows
 

@@ -245,6 +245,21 @@ def map_entries(column: Any) -> Column:
     return _of(lambda value: [Struct(key=key, value=each) for key, each in value.items()], column)
 
 
+def map_from_entries(column: Any) -> Column:
+    return _of(lambda entries: dict(each.values() for each in entries), column)
+
+
+def try_element_at(column: Any, key: Any) -> Column:
+    """Of a map; of an array by its place, which counts from 1."""
+
+    def make(found: Any, at: Any) -> Any:
+        if isinstance(found, dict):
+            return found.get(at)
+        return found[at - 1] if 0 < at <= len(found) else None
+
+    return _of(make, column, key)
+
+
 def map_concat(*columns: Any) -> Column:
     return _of(lambda *maps: {key: value for each in maps for key, value in each.items()}, *columns)
 

@@ -30,7 +30,7 @@ from tests.properties.walks.checks import ATTEMPTS
 from tests.properties.walks.estate import Estate
 from tests.properties.walks.ledger import MemoryLeases, MemoryLedger, take
 from tests.properties.walks.world import World
-from topicledger import arrow, pipeline
+from topicledger import arrow, phases, pipeline
 from topicledger.apply import dispatch, stages
 from topicledger.apply import throttles as taking_away
 from topicledger.apply.executor import Executor
@@ -363,6 +363,7 @@ def functions_in_memory() -> Iterator[None]:
                 ):
                     if real is not None and vars(module).get(attribute) is real:
                         all_of_them.enter_context(mock.patch.object(module, attribute, own))
+        all_of_them.enter_context(mock.patch.object(phases, "_types", lambda schema: dict.fromkeys(schema.names, "")))
         yield
 
 

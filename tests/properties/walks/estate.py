@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.properties.rows.columns import Struct
 from tests.properties.rows.frames import DataFrame, Session
 from tests.properties.walks.cluster import Cluster, Partition
 from topicledger.config.guards import GuardSettings
@@ -150,7 +151,7 @@ def planned(kind: str, live: Mapping[str, Cluster], declared: Declared) -> DataF
     """Return the decisions of a run on topics, as `batches.planned` takes them."""
     rows = []
     for action, name, topic, change in _changes(kind, live, declared):
-        row = dict.fromkeys(ACTIONS.names)
+        row = dict.fromkeys((*ACTIONS.names, "moves"))
         row |= {key: value for key, value in _declaration(name).items() if key in row}
         row |= {
             "cluster": topic[0].name,
@@ -162,7 +163,9 @@ def planned(kind: str, live: Mapping[str, Cluster], declared: Declared) -> DataF
             **change,
         }
         rows.append({**row, "waits": False, "decision": action})
-    return Session().createDataFrame(rows, ",".join(f"{each} x" for each in (*ACTIONS.names, "waits", "decision")))
+    return Session().createDataFrame(
+        rows, ",".join(f"{each} x" for each in (*ACTIONS.names, "moves", "waits", "decision"))
+    )
 
 
 _Change = tuple[str, str, tuple[Cluster, str | None], Mapping[str, Any]]
@@ -205,7 +208,9 @@ def _to_move(live: Mapping[int, Partition], wanted: Mapping[int, tuple[int, int]
 
 def _moved(before: Mapping[int, tuple[int, ...]], after: Mapping[int, Sequence[int]]) -> dict[str, Any]:
     targets = {number: tuple(each) for number, each in after.items()}
+    moves = [{"partition": each, "before": before[each], "after": new} for each, new in targets.items()]
     return {
+        "moves": [Struct(each) for each in moves],
         "before": {"assignments": assignments_text(before)},
         "after": {"assignments": assignments_text(targets), "bytes": "10"},
     }
