@@ -31,8 +31,8 @@ from topicledger_testing.embedded_kafka import EmbeddedKafka, KafkaOptions
 
 pytestmark = pytest.mark.thorough
 
-SLOW = ReplicaSettings(throttle=20_000, max_partitions_per_broker=1)
-"""Four megabytes take minutes, in which several runs start and end."""
+SLOW = ReplicaSettings(throttle=4_000, max_partitions_per_broker=1)
+"""Four megabytes take a quarter of an hour, in which several runs start and end, on slow machines too."""
 
 
 def stopped_while_it_moves(estate: Estate, kafka: EmbeddedKafka, run_id: str, **request: Any) -> None:
