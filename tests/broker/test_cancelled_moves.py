@@ -75,7 +75,8 @@ def test_a_cancelled_topic_says_where_its_replicas_were_left(kafka_three: Embedd
         assert (row.outcome, row.error, row.error_code) == (Outcome.FAILED, Refusal.CANCELLED.value, -1)
         assert row.error_message == (
             "cancelled; 1 of 4 partitions moved; partition 1 is on [2, 1], and was on [1, 2]: Kafka restores brokers, "
-            "not their order, so that another one is the preferred leader; partition 2 is still being moved to [1, 3]"
+            "not their order, so that a different one is the preferred leader; "
+            "partition 2 is still being moved to [1, 3]"
         )
         assert row.before == {"assignments": "0:1,2;1:1,2;2:1,2;3:1,2"}
         assert row.after is not None

@@ -44,6 +44,6 @@ def test_declared_tables_are_read_at_the_same_moment(spark: SparkSession, tmp_pa
     for asked in (manifests, moment):
         with messages_of("topicledger") as said:
             assert versions(estate, asked) == then
-        assert any("no table quotas" in each and "leaves out what it declares" in each for each in said), said
+        assert any("no table quotas" in each and "leaves out its resources" in each for each in said), said
     now = {"manifests": manifests + 1, "acls_version": acls + 1, "quotas_version": quotas, **latest}
     assert versions(estate, manifests + 1) == now

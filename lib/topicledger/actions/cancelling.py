@@ -1,9 +1,10 @@
 """Cancels moves of a run: AlterPartitionReassignments without replicas (KIP-455; R2, R3).
 
-Kafka takes away what it was adding, and keeps what it was to remove. Where nobody interfered that is the set of brokers
-that a partition was on, but not always in the order it was: another replica may be the preferred leader (R3). So only
-moves of the planned topic to the planned brokers are cancelled, compared right before each request. The row says
-where replicas were left. A topic that still moves to the planned brokers afterwards gets no row: it stays open.
+Kafka drops the replicas that it was adding, and keeps those that it would have removed. If no other client interfered,
+these are the brokers that the partition was on before, but not always in the same order: a different replica may be the
+preferred leader (R3). So only moves of the planned topic to the planned brokers are cancelled, compared right before
+each request. The row says where the replicas are now. A topic that still moves to the planned brokers afterwards gets
+no row: it stays open.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from topicledger.model.moves import Move, assignments_text
 
 NO_REASSIGNMENT_IN_PROGRESS = 85
 _SETTLED_WITHIN = 15.0
-"""Seconds until brokers show what became of a cancelled move."""
+"""Seconds until brokers show the result of a cancelled move."""
 
 
 def cancel(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Cancel what is under way to the planned brokers, of targets that this run may have sent.
+    """Cancel moves to the planned brokers, of targets that this run may have sent.
 
-    Yields a row of phase apply for each topic of which anything was moved or cancelled: ok where all of it was moved
-    before, else failed CANCELLED with where its replicas are. Topics of which nothing was begun stay open. Raises
-    OutcomeUnknown if reassignments may not be listed, and, after the rows, if any still moves.
+    Yields a row of phase apply for each topic with moves that were done or cancelled: ok if all were done before, else
+    failed CANCELLED with the places of its replicas. Topics whose moves were not begun stay open. Raises OutcomeUnknown
+    if reassignments may not be listed, and, after the rows, if any replica is still moving.
     """
     began = datetime.now(UTC)
     cancelling = _Cancelling(context, targets)
@@ -87,12 +88,12 @@ class _Cancelling:
         self._context = context
         self.moves = {target.topic: moves_of(target) for target in targets}
         self.ours: dict[str, Sequence[Move]] = {}
-        """By topic, what can be cancelled now."""
+        """Topic -> moves that can be cancelled now."""
         self.asked: dict[str, list[Move]] = {}
-        """By topic, what any request named."""
+        """Topic -> moves that any request named."""
 
     def look(self, targets: Sequence[Target]) -> None:
-        """Find out what of targets can be cancelled now: moves to the planned brokers, of the planned topic."""
+        """Find the moves of targets that can be cancelled now: of the planned topic, to the planned brokers."""
         listed = _listed(self._context)
         states = self._context.topic_states([target.topic for target in targets])
         for target in targets:
@@ -103,21 +104,21 @@ class _Cancelling:
                 self.ours[target.topic] = ours
 
     def compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
-        """Each target with a refusal if nothing of it can be cancelled any more."""
+        """Yield each target, with a refusal if none of its moves can be cancelled any more."""
         self.look(targets)
         for target in targets:
             nothing = self._context.skipped(target, phase, "nothing is under way to the planned brokers")
             yield target, None if target.topic in self.ours else nothing
 
     def request(self, targets: Sequence[Target]) -> Response:
-        """Cancel what is under way of targets."""
+        """Cancel the moves of targets that are under way."""
         wanted = {_key(move): None for target in targets for move in self.ours[target.topic]}
         for target in targets:
             self.asked.setdefault(target.topic, []).extend(self.ours[target.topic])
         answers, throttled = self._context.admin.reassign(wanted)
         results = {target.topic: TopicResult() for target in targets}
         for (topic, _), each in answers.items():
-            # What was moved in the meantime can't be cancelled any more.
+            # Moves that were done in the meantime can't be cancelled any more.
             if each.error_code not in (kafka.NONE, NO_REASSIGNMENT_IN_PROGRESS):
                 results[topic] = each
         return Response(results=results, throttle_time_ms=throttled)
@@ -140,7 +141,7 @@ def _listed(context: ClusterContext) -> Mapping[Partition, Replicas]:
 def _settled(
     context: ClusterContext, targets: Sequence[Target], ours: Mapping[str, Sequence[Move]]
 ) -> tuple[Mapping[str, TopicState], Mapping[Partition, Replicas]]:
-    """Where replicas are, and what is listed still, once brokers show what became of `ours` (R4)."""
+    """Wait until brokers show the result for `ours`, and return topics and listed reassignments (R4)."""
     deadline = context.clock() + _SETTLED_WITHIN
     while True:
         listed = _listed(context)
@@ -161,13 +162,13 @@ def _is_between(move: Move, state: TopicState | None, listed: Mapping[Partition,
 
 
 class _Left:
-    """Where a topic's partitions were left."""
+    """The places of a topic's partitions after a cancel."""
 
     def __init__(self, moves: Sequence[Move], state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         live = state.partitions if state is not None else {}
         self.is_known = state is not None and state.permitted
         self.moving = [move for move in moves if _is_ours(move, listed)]
-        """Those that still are under way to the planned brokers."""
+        """Moves that are still under way to the planned brokers."""
         self.assignments = {move.partition: live[move.partition].replicas for move in moves if move.partition in live}
         self.moved = [move for move in moves if is_in_place(move, live.get(move.partition), listed)]
         self.all_moved = len(self.moved) == len(moves)
@@ -179,7 +180,7 @@ class _Left:
             elif where is not None and where not in (move.before, move.after):
                 was = f"and was on {list(move.before)}"
                 if set(where) == set(move.before):
-                    was += ": Kafka restores brokers, not their order, so that another one is the preferred leader"
+                    was += ": Kafka restores brokers, not their order, so that a different one is the preferred leader"
                 words.append(f"partition {move.partition} is on {list(where)}, {was}")
         self.message = "; ".join(("cancelled", *words))
 

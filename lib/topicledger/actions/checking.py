@@ -1,4 +1,4 @@
-"""Requests that name topics, compared with the plan right before they go: what differs is refused, not sent."""
+"""Requests that name topics, compared with the plan right before they are sent: differing topics are refused."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from topicledger.kafka.sending import is_too_large, may_be_done
 from topicledger.model import Outcome, Phase, PhaseResult, Refusal, Target, TopicInfo, TopicResult
 
 Check: TypeAlias = Callable[[Sequence[Target], Phase], Iterator[tuple[Target, PhaseResult | None]]]
-"""Yields each target, with its refusal where its topic is not as planned; changes nothing. What an earlier request may
-have changed has `maybe_sent`. A target that it leaves open isn't yielded."""
+"""Yields each target, with its refusal if its topic is not as planned; changes nothing. Targets that an earlier request
+may have changed have `maybe_sent`. A target that it leaves open isn't yielded."""
 
 _NOT_SENT = TopicResult(error_code=kafka.INVALID_REQUEST)
 
 
 class CheckedRequest:
-    """A request for `ClusterContext.send`. Where a quota paces a batch for minutes, each part is checked by itself."""
+    """A request for `ClusterContext.send`; each part of a batch that a quota slows down is checked separately."""
 
     def __init__(self, context: ClusterContext, check: Check, request: Callable[[Sequence[Target]], Response]) -> None:
         self._context = context
@@ -28,9 +28,9 @@ class CheckedRequest:
         self._request = request
         self._maybe_done: set[str] = set()
         self.refused: dict[str, PhaseResult] = {}
-        """By topic, the row of what was not sent, or not sent again."""
+        """Topic -> row of a target that was not sent, or not sent again."""
         self._unknown: set[str] = set()
-        """What can't be checked: it isn't sent, and its outcome isn't known."""
+        """Topics that can't be checked: they aren't sent, and their outcome is unknown."""
 
     def __call__(self, targets: Sequence[Target]) -> Response:
         ready: list[Target] = []
@@ -48,22 +48,22 @@ class CheckedRequest:
         not_sent = {target.topic: _NOT_SENT for target in targets if target.topic in self.refused}
         if not ready:
             return Response(results=not_sent, throttle_time_ms=0)
-        # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
+        # Comparing took time: a different cluster may respond by now, or another run may hold the lease.
         self._context.require_planned_cluster()
         self._context.may_send()
         earlier = set(self._maybe_done)
         self._maybe_done.update(target.topic for target in ready)
         response = self._request(ready)
         if all(is_too_large(each) for each in response.results.values()):
-            # Nothing was done: it goes again in smaller requests, each of them checked anew.
+            # Nothing was done: it is sent again in smaller requests, each of them checked again.
             self._maybe_done = earlier
             return response
-        # A later answer says nothing of an earlier request.
+        # A later response doesn't show the outcome of an earlier request.
         self._maybe_done -= {topic for topic, each in response.results.items() if not may_be_done(each)} - earlier
         return Response(results=not_sent | dict(response.results), throttle_time_ms=response.throttle_time_ms)
 
     def _ended(self, target: Target, refused: PhaseResult) -> PhaseResult:
-        """Refused means that nothing was sent: the row of a target whose answer got lost says that it failed."""
+        """Refused means that nothing was sent: a target whose response was lost gets a row that says failed."""
         if target.topic not in self._maybe_done or refused.outcome is not Outcome.REFUSED:
             return refused
         words = f"{refused.error_message}; the answer to an earlier request for it was lost, which may have changed it"
@@ -73,8 +73,11 @@ class CheckedRequest:
 def describe_planned(
     context: ClusterContext, targets: Sequence[Target], validate_only: Callable[[Sequence[Target]], Response]
 ) -> dict[str, TopicInfo]:
-    """By topic, those that exist, by name. A topic that an earlier request may have changed is only gone where the
-    controller says so, by `validate_only`: a listing lags (C21). Where it stays unlisted, it is left open."""
+    """Describe topics by name; returns those that exist.
+
+    A topic that an earlier request may have changed only counts as deleted if the controller says so, by
+    `validate_only`: a listing lags (C21). If it stays unlisted, it is left open.
+    """
     live = context.describe([target.topic for target in targets])
     unlisted = [target for target in targets if target.maybe_sent and target.topic not in live]
     gone = {
@@ -92,7 +95,7 @@ def describe_planned(
 
 
 def not_planned(target: Target, info: TopicInfo | None) -> tuple[Refusal, str] | None:
-    """Why a topic is not the one that the plan saw, or None."""
+    """Return why a topic is not the one in the plan, or None."""
     if info is None:
         return Refusal.CHANGED_SINCE_PLAN, "the topic is gone since the plan; plan again"
     if not info.permitted:

@@ -1,4 +1,4 @@
-"""How an action reads in a plan: its sign, and what it does in words. Each kind has its own `Shown`."""
+"""How a plan shows an action: its sign and its effect in words. Each kind has its own `Shown`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from topicledger.model import Target
 from topicledger.model.moves import parse_assignments
 
 _LISTED = 20
-"""Configs of a create, and partitions of a move, that its words name."""
+"""Most configs of a create, and partitions of a move, to name."""
 ADDS, REMOVES, CHANGES = "+", "-", "~"
 LESS_SAFE = "keeps data less safely"
-"""How a plan shows, and a guard says, that a change lowers the number of replicas or of those in sync."""
+"""Words of plans and guards for a change that lowers the number of replicas or of those in sync."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How actions of a kind read."""
+    """How plans show actions of a kind."""
 
     sign: str
     """`+` adds, `-` removes, `~` changes."""
     words: Callable[[Target], str | None]
-    """What it does, in words; None where the resource's text says all of it."""
+    """The effect in words; None if the resource's text says everything."""
     done: str
-    """What was done to the resource, in a word: created, deleted."""
+    """The past participle: created, deleted."""
 
 
 def changed(missing: str) -> Callable[[Target], str]:
-    """Words of a change: `retention.ms 100 -> 200, flush.ms default -> 5`. `missing` is what isn't set."""
+    """Words of a change: `retention.ms 100 -> 200, flush.ms default -> 5`. `missing` stands for values not set."""
 
     def words(target: Target) -> str:
         def value(of: Mapping[str, str], name: str) -> str:
@@ -46,7 +46,7 @@ def created(target: Target) -> str:
     assigned, partitions = target.assignments, target.num_partitions
     replicas, configs = target.replication_factor, sorted(f"{name}={value}" for name, value in target.configs.items())
     parts = (
-        # Of a topic with a placement the plan has both.
+        # The plan has both for a topic with a placement.
         counted(len(assigned), "assigned partition") if assigned and partitions is None else None,
         None if partitions is None else counted(partitions, "partition"),
         None if replicas is None else f"replication factor {replicas}",
@@ -56,15 +56,15 @@ def created(target: Target) -> str:
 
 
 def deleted(target: Target) -> str | None:
-    """How many partitions go."""
+    """The number of deleted partitions, in words."""
     partitions = target.before.get("num_partitions")
     return None if partitions is None else counted(int(partitions), "partition")
 
 
 def moved(target: Target) -> str:
-    """`0: 1,2 -> 2,3; 1: 2,3 -> 3,1`: the replicas of each partition that moves, the preferred leader first.
+    """`0: 1,2 -> 2,3; 1: 2,3 -> 3,1`: the replicas of each moved partition, the preferred leader first.
 
-    Partitions that get fewer replicas are a loss: the words say so.
+    Partitions that get fewer replicas are a loss, which the words mention.
     """
     before, after = (parse_assignments(each.get("assignments", "")) for each in (target.before, target.after))
 
@@ -81,7 +81,7 @@ def moved(target: Target) -> str:
 
 
 def elected(target: Target) -> str:
-    """The partitions whose preferred replica is to lead."""
+    """The partitions whose preferred replica should lead."""
     partitions = target.after.get("partitions", "").split(",")
     return f"preferred leaders of {'partition' if len(partitions) == 1 else 'partitions'} {first(partitions)}"
 
@@ -92,12 +92,12 @@ def counted(count: int, what: str) -> str:
 
 
 def first(texts: Iterable[str], between: str = ", ") -> str:
-    """The first 20, and how many more there are."""
+    """The first 20, and the number of the others."""
     known = list(texts)
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return between.join(known[:_LISTED]) + more
 
 
 def changes(done: str) -> Shown:
-    """Of kinds that change a topic's configs or counts: from what to what."""
+    """Build `Shown` of a kind that changes a topic's configs or counts, with old and new values."""
     return Shown(CHANGES, changed("default"), done)

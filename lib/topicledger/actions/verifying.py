@@ -1,4 +1,4 @@
-"""Phase verify of actions whose outcome shows in how their topics are described."""
+"""Phase verify of actions whose outcome is visible in the description of their topics."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def verify_topics(
     *,
     shown: bool = True,
 ) -> Iterator[PhaseResult]:
-    """Describe topics once, and judge each by `verdict`: of the target, its answer, and the topic, None if not listed.
+    """Describe topics once, and decide on each by `verdict`: from the target, its result, and the topic or None.
 
-    A topic that may not be described is skipped (29). `shown`: the rows show how a topic that is listed lives.
+    A topic that isn't listed is None; one that may not be described is skipped (29). `shown`: the rows include the
+    state of a listed topic.
     """
     requested_at = datetime.now(UTC)
     live = context.describe([target.topic for target, _ in applied])
@@ -47,12 +48,12 @@ def verify_topics(
 
 
 def recreated(info: TopicInfo) -> Verdict:
-    """The verdict where the topic is another one of that name."""
+    """The verdict for a topic that was recreated under its name."""
     message = f"another client deleted and recreated it, with id {info.topic_id}"
     return Outcome.FAILED, OURS, Refusal.RECREATED, message
 
 
 def not_permitted(right: str) -> Verdict:
-    """The verdict where this principal lacks the right to see how a topic is."""
+    """The verdict for a topic that this principal may not describe."""
     message = f"this principal may not describe the topic; grant it {right} to have it verified"
     return Outcome.SKIPPED, kafka.TOPIC_AUTHORIZATION_FAILED, None, message

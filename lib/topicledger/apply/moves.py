@@ -1,4 +1,4 @@
-"""What a plan's moves come to: bytes by broker, and about how long they take, as people read it."""
+"""Totals of a plan's moves for people: bytes by broker, and the estimated time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from topicledger.text import cell
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMoves:
-    """Of one cluster."""
+    """Totals of the planned moves on one cluster."""
 
     cluster: str
     topics: int
     partitions: int
     bytes: int
-    """That are copied, as far as is known."""
+    """Bytes to copy, as far as known."""
     unknown: int
-    """Topics of which it isn't known how large they are."""
+    """Number of topics of unknown size."""
     brokers: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """By broker, the bytes that it gets, and those of replicas that it gives away."""
+    """Broker -> bytes of the replicas that it gets, and of those that it gives away."""
     seconds: float | None = None
-    """About how long they take at the throttle: a broker that gets most gets them one after another; None without."""
+    """Estimated seconds at the throttle, by the broker that gets the most bytes; None without a throttle."""
 
     def __str__(self) -> str:
         unknown = f", {_counted(self.unknown, 'topic')} of unknown size" if self.unknown else ""
@@ -40,7 +40,10 @@ class PlannedMoves:
 
 
 def planned_moves(plans: DataFrame, throttle: int) -> Sequence[PlannedMoves]:
-    """What the reassignments that nothing ended come to, by cluster. In: rows of `plans` of one run; bytes a second."""
+    """Totals of the planned reassignments that have not ended, by cluster.
+
+    In: rows of `plans` of one run. `throttle`: bytes per second.
+    """
     moves = plans.where((F.col("action") == ReplicaAction.REASSIGN.value) & F.col("phase").isNull()).select(
         "cluster",
         F.size(read_moves()).alias("partitions"),
@@ -82,7 +85,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def render_moves(moves: Sequence[PlannedMoves], console: Console) -> None:
-    """Print them, if there are any."""
+    """Print the totals, if there are any moves."""
     for each in moves:
         console.print(f"Moves on {cell(each.cluster)}: {each}", highlight=False, soft_wrap=True)
         if not each.brokers:

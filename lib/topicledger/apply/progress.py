@@ -1,4 +1,4 @@
-"""Progress for people: a bar on stderr where it is a terminal, log lines where it isn't."""
+"""Progress for people: a bar if stderr is a terminal, else log lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class _BarWithNotes(Bar):
-    """A bar, and below it a line for each cluster that is waited for."""
+    """A bar, and below it a line for each cluster that the run waits for."""
 
     notes: tuple[str, ...] = ()
 
@@ -32,16 +32,16 @@ class _BarWithNotes(Bar):
 
 
 class Progress:
-    """Shows the phase under way, and which clusters are waited for. Any thread may call it."""
+    """Shows the phase under way, and the clusters that the run waits for. Thread-safe."""
 
     def __init__(
         self, *, shown: bool | None = None, every: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`every`: seconds between two log lines about the same cluster's quota, where no bar is shown."""
+        """`every`: seconds between two log lines about the same cluster's quota, if no bar is shown."""
         self.took: dict[str, float] = {}
-        """Phase -> seconds that it took so far, by `clock`."""
+        """Phase -> seconds so far, by `clock`."""
         self.waited: dict[str, float] = {}
-        """Cluster -> seconds that were waited for its quota."""
+        """Cluster -> seconds of waiting for its quota."""
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._every = every
         self._clock = clock
@@ -52,7 +52,7 @@ class Progress:
 
     @contextmanager
     def phase(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """A context in which phase `name` is under way; yields a function that adds to the number done, of `total`."""
+        """Context of phase `name`; yields a function that adds to the number of items done, of `total`."""
         log.info("phase %s%s", name, f": {total}" if total is not None else "")
         began = self._clock()
         try:
@@ -94,7 +94,7 @@ class Progress:
             if self._bar is not None:
                 self._bar.notes = tuple(self._waits.values())
             elif wait is not None and not self._shown:
-                # The first line that knows the rate doesn't wait for the one before it.
+                # The first line with a known rate is logged at once.
                 now, key = self._clock(), (cluster, wait.rate is None)
                 if now - self._logged.get(key, float("-inf")) >= self._every:
                     self._logged[key] = now

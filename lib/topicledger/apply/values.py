@@ -1,4 +1,4 @@
-"""The values that the phases of a run hand on to each other from validate on."""
+"""The values that the phases of a run pass on, from validate on."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from topicledger.observe.topics import Observation
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """What is going to be sent."""
+    """Actions that will be sent."""
 
     actions: Work
     seen: Observation | None = None
-    """What this start observed of the run's clusters; None where it didn't have to."""
+    """This start's observation of the run's clusters; None if it wasn't needed."""
     observed_since: datetime
     """When this start began to observe them."""
     waiting: DataFrame | None = None
-    """(cluster, topic) of creates that need room which a delete has yet to make; None where there are none."""
+    """Creates (cluster, topic) that need room which deletes will make; None if there are none."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it: nothing more is sent there."""
+    """Cluster -> why actions on it are still open: nothing more is sent there."""
     left_open: Mapping[Key, str] = field(default_factory=dict)
-    """By action, why its outcome isn't known now: it is sent no more by this start."""
+    """Action -> why its outcome is unknown: this start doesn't send it again."""
     withdrawn: Mapping[str, Mapping[str, Withdrawn]] = field(default_factory=dict)
-    """By cluster and topic that is under way: why nothing more of it is begun."""
+    """Cluster -> topic under way -> why no more of its moves are begun."""
     elsewhere: frozenset[str] = frozenset()
-    """Clusters of the run whose leases aren't held now: nothing is done about them."""
+    """Clusters of the run whose leases aren't held now: nothing is done on them."""
 
     def of(self, names: Collection[str]) -> Validated:
-        """What is going to be sent to these clusters."""
+        """The actions that will be sent to these clusters."""
         actions = {name: each for name, each in self.actions.items() if name in names}
         if len(actions) == len(self.actions):
             return self
@@ -46,9 +46,9 @@ class Validated:
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What was acknowledged."""
+    """Acknowledged actions."""
 
     actions: Work
     answers: Results
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By cluster, why something is still open on it."""
+    """Cluster -> why actions on it are still open."""

@@ -1,4 +1,4 @@
-"""The commands: each is its name, its help, its options, its call. jobs/*.py and the console script share them."""
+"""The commands, with their names, help and options; shared by jobs/*.py and the console script."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from topicledger.notify.announcement import of_audit
 @click.option(
     "--fail-on",
     type=click.Choice([each.value for each in Severity]),
-    help="Exit 3 where there is drift of this severity, or a worse one.",
+    help="Exit 3 if there is drift of at least this severity.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="The same as --fail-on info.")
 @requested_by_option

@@ -40,7 +40,7 @@ def _days(option: str, rows: str) -> Callable[[Command], Command]:
 @requested_by_option
 @common
 def maintain(options: Options, execute: bool, vacuum_hours: int, requested_by: str | None, **days: int | None) -> int:
-    """Keep the tables in order: compact, vacuum, delete old rows where asked for. A dry run, unless --execute."""
+    """Compact and vacuum the tables, and delete old rows if requested. A dry run, unless --execute is given."""
     retention = {name.removesuffix("_retention_days"): each for name, each in days.items() if each is not None}
     with interruptible():
         settings = open_settings(options)

@@ -1,6 +1,6 @@
-"""What a command came to, as a file for the textfile collector of Prometheus' node exporter.
+"""Metrics of a command, as a file for the textfile collector of Prometheus' node exporter.
 
-Names and labels are stable: docs/operations.md lists them. One file a command, since each writes its file whole.
+Names and labels are stable: docs/operations.md lists them. Each command needs its own file, since it replaces the file.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "topicledger_last_run_timestamp_seconds": ("When the command last ended.", ()),
     _SUCCESS: ("When it last ended with exit code 0 or 3.", ()),
     "topicledger_exit_code": ("Its exit code.", ()),
-    "topicledger_duration_seconds": ("How long it took, once Python was there.", ()),
+    "topicledger_duration_seconds": ("How long it took, from the start of Python.", ()),
     "topicledger_phase_duration_seconds": ("How long each phase of it took.", ("phase",)),
     "topicledger_quota_wait_seconds": ("How long it waited for a cluster's quota (KIP-599).", ("cluster",)),
     "topicledger_topics": ("Topics of a run by the outcome of their last phase.", ("cluster", "outcome")),
     "topicledger_topics_left_alone": ("Topics of a run that no action was planned for.", ("decision",)),
     "topicledger_drift": ("Differences that an audit found.", ("cluster", "kind")),
-    "topicledger_manifests": ("Rows of manifests that a load came across.", ("change",)),
+    "topicledger_manifests": ("Rows of manifests that a load processed.", ("change",)),
 }
 """Each metric's text and labels; all have the label `command` too."""
 SUCCESSES = (ExitCode.DONE, ExitCode.CHANGES_PENDING)
-"""Exit codes after which a command has done all that it was asked to."""
+"""Exit codes of commands that did everything that was requested."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Metrics:
     clock: Callable[[], float] = time.time
     """Seconds since 1970."""
     progress: Progress | None = None
-    """Where the durations of phases and the waits for quotas are counted."""
+    """Counts the durations of phases and the waits for quotas."""
     _samples: dict[str, list[tuple[Mapping[str, str], float]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Metrics:
         self._samples.setdefault(name, []).append((labels, value))
 
     def write(self, path: Path, command: str, exit_code: int) -> None:
-        """Replace the file; where this command failed, the time of the last success is kept. Raises OSError."""
+        """Replace the file; if this command failed, the time of the last success is kept. Raises OSError."""
         now = self.clock()
         self.set("topicledger_info", 1, version=__version__)
         self.set("topicledger_last_run_timestamp_seconds", now)

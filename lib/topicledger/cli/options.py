@@ -1,4 +1,4 @@
-"""What every command takes, and how each opens its tables, ends and says what it came to."""
+"""Options of every command, and the code by which each opens its tables, ends and prints its result."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def main() -> None:
     """Provision and audit Kafka topics in bulk."""
 
 
-requested_by_option = click.option("--requested-by", help="Who asked for the run; default: the OS user.")
+requested_by_option = click.option("--requested-by", help="Name of the requester; default: the OS user.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every command takes."""
+    """Options of every command."""
 
     config: Path
     run_id: str | None
@@ -66,16 +66,16 @@ class Options:
     verbose: bool
     metrics_file: Path | None
     metrics: Metrics = dataclasses.field(default_factory=Metrics, init=False)
-    """What the command writes to `metrics_file`."""
+    """Values that the command writes to `metrics_file`."""
 
 
 def common(command: Command) -> Command:
-    """Adds the options that every command takes, as one `options`; errors become a message and an exit code."""
+    """Add the common options, as one argument `options`, and turn errors into a message and an exit code."""
     return common_with("table", "json")(command)
 
 
 def common_with(*formats: str) -> Callable[[Command], Command]:
-    """The same, with formats of its own; the first is the default."""
+    """As `common`, with other output formats; the first is the default."""
     return functools.partial(_common, formats=formats)
 
 
@@ -165,19 +165,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def print_result(document: str, render: Callable[[Console], None], options: Options) -> None:
-    """A result, on stdout as asked for, and in the result file."""
+    """Print a result on stdout in the requested format, and write it to the result file."""
     if options.result_file is not None:
         _write(options.result_file, document)
     if options.format == "json":
         click.echo(document)
     else:
         render(console(160))
-    # A full disk or a closed pipe fails here, where its reason can be given, and not when Python ends.
+    # A full disk or a closed pipe fails here, so that its reason can be reported, and not when Python ends.
     sys.stdout.flush()
 
 
 def open_settings(options: Options) -> Settings:
-    """The settings, checked, before Spark starts. Raises UsageError, too, where a result can't be written."""
+    """Read and check the settings before Spark starts; also raises UsageError if a result can't be written."""
     for option, path in (("--result-file", options.result_file), ("--metrics-file", options.metrics_file)):
         if path is not None and not path.absolute().parent.is_dir():
             raise UsageError(f"there is no folder for {option} {path}")
@@ -187,7 +187,7 @@ def open_settings(options: Options) -> Settings:
 
 
 def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = False) -> Ledger:
-    """The tables that the settings name; `new` ones may not be there yet. `name` is the command's."""
+    """Open the tables of the settings for the command `name`; with `new`, they needn't exist yet."""
     if not new:
         require_root(settings.tables.root)
     ledger = Ledger(get_session(name, verbose=options.verbose), settings.tables.root)
@@ -198,9 +198,9 @@ def open_ledger(options: Options, settings: Settings, name: str, *, new: bool = 
 
 @contextmanager
 def started(request: runs.Request, options: Options, settings: Settings, ledger: Ledger) -> Iterator[Run]:
-    """A new or a resumed run. When its commits are settled, the session's queries suit the number of manifests."""
+    """Context of a new or a resumed run, in a session that is tuned for its number of manifests."""
     with for_few_rows(ledger.spark) as for_many, ThreadPoolExecutor(1) as beside:
-        # Asked first: a table that is being created can't be read.
+        # Read first: a table that is being created can't be read.
         size = beside.submit(ledger.size, MANIFESTS) if ledger.exists(MANIFESTS) else None
         run = runs.start(ledger, settings, request)
         if size is not None:
@@ -211,7 +211,7 @@ def started(request: runs.Request, options: Options, settings: Settings, ledger:
 
 @contextmanager
 def with_resume_hint(run: Run) -> Iterator[None]:
-    """A context: whatever ends the run, a message says how to go on."""
+    """Context that prints how to resume the run if it isn't finished at the end."""
     try:
         yield
     except BaseException as error:
@@ -225,7 +225,7 @@ def with_resume_hint(run: Run) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM acts like Ctrl-C: what changes no cluster may end anywhere and be resumed."""
+    """Context in which SIGTERM acts like Ctrl-C, for commands that change no cluster and can be resumed."""
 
     asked = False
     before = signal.getsignal(signal.SIGTERM)
@@ -234,7 +234,7 @@ def interruptible() -> Iterator[None]:
         nonlocal asked
         asked = True
         if callable(before):
-            # A server that does this command ends, too.
+            # A server that runs this command ends, too.
             before(number, frame)
         raise KeyboardInterrupt
 
@@ -242,7 +242,7 @@ def interruptible() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError):
-        # What was interrupted may have reported it as a failure of its own.
+        # The interrupted code may have reported the interrupt as its own failure.
         if asked:
             raise KeyboardInterrupt from None
         raise

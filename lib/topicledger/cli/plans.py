@@ -1,4 +1,4 @@
-"""Plans that aren't what manifests declare: `runs revert`, `rebalance` and `prune`."""
+"""Plans that don't follow from manifests: `runs revert`, `rebalance` and `prune`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topicledger.model.prune import MAX_DAYS, Prune
 
 @click.command("revert")
 @click.option("--plan-id", metavar="ID", help="The id of the plan; default: a new sortable id.")
-@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, as far as guards allow it.")
+@click.option("--deletes", is_flag=True, help="Delete the topics that the run created, within the guards.")
 @detailed_option
 @deadline_option
 @requested_by_option
@@ -59,7 +59,7 @@ def rebalance(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Plan moves for a broker that goes or comes, of all topics of a cluster. Changes nothing: `apply` the plan."""
+    """Plan moves of all topics for a broker that is removed or added. Changes nothing: `apply` the plan."""
     if (drain is None) == (fill is None):
         raise UsageError("rebalance needs --drain BROKER or --fill BROKER, one of them")
     names = options.cluster or tuple(open_settings(options).clusters)
@@ -94,14 +94,14 @@ def _pattern(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> t
     required=True,
     callback=_pattern,
     metavar="PATTERN",
-    help="Topics whose name has a match of this pattern (RE2; anywhere unless anchored); may be repeated.",
+    help="Topics whose name matches this pattern (RE2; anywhere unless anchored); may be repeated.",
 )
 @click.option(
     "--idle-days",
     type=click.IntRange(1, MAX_DAYS),
     required=True,
     metavar="N",
-    help="Only topics that nobody wrote to for so many days.",
+    help="Only topics without new records for this many days.",
 )
 @detailed_option
 @deadline_option

@@ -21,14 +21,14 @@ _MOST_CHARACTERS = 1_000
 
 @click.group("topics")
 def topics_group() -> None:
-    """Single topics."""
+    """Show single topics."""
 
 
 @topics_group.command("show")
 @click.option("--topic", required=True, help="Its name.")
 @common_with("text", "json")
 def topics_show(options: Options, topic: str) -> int:
-    """What happened to a topic, in the order of time: --cluster names its cluster. Asks no cluster."""
+    """Show the history of a topic, oldest event first: --cluster names its cluster. Sends no request to it."""
     if len(options.cluster) != 1:
         raise UsageError("topics show needs --cluster, once: the cluster that the topic is on")
     settings = open_settings(options)
@@ -43,7 +43,7 @@ def topics_show(options: Options, topic: str) -> int:
 
 
 def render(found: history.TopicHistory, console: Console) -> None:
-    """Print it, a line for each event."""
+    """Print a history, one line per event."""
 
     def say(words: str, style: str | None = None) -> None:
         console.print(words, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What `audit` says last of a topic: only the last acknowledged change shows whether the topic is ours."""
+"""The last acknowledged change of a topic in `audit`, which shows whether the topic is ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topicledger.schemas import AUDIT
 def last_creates(audit: DataFrame) -> DataFrame:
     """Topics whose last acknowledged create or delete is a create of ours.
 
-    In: columns of `audit`. Out: cluster, topic, cluster_id, and of that create topic_id and run_id.
+    In: columns of `audit`. Out: cluster, topic, cluster_id, and topic_id and run_id of the create.
     """
     done = audit.where(
         (F.col("phase") == Phase.APPLY.value)
@@ -32,7 +32,7 @@ def last_creates(audit: DataFrame) -> DataFrame:
 
 
 def created_by(ledger: Ledger, cluster: str, cluster_id: str, topics: Collection[str]) -> Mapping[str, str]:
-    """Of `topics`, those whose last acknowledged apply in `audit` is a create of ours, and the run of it (C21, M3)."""
+    """Topics among `topics` whose last acknowledged apply in `audit` is a create of ours -> its run (C21, M3)."""
     wanted = ledger.spark.createDataFrame([(topic,) for topic in topics], "topic string")
     of_cluster = (F.col("cluster") == cluster) & (F.col("cluster_id") == cluster_id)
     rows = ledger.read(AUDIT).where(of_cluster).join(wanted, on="topic", how="left_semi")

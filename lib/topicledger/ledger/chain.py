@@ -15,7 +15,7 @@ from topicledger.schemas import RUNS
 
 _TEXTS = ("run_id", "state", DIGEST, "previous_digest")
 LATE_COMMIT = timedelta(minutes=10)
-"""How long after `finished_at` a run's last commit may come: until then a run that ends may not see it."""
+"""Longest time from `finished_at` to a run's last commit: until then, another run that ends may not see it."""
 
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -24,20 +24,20 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A row of `runs`, whoever wrote it: null texts are empty."""
+    """A row of `runs`, whoever wrote it; null texts are read as empty."""
 
     run_id: str
     state: str
     started_at: datetime
     finished_at: datetime
     digest: str
-    """Empty where the row isn't sealed."""
+    """Empty if the row isn't sealed."""
     previous: Sequence[str]
     """Digests of the runs before it."""
     proof: Mapping[str, str]
     arguments: Mapping[str, str]
     text: str
-    """The text that the digest was made of."""
+    """The text from which the digest was computed."""
 
     @property
     def signed(self) -> bool:
@@ -54,7 +54,7 @@ class RunRow:
 
 
 def read_rows(ledger: Ledger) -> Sequence[RunRow]:
-    """All rows of `runs`, by the time at which they say that they ended."""
+    """All rows of `runs`, by the end time in them."""
     rows = ledger.stored(RUNS).select(*RUNS.schema.names).toArrow()
     texts = row_texts(rows, less=NOT_PROVEN)
     columns = (rows.column(name).to_pylist() for name in _TEXTS)
@@ -80,7 +80,7 @@ def read_rows(ledger: Ledger) -> Sequence[RunRow]:
 
 
 def _moment(micros: int | None) -> datetime:
-    # Spark has moments that Python hasn't.
+    # Spark has timestamps that Python doesn't support.
     if micros is None:
         return NEVER
     try:
@@ -99,7 +99,7 @@ class Before:
 
 
 class Chain:
-    """All sealed runs of a ledger, and which names which as before it."""
+    """All sealed runs of a ledger, and the runs that each names as before it."""
 
     def __init__(self, everything: Sequence[RunRow], signs: Signer, other_keys: Collection[str] = ()) -> None:
         """`everything`: the rows with a digest. `other_keys`: ids of keys whose runs are accepted unverified."""

@@ -1,4 +1,4 @@
-"""A run's commits: one after the other, beside what the run does meanwhile."""
+"""A run's commits: one after the other, while the run continues."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Commits:
-    """Makes commits in the order in which they were added, in a thread of its own.
+    """Makes commits in the order in which they were added, in its own thread.
 
-    After one that failed none is made any more: what would follow from it must not stand without it.
+    After a failed commit no more are made: later commits must not exist without it.
     """
 
     def __init__(self) -> None:
@@ -18,16 +18,16 @@ class Commits:
         self._failed: BaseException | None = None
 
     def add(self, commit: Callable[[], object]) -> None:
-        """Make a commit after those added before; `settle` raises what went wrong with it."""
+        """Make a commit after those added before; `settle` raises its exception."""
         self._last = self._thread.submit(self._make, commit)
 
     def settle(self) -> None:
-        """Returns when all that were added are made; raises what the first one that failed did."""
+        """Wait for all added commits; raises the exception of the first failed one."""
         if self._last is not None:
             self._last.result()
 
     def check(self) -> None:
-        """Raises what the first one that failed did, without waiting for those under way."""
+        """Raise the exception of the first failed commit, without waiting for those under way."""
         if self._failed is not None:
             raise self._failed
 

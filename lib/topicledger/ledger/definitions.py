@@ -32,7 +32,7 @@ _NOT_EMPTY = "[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION]"
 _APPEND_ONLY = "delta.appendOnly"
 _S3 = ("s3", "s3a", "s3n")
 _S3_LOG_STORES = ("ConditionalS3LogStore", "io.delta.storage.S3DynamoDBLogStore")
-"""Those by which any number of drivers may commit."""
+"""Log stores with which any number of drivers may commit."""
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 def require_root(root: str) -> None:
-    """Raises TableError where a local root isn't there: a mistyped root must not pass for an empty estate."""
+    """Raise TableError if a local root doesn't exist: a mistyped root must not pass for an empty estate."""
     scheme, found, rest = root.partition(":")
     if _in_catalog(root) or (found and scheme != "file"):
         return
@@ -53,7 +53,7 @@ def require_root(root: str) -> None:
 
 
 def _links(folder: Path) -> bool:
-    """Whether hard links can be made in a folder, or where it will be made. True if this user can't write there."""
+    """Whether hard links work in a folder, or where it will be created; True if this user can't write there."""
     folder = next(each for each in (folder, *folder.parents) if each.is_dir())
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".topicledger-") as own:
@@ -85,18 +85,18 @@ class Definitions:
         return f"{self.root}.{table.name}" if self._in_catalog else f"{self.root}/{table.name}"
 
     def sql_name(self, table: Table) -> str:
-        """How the table is named in a SQL query."""
+        """The table's name in a SQL query."""
         if self._in_catalog:
             return self.location(table)
         return f"delta.`{self.location(table).replace('`', '``')}`"
 
     def require_atomic_commits(self, *, refuse: bool) -> None:
-        """Raises UsageError where two drivers can overwrite each other's commits, or warns unless `refuse`.
+        """Raise UsageError if two drivers can overwrite each other's commits; only warn unless `refuse`.
 
         On S3, Delta's own LogStore knows only its own driver's commits. ConditionalS3LogStore has S3 refuse the second
         of two, and S3DynamoDBLogStore a table in DynamoDB. On files of this machine LocalFiles makes a commit by a
-        hard link, which the file system refuses where the name is taken; only drivers with a local master have it.
-        Reads nothing where the root is an address; of a catalog's schema, where its tables are.
+        hard link, which the file system refuses if the name is taken; only drivers with a local master have it.
+        Reads nothing if the root is an address; for a catalog's schema, reads the locations of its tables.
         """
         problem = next(filter(None, map(self._overwrites, self._addresses())), None)
         if problem is None:
@@ -107,7 +107,7 @@ class Definitions:
         log.warning("%s", problem)
 
     def _overwrites(self, address: str) -> str | None:
-        """Why drivers can overwrite each other's commits in a place, and what helps; None where they can't."""
+        """Why drivers can overwrite each other's commits in a place, and the remedy; None if they can't."""
         scheme = "file" if address.startswith("/") else address.partition(":")[0].lower()
         log_store = f"spark.delta.logStore.{scheme}.impl"
         if scheme in _S3 and self.spark.conf.get(log_store, None) not in _S3_LOG_STORES:
@@ -132,12 +132,12 @@ class Definitions:
         return self.spark.conf.get("spark.master", None) or "unknown"
 
     def _addresses(self) -> Sequence[str]:
-        """Where the tables are: the root, or what a catalog says of those that are there and of its schema."""
+        """Locations of the tables: the root, or, for a catalog, those of existing tables and of its schema."""
         if not self._in_catalog and (":" in self.root or is_local(self._master)):
             return [self.root]
 
         def located() -> Sequence[str]:
-            # A path is of Hadoop's default file system, which a cluster may have set.
+            # A path belongs to Hadoop's default file system, which a cluster may have set.
             tables = [table for table in (RUNS, MANIFESTS) if self.exists(table)]
             return [str(self._delta(table).detail().collect()[0]["location"]) for table in tables]
 
@@ -147,7 +147,7 @@ class Definitions:
                 self.spark.sql(f"DESCRIBE TABLE EXTENDED {name}").toDF("name", "value", "comment") for name in tables
             ]
             if not tables and self.spark.catalog.databaseExists(self.root):
-                # A first run makes its tables there.
+                # A first run creates its tables there.
                 found = [self.spark.sql(f"DESCRIBE SCHEMA {self.root}").toDF("name", "value")]
             return [str(row["value"]) for rows in found for row in rows.where("name = 'Location'").collect()]
 
@@ -156,7 +156,7 @@ class Definitions:
     def ensure(self, *tables: Table) -> None:
         """Create the tables that are missing and check those present, each once.
 
-        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table where
+        Nullable columns that a table of an older topicledger lacks are added. Raises TableError naming the table if
         its columns differ in any other way from its schema.
         """
         for table in tables:
@@ -181,7 +181,7 @@ class Definitions:
         try:
             self._create(table, properties)
         except PySparkException as error:
-            # Delta's error differs by how far another process was that made it at the same time.
+            # Delta's error depends on how far another process was that created it at the same time.
             if self._is_there(table) or (str(error).startswith(_NOT_EMPTY) and self._is_made_soon(table, properties)):
                 return
             if self._in_catalog or not str(error).startswith(_NO_COMMIT):
@@ -189,13 +189,15 @@ class Definitions:
             self._make_of_empty_log(table, properties)
 
     def _is_made_soon(self, table: Table, properties: Mapping[str, str]) -> bool:
-        """Whether a table that another process has begun to create is there within three seconds; half a minute where
-        its storage answers over a network."""
+        """Wait for a table that another process has begun to create; returns whether it exists then.
+
+        It waits three seconds, or half a minute if the storage is behind a network.
+        """
         pauses = (0.2, 0.4, 0.8, 1.6)
         for pause in (*pauses, 3.2, 6.4, 6.4, 6.4) if ":" in self.root else pauses:
             time.sleep(pause)
             try:
-                # Once it has found no table, Delta answers `isDeltaTable` from memory; this asks the storage.
+                # Once it has found no table, Delta caches the result of `isDeltaTable`; this reads the storage.
                 self._create(table, properties)
             except PySparkException as error:
                 if not str(error).startswith(_NOT_EMPTY):
@@ -205,9 +207,9 @@ class Definitions:
         return False
 
     def _make_of_empty_log(self, table: Table, properties: Mapping[str, str]) -> None:
-        """Make a table where the folder of its log is, and no commit: its maker was stopped, or the storage failed.
+        """Create a table whose log folder exists without a commit: its creator was stopped, or the storage failed.
 
-        Delta creates no table in a folder that isn't empty; an append does.
+        Delta can't create a table in a folder that isn't empty, but an append can.
         """
         writer = self.rows(table, []).write.format("delta").mode("append").partitionBy(*table.partitioned_by)
         for name in filter(lambda name: name.startswith("delta."), properties):
@@ -219,7 +221,7 @@ class Definitions:
 
     def _create(self, table: Table, properties: Mapping[str, str]) -> None:
         if self._in_catalog:
-            # Delta's builder takes no name of three parts.
+            # Delta's builder accepts no name with three parts.
             self.spark.sql(f"CREATE TABLE IF NOT EXISTS {self.location(table)} {definition(table, properties)}")
             return
         builder = DeltaTable.createIfNotExists(self.spark).addColumns(table.schema).comment(table.comment)
@@ -231,7 +233,7 @@ class Definitions:
         builder.execute()
 
     def exists(self, table: Table) -> bool:
-        """Whether the table is there; asks, and creates nothing."""
+        """Whether the table exists; reads the storage, and creates nothing."""
         return self._retried(table, "read", partial(self._is_there, table))
 
     def _is_there(self, table: Table) -> bool:
@@ -269,9 +271,9 @@ class Definitions:
         return problems, addable
 
     def _add_columns(self, table: Table) -> None:
-        """Add the columns that an older topicledger didn't know; another process may do the same at once."""
+        """Add the columns that an older topicledger didn't know; another process may do so at the same time."""
         if self._schema_version(table) < SCHEMA_VERSION:
-            # First: whoever is stopped in between finds the columns still missing, and goes on.
+            # First: a process that is stopped in between finds the columns still missing when it restarts.
             self._set_property(table, SCHEMA_VERSION_PROPERTY, str(SCHEMA_VERSION))
 
         def add() -> None:
@@ -282,7 +284,7 @@ class Definitions:
             try:
                 self.spark.sql(f"ALTER TABLE {self.sql_name(table)} ADD COLUMNS ({columns})")
             except PySparkException:
-                # Delta's error differs by how far another process was that added them at the same time.
+                # Delta's error depends on how far another process was that added them at the same time.
                 if self._compare(table)[1]:
                     raise
             log.info("columns of %s were added: %s", self.location(table), ", ".join(each.name for each in missing))
@@ -290,7 +292,7 @@ class Definitions:
         self._retried(table, "altered", add)
 
     def _schema_version(self, table: Table) -> int:
-        """The version of the schema that the table was made or last altered with; 0 for a table of somebody else."""
+        """The schema version with which the table was created or last altered; 0 for a table of another tool."""
         return int(self._properties(table).get(SCHEMA_VERSION_PROPERTY, 0))
 
     def _properties(self, table: Table) -> Mapping[str, str]:
@@ -304,8 +306,7 @@ class Definitions:
         return DeltaTable.forPath(self.spark, self.location(table))
 
     def read(self, table: Table, version: int | None = None) -> DataFrame:
-        """The table, at `version` where one is given; what rows of an older package lack is as in `Table.defaults`, or
-        null."""
+        """Read the table, at `version` if given; missing values in older rows are as in `Table.defaults`, or null."""
         rows = self._load(table, version)
         lacking = {
             field.name: F.lit(None).cast(field.dataType) for field in table.schema if field.name not in rows.columns
@@ -317,7 +318,7 @@ class Definitions:
         return rows.withColumns(filled) if filled else rows
 
     def stored(self, table: Table) -> DataFrame:
-        """The rows of the table as they are stored, without what stands for null in older ones."""
+        """Read the table as it is stored, without defaults for missing values in older rows."""
         return self._load(table)
 
     def _load(self, table: Table, version: int | None = None) -> DataFrame:
@@ -327,7 +328,7 @@ class Definitions:
         return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
 
     def rows(self, table: Table, rows: Sequence[Mapping[str, object]]) -> DataFrame:
-        """Rows of `table` from Python, without a Python worker; what isn't given is null."""
+        """Convert rows from Python to a DataFrame without a Python worker; values not given are null."""
         arrow = arrow_schema(table.schema)
         return self.spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=arrow), table.schema)
 
@@ -335,7 +336,7 @@ class Definitions:
         return self._properties(table).get(_APPEND_ONLY) == "true"
 
     def _keep_append_only(self, table: Table) -> bool:
-        """Make a table append-only where it isn't; returns whether it wasn't."""
+        """Make a table append-only; returns whether it was not."""
         if self._is_append_only(table):
             return False
         self._set_property(table, _APPEND_ONLY, "true")

@@ -1,9 +1,9 @@
-"""Digests of rows, the same whoever computes them: docs/proof.md describes them, examples/proof has them in Python.
+"""Reproducible digests of rows: docs/proof.md describes them, examples/proof computes them in Python.
 
-A value as text: `-` for null; `[...]` for an array, `(...)` for a struct, `{...}` for a map's keys and values,
-sorted by key; anything else as its length in UTF-8 bytes, a colon and itself: integers in decimal, `true` and `false`,
-moments as microseconds since 1970 UTC. A row: the name and the value of each column, by name, without nulls and empty
-maps. So a column that a later version adds changes no digest.
+A value as text is `-` for null, `[...]` for an array, `(...)` for a struct, `{...}` for a map's keys and values,
+sorted by key; anything else is its length in UTF-8 bytes, a colon and the value: integers in decimal, `true` and
+`false`, timestamps as microseconds since 1970 UTC. A row is the name and the value of each column, by name, without
+nulls and empty maps. So a column that a later version adds changes no digest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pyspark.sql.types import StructType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FEW_ROWS = 10_000
-"""Of a table, what the driver reads and hashes: some 40 MB with all configs of a topic."""
+"""Most rows of a table that the driver reads and hashes: some 40 MB with all configs of a topic."""
 _MANY_HASHES = 200_000
-"""Of rows that the driver appends: some 30 MB."""
+"""Most hashes of appended rows that the driver keeps: some 30 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsDigest:
-    """Some rows of a table, whatever their order."""
+    """The digest of some rows of a table, whatever their order."""
 
     rows: int = 0
     sha256: str = hashlib.sha256(b"").hexdigest()
@@ -38,31 +38,33 @@ class RowsDigest:
 
 
 class Appended:
-    """Hashes of rows that are appended to a table, made beforehand: to read 33 configs of each again takes longer."""
+    """Hashes of appended rows, computed beforehand: reading 33 configs per row again takes longer."""
 
     def __init__(self) -> None:
         self._hashes: list[str] | None = []
 
     def add(self, rows: pa.Table) -> None:
-        """`rows` are appended. The hashes of too many are dropped."""
+        """Note that `rows` are appended; if there are too many hashes, all are dropped."""
         if self._hashes is not None:
             self._hashes += _hashes(rows)
             if len(self._hashes) > _MANY_HASHES:
                 self._hashes = None
 
     def add_unknown(self) -> None:
-        """Rows are appended that the driver hasn't got."""
+        """Note that rows are appended that the driver doesn't have."""
         self._hashes = None
 
     @property
     def digest(self) -> RowsDigest | None:
-        """Of all rows that were appended; None where it isn't known."""
+        """The digest of all appended rows; None if unknown."""
         return None if self._hashes is None else _of_hashes(self._hashes)
 
 
 def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
-    """By table, all rows of one run. Of few rows, the driver itself makes what `of_runs` has executors make: that takes
-    a Python worker and a query that sorts."""
+    """Compute the digests of all rows of one run, by table.
+
+    For few rows, the driver does the work of `of_runs` itself, which saves a Python worker and a sort.
+    """
     found = {}
     for name, rows in tables.items():
         few = rows.limit(_FEW_ROWS + 1).toArrow()
@@ -74,17 +76,17 @@ def of_run(tables: Mapping[str, DataFrame]) -> Mapping[str, RowsDigest]:
 
 
 def _of_hashes(hashes: Iterable[str]) -> RowsDigest:
-    """As `of_runs` puts them together."""
+    """Combine hashes as `of_runs` does."""
     ordered = sorted(hashes)
     parts = [_hash("".join(each)) for _, each in groupby(ordered, key=lambda text: text[:2])]
     return RowsDigest(rows=len(ordered), sha256=_hash("".join(parts)))
 
 
 def of_runs(tables: Mapping[str, DataFrame]) -> Mapping[tuple[str, str], RowsDigest]:
-    """By table and run id, all rows of a run; none of a run without rows.
+    """Compute the digests of all rows of each run, by table and run id; runs without rows have none.
 
-    Each row's text has a SHA-256 (hex). Those that begin with the same two digits are sorted and put together: the
-    SHA-256 of that is a part's. The parts, sorted by these digits, have the SHA-256 of all rows.
+    Each row's text is hashed with SHA-256 (hex). The hashes with the same first two digits are sorted and concatenated;
+    the SHA-256 of that is a part. The SHA-256 of all rows is that of the parts, sorted by these digits.
     """
     hashed = [
         rows.mapInArrow(partial(_hashed, name), "table string, run_id string, hash string")
@@ -124,13 +126,13 @@ def _hashed(table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def row_texts(rows: pa.RecordBatch | pa.Table, less: Sequence[str] = ()) -> list[str]:
-    """Each row as text, without the columns `less`. A column at a time: rows have many configs."""
+    """Convert each row to text, without the columns `less`; works by column, since rows have many configs."""
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
     return [text for batch in batches for text in _batch_texts(batch, less).to_pylist()]
 
 
 def _batch_texts(rows: pa.RecordBatch, less: Sequence[str]) -> pa.Array:
-    """string: of each row."""
+    """The text of each row (string)."""
     named = []
     for name in sorted(each for each in rows.schema.names if each not in less):
         column = rows.column(name)
@@ -170,19 +172,19 @@ def _pairs(values: pa.MapArray) -> pa.ListArray:
 
 
 def _lengths(lists: pa.ListArray) -> pa.Array:
-    """How many entries each list has; null has none."""
+    """The number of entries of each list; 0 for null."""
     return pc.fill_null(pc.list_value_length(lists), 0)
 
 
 def _joined(lists: pa.ListArray, opening: str, texts: pa.Array, closing: str) -> pa.Array:
-    """The texts of each list's entries, put together; `texts` are those of all lists, one after the other."""
+    """Join the texts of each list's entries; `texts` has those of all lists in sequence."""
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(_lengths(lists))])
     inner = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), "")
     return pc.binary_join_element_wise(opening, inner, closing, "")
 
 
 def text_of_row(schema: StructType, row: Mapping[str, object], less: Sequence[str] = ()) -> str:
-    """The same of a row of texts, numbers, moments and maps of such, in Python."""
+    """As `row_texts`, in Python, for one row of texts, numbers, timestamps and maps of these."""
     given = [(name, row.get(name)) for name in sorted(schema.names) if name not in less]
     return "".join(_text_of(name) + _text_of(value) for name, value in given if value is not None and value != {})
 
@@ -193,7 +195,7 @@ def _text_of(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + "".join(_text_of(part) for pair in sorted(value.items()) for part in pair) + "}"
     if isinstance(value, datetime):
-        # PySpark gives the moment in this process's own time zone, without saying so.
+        # PySpark returns naive timestamps in this process's own time zone.
         value = (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
     assert isinstance(value, str | int), "a column of `runs`"
     text = str(value)

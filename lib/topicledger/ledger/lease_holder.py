@@ -1,4 +1,4 @@
-"""Who holds a lease, and the clocks that show it how long the lease still holds."""
+"""The holder of a lease, and the clocks by which it knows how long the lease is still valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def _elapsed() -> float:
-    """Seconds since some moment, those included in which the machine slept: Linux's monotonic clock stops then."""
+    """Seconds since some moment, including sleep of the machine, during which Linux's monotonic clock stops."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -21,12 +21,12 @@ def _elapsed() -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
-    """The clocks that show a holder how long its lease still holds: the one that says less counts."""
+    """The clocks by which a holder knows how long its lease is still valid: the lower value counts."""
 
     elapsed: Callable[[], float] = _elapsed
-    """Seconds; nobody sets it."""
+    """Seconds, of a clock that can't be set."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    """The clock that other drivers go by; it may be set."""
+    """The clock that other drivers use; it can be set."""
 
 
 CLOCKS = Clocks()
@@ -35,24 +35,24 @@ CLOCKS = Clocks()
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who holds a lease, or wants one."""
+    """A process that holds a lease or wants one."""
 
     run_id: str
     host: str
     process: str
-    """Boot id, pid namespace, pid, start time, token: together they are different for every start.
+    """Boot id, pid namespace, pid, start time, token: unique for every start.
 
     Older versions wrote no token.
     """
 
     @classmethod
     def here(cls, run_id: str) -> Holder:
-        """A start of a run in this process, another one each time."""
+        """Create the holder of a run's start in this process; each call returns a different one."""
         words = (*machine(), *process_of(os.getpid()), secrets.token_hex(4))
         return cls(run_id=run_id, host=socket.gethostname(), process=" ".join(words))
 
     def is_dead(self) -> bool:
-        """Whether it is known to have ended: a process of this host that isn't there any more."""
+        """Whether it is known to have ended: a process of this host that no longer exists."""
         boot, namespace, pid, started = self.process.split(" ")[:4]
         if self.host != socket.gethostname() or (boot, namespace) != machine():
             return False
@@ -60,16 +60,16 @@ class Holder:
 
 
 def machine() -> tuple[str, str]:
-    """What pids count in: the boot, and the pid namespace (containers of one host may share its name)."""
+    """The scope of pids: the boot, and the pid namespace (containers of one host may share its name)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return boot, str(Path("/proc/self/ns/pid").readlink())
-    except OSError:  # not Linux: then nobody is known to have ended
+    except OSError:  # not Linux: then no process is known to have ended
         return "unknown", str(os.getpid())
 
 
 def process_of(pid: int) -> tuple[str, str]:
-    """A process's pid, and its start in clock ticks since the boot; `gone` where it has ended."""
+    """A process's pid, and its start in clock ticks since the boot; `gone` if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

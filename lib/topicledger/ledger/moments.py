@@ -1,4 +1,4 @@
-"""Declared tables at one moment: of a plan from earlier manifests."""
+"""Versions of the declared tables at one moment, for a plan from earlier manifests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 def versions_then(
     ledger: Ledger, version: int, tables: Sequence[Table], latest: Sequence[int], moment: datetime | None
 ) -> Sequence[int | None]:
-    """The version of each of `tables` at `moment`, or by default the last one at which `version` of `manifests` was
+    """The version of each of `tables` at `moment`, by default the last one at which `version` of `manifests` was
     the latest. `latest`: their latest versions.
 
-    None where there was no such table: what it declares is left out of the plan, and a warning says so. Raises
-    UsageError where a version of that moment can't be read any more.
+    None if the table didn't exist then: the plan leaves out its resources, with a warning. Raises UsageError if a
+    version of that moment can no longer be read.
     """
     at = moment if moment is not None else ledger.last_moment(MANIFESTS, version)
     if at is None:
@@ -30,9 +30,7 @@ def versions_then(
 def _version_at(ledger: Ledger, table: Table, at: datetime, latest: int) -> int | None:
     version = ledger.version_at(table, at)
     if version is None:
-        log.warning(
-            "there was no table %s at %s (UTC): the plan leaves out what it declares", table.name, f"{at:%F %T}"
-        )
+        log.warning("there was no table %s at %s (UTC): the plan leaves out its resources", table.name, f"{at:%F %T}")
     else:
         ledger.require_version(table, version, latest=latest)
     return version

@@ -26,23 +26,23 @@ from topicledger.model import RunState
 from topicledger.schemas import APPROVALS, AUDIT, PLANS, RUNS, Table
 
 PROVEN = (PLANS, AUDIT, APPROVALS)
-"""Tables whose rows of a run are proven."""
+"""Tables in which a run's rows are proven."""
 ALGORITHM, KEY_ID = "algorithm", "key_id"
-"""Of `runs.proof`: how the digest was made, and which key signed it."""
+"""Keys in `runs.proof`: the algorithm of the digest, and the id of the key that signed it."""
 FORMAT, SEALS_ABANDONED = "format", "2"
 """The version in `runs.proof`. Since 2, abandoned runs have a digest, too."""
 SHA256, HMAC = "SHA-256", "HMAC-SHA256"
 LEAST_KEY_BYTES = 32
-"""Of a key that signs: as many bytes as its digests have (RFC 2104, section 3)."""
+"""Shortest key for signing: the length of its digests (RFC 2104, section 3)."""
 DIGEST = "digest"
-"""The column of `runs` that the digest is in."""
+"""The column of `runs` with the digest."""
 NOT_PROVEN = (DIGEST, "notified")
-"""Columns of `runs` that the digest isn't of: itself, and what is written after a run's end."""
+"""Columns of `runs` that the digest doesn't cover: itself, and those written after a run's end."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Makes digests, with a key where there is one."""
+    """Makes digests, with a key if there is one."""
 
     key: bytes | None = field(repr=False)
 
@@ -53,7 +53,7 @@ class Signer:
 
     @property
     def about(self) -> Mapping[str, str]:
-        """What `runs.proof` says of it."""
+        """The entries about this signer in `runs.proof`."""
         if self.key is None:
             return {ALGORITHM: SHA256}
         return {ALGORITHM: HMAC, KEY_ID: self.digest("topicledger key id")[:8]}
@@ -81,14 +81,14 @@ def signer(settings: Settings) -> Signer:
 
 
 def verifier(settings: Settings) -> Signer:
-    """The same for verification, with a key of any length: a short one may have signed earlier runs."""
+    """The signer for verification, with a key of any length: a short one may have signed earlier runs."""
     key = settings.proof.key
     return Signer(None if key is None else resolve("proof.key", key).encode())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """What a run's row gets at its end, as far as it is known before the row is."""
+    """Values for a run's row at its end, as far as they are known before the row is."""
 
     proof: Mapping[str, str]
     heads: Sequence[str]
@@ -96,7 +96,7 @@ class Ending:
 
 
 def ending(run: Run) -> Ending:
-    """Read the run's rows of `PROVEN`, and what came before it. All of its rows are committed."""
+    """Read the run's rows in `PROVEN`, and the runs before it. All of its rows are committed."""
     run.commits.settle()
     return _ending(run.ledger, run.run_id, run.audit_digest)
 
@@ -117,13 +117,13 @@ def _ending(ledger: Ledger, run_id: str, of_audit: RowsDigest | None = None) -> 
 
 
 def recorded(table: Table, digest: RowsDigest, version: int) -> Mapping[str, str]:
-    """What `runs.proof` says of a run's rows in a table."""
+    """The entries about a run's rows in a table, for `runs.proof`."""
     name = table.name
     return {f"{name}_rows": str(digest.rows), f"{name}_sha256": digest.sha256, f"{name}_version": str(version)}
 
 
 def read_recorded(proof: Mapping[str, str], table: Table) -> RowsDigest:
-    """What `recorded` wrote; no rows where it says nothing of the table."""
+    """Read the entries that `recorded` wrote; without any for the table, the digest of no rows."""
     rows, sha256 = number(proof.get(f"{table.name}_rows")), proof.get(f"{table.name}_sha256")
     return RowsDigest() if rows is None or sha256 is None else RowsDigest(rows=rows, sha256=sha256)
 
@@ -134,19 +134,19 @@ def number(text: str | None) -> int | None:
 
 
 def ending_of_maintenance(run: Run) -> Ending:
-    """Of a run that has no rows of its own, and removed others'."""
+    """The ending of a run without its own rows that removed rows of others."""
     return Ending(proof={}, heads=heads(run.ledger))
 
 
 def heads(ledger: Ledger) -> Sequence[str]:
-    """Digests in `runs` that no run names as before it: one, and more where runs ended at the same time."""
+    """Digests in `runs` that no run names as before it: one, or several if runs ended at the same time."""
     ended = ledger.read(RUNS).where(F.col(DIGEST).isNotNull()).select(DIGEST, "previous_digest").collect()
     named = {each for row in ended for each in (row["previous_digest"] or "").split(",")}
     return sorted({row[DIGEST] for row in ended} - named)
 
 
 def sealed(run: Run, end: Ending, columns: Mapping[str, object]) -> Mapping[str, object]:
-    """`columns` that the run finishes with, and `proof`, `previous_digest` and `digest`."""
+    """Add `proof`, `previous_digest` and `digest` to the `columns` with which the run finishes."""
     return _sealed({**run.row, "state": RunState.FINISHED.value}, end, columns, signer(run.settings))
 
 

@@ -1,6 +1,6 @@
-"""Writes that are tried again: where another writer's commit came in between, and where the storage failed for once.
+"""Retries of writes that conflicted with another writer's commit, or failed because of the storage.
 
-What failed is judged by Delta's error conditions, and by Java's exception classes, as their stack trace names them.
+Failures are classified by Delta's error conditions, and by the Java exception classes in the stack trace.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _T = TypeVar("_T")
 
 
 class Trouble(StrEnum):
-    """Why a write may come through when it is tried again."""
+    """Reason why a write may succeed when it is retried."""
 
     CONFLICT = "another writer was faster"
     STORAGE = "the storage failed"
 
 
 SECONDS = {Trouble.CONFLICT: 120.0, Trouble.STORAGE: 30.0}
-"""For how long each is tried again, from when it was met first."""
+"""How long writes are retried for each reason, from its first failure."""
 _LEAST_TRIES = 5
-"""However long each takes: on a busy machine or a slow storage, one may take a minute."""
+"""Fewest tries, however long they take: on a busy machine or a slow storage, one may take a minute."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 _DELTA = re.compile(r"(?:io\.delta\.exceptions|org\.apache\.spark\.sql\.delta|delta\.exceptions)\.(?:\w+\.)*(\w+)")
@@ -48,9 +48,9 @@ _CONFLICTS = {
     "ProtocolChangedException",
 }
 _CONFLICT_CONDITION = re.compile(r"\[DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?\]")
-"""Of the same: through Spark Connect an exception has no class of Java's, only its message."""
+"""Conflicts by message: through Spark Connect, an exception has no Java class."""
 _OTHER_MAINTENANCE = "[DELTA_CANNOT_MODIFY_APPEND_ONLY]"
-"""The condition where two delete from an append-only table at once, and one has locked it again."""
+"""The condition if two processes delete from an append-only table at once, and one has locked it again."""
 
 _CLASS = re.compile(r"^(?:Caused by: )?((?:\w+\.)+[A-Z][\w$]*)(?:: (.*))?$", re.MULTILINE)
 _TRANSIENT = re.compile(
@@ -63,14 +63,14 @@ _PERMANENT = re.compile(
     r"\w*(?:AccessDenied|AccessControl|NoAuthWithAWS|CredentialInitialization|UnknownStore|AWSBadRequest"
     r"|DiskOutOfSpace|InvalidPath|QuotaExceeded)Exception"
 )
-# Of these Java has no class: a bare IOException says it in the system's words.
+# Java has no class for these: a plain IOException has the system's message.
 _PERMANENT_TEXT = re.compile(
     "No space left on device|[Qq]uota exceeded|Read-only file system|Permission denied|Mkdirs failed"
 )
 
 
 def trouble(error: BaseException | None) -> Trouble | None:
-    """Why it may come through when tried again; None where it won't."""
+    """The reason why a retry may succeed; None if it won't."""
     if not isinstance(error, (PySparkException, Py4JError)):
         return None
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
@@ -87,17 +87,17 @@ def trouble(error: BaseException | None) -> Trouble | None:
 
 
 def _stack_trace(error: PySparkException | Py4JError) -> str:
-    """Java's stack trace, each exception of the chain at the beginning of a line."""
+    """The Java stack trace, with each exception of the chain at the start of a line."""
     trace = getattr(error, "_stackTrace", None) or str(error)
     return re.sub(r"^: ", "", trace, flags=re.MULTILINE)
 
 
 def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None] = lambda: None) -> _T:
-    """What `write` returns, tried again, with pauses, for the trouble's `SECONDS` and five times at least.
+    """Call `write`, with retries and pauses, for the `SECONDS` of the trouble and at least five times.
 
-    A write that failed may have succeeded all the same, when only its answer was lost. So a second write must change
-    nothing, or `done` must find out: it is called before each further try, and its result counts unless it is None.
-    Raises TableError, which begins with `what` and says for how long it was tried.
+    A failed write may have succeeded if only its response was lost. So a second write must change nothing, or `done`
+    must detect it: it is called before each retry, and its result is returned unless it is None. Raises TableError,
+    which begins with `what` and says how long it was tried.
     """
     since: dict[Trouble, float] = {}
     attempt = 0
@@ -119,11 +119,11 @@ def retried(what: str, write: Callable[[], _T], *, done: Callable[[], _T | None]
 
 _CAUSE = re.compile(r"^\s*Caused by: (?:[a-z]\w*\.)+[A-Z]\w*: (.+)$", re.MULTILINE)
 _EXPLAINED_BY_THEIR_CAUSE = ("[TASK_WRITE_FAILED]", "[FAILED_READ_FILE", "Job aborted")
-"""How messages begin that say where something failed, and not why."""
+"""Prefixes of messages that say where something failed, but not why."""
 
 
 def first_sentence(error: Exception) -> str:
-    """The first line that means something to a user, without Java's class names and stack trace."""
+    """The first line that is meaningful to a user, without Java class names and stack trace."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if isinstance(error, Py4JError):

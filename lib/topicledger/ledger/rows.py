@@ -1,4 +1,4 @@
-"""Rows of `audit`: of brokers' answers, as Arrow without a Python object per config, and of what we decide."""
+"""Rows of `audit`: of brokers' responses, as Arrow without a Python object per config, and of our own decisions."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def configs_column(lists: Sequence[tuple[ConfigEntry, ...] | None]) -> pa.Array:
 
 
 def audit_rows(run_id: str, manifest_version: int, **values: Column) -> Callable[[DataFrame], DataFrame]:
-    """Rows of `audit` for what we decide ourselves.
+    """Build rows of `audit` for our own decisions.
 
-    In: any columns; those of `audit` count. Out: all of `audit`; `values` win, `completed_at` is now and the
-    resource is the topic unless given, the rest is null.
+    In: any columns; those of `audit` are used. Out: all columns of `audit`; `values` take precedence, `completed_at` is
+    now and the resource is the topic unless given, the rest is null.
     """
 
     def transform(rows: DataFrame) -> DataFrame:
@@ -159,5 +159,5 @@ def _of_few(values: Column, one: Callable[[Column], Column]) -> Column:
 
 
 def touched() -> Column:
-    """Of rows with `before` and `after`, the names that a change sets or resets (array<string>)."""
+    """The names that a change sets or resets (array<string>), from `before` and `after`."""
     return F.array_union(F.map_keys("before"), F.map_keys("after"))

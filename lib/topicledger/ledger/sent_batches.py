@@ -1,7 +1,7 @@
-"""How far a run's requests may have come: a durable mark for each batch, committed before the batch is sent (C18).
+"""How far a run's requests may have got: a durable mark for each batch, committed before the batch is sent (C18).
 
-After a crash only what is in a marked batch may be ours. Marks go a batch ahead, beside the requests of the batch
-before; where a cluster answers faster than a commit is made, up to `MOST_AHEAD` batches ahead.
+After a crash, only topics in a marked batch may be ours. Batches are marked one ahead, during the requests of the
+previous batch, or up to `MOST_AHEAD` ahead if a cluster responds faster than commits are made.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class SentBatches:
         self._thread.shutdown(wait=True)
 
     def begin(self, work: Work) -> None:
-        """Take what is going to be sent; begins to mark the first batch of each cluster, in one commit."""
+        """Begin to mark the first batch of each cluster of `work`, in one commit."""
         self._work = {
             name: [_batch(name, targets[0]) for targets in batches] for name, (_, batches) in work.items() if batches
         }
         self._mark(*(batches[0] for batches in self._work.values()))
 
     def before(self, cluster: str, number: int) -> None:
-        """Returns when a batch is marked; begins to mark what comes after it. Raises what the commit failed with."""
+        """Wait until a batch is marked, and begin to mark the next one; raises the exception of a failed commit."""
         batches, ahead = self._work[cluster], self._ahead.get(cluster, 1)
         self._mark(*batches[number : number + 1 + ahead])
         marked = self._marked[batches[number]]
         if number and not marked.done():
-            # The cluster was faster: fewer commits, for more batches each.
+            # The cluster was faster: mark more batches per commit.
             self._ahead[cluster] = min(2 * ahead, MOST_AHEAD)
         marked.result()
 
@@ -65,7 +65,7 @@ class SentBatches:
             new = [each for each in batches if each not in self._marked]
             if new:
                 self._waiting += new
-                # One commit takes all that wait by the time it begins.
+                # One commit includes all batches that are waiting when it begins.
                 self._marked |= dict.fromkeys(new, self._thread.submit(self._commit))
 
     def _commit(self) -> None:

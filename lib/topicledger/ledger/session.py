@@ -1,4 +1,4 @@
-"""The SparkSession: spark-submit's own where it started us, else one with the same settings."""
+"""The SparkSession: spark-submit's own if it started us, else one with the same settings."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ DEFAULTS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What conf/spark-defaults.conf says too, for sessions that spark-submit didn't start."""
+"""Settings of conf/spark-defaults.conf, for sessions that spark-submit didn't start."""
 
 JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=12000 "
     "-XX:Tier4CompileThreshold=300000 -XX:Tier4BackEdgeThreshold=800000"
 )
-"""The same, of Java: its second compiler twenty times later than by default."""
+"""Java options for these sessions: the second compiler starts twenty times later than by default."""
 SERVE = "serve"
 BY_HAND_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Of commands by hand but for `serve`, which stays: Java's first compiler only, and the collector that starts at once.
-A command is over before the second compiler's work pays (docs/performance.md)."""
+"""Java options for commands by hand, except `serve`, which keeps running: only the first compiler, and the garbage
+collector that starts fastest. A command ends before the second compiler pays off (docs/performance.md)."""
 
 LOCAL_FILES: Mapping[str, str] = {
     "spark.hadoop.fs.file.impl": "LocalFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "LocalFiles$Context",
 }
-"""Hadoop's local files by LocalFiles.java, where `make setup` has compiled it; spark-submit.sh says so, too."""
+"""Hadoop's local files by LocalFiles.java, if `make setup` has compiled it; spark-submit.sh sets the same."""
 
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Of local masters: executors are on this machine, so nobody else has to reach the driver. SPARK_LOCAL_IP, which
-spark-submit.sh sets, or PYSPARK_SUBMIT_ARGS may name another address."""
+"""Settings for local masters: executors are on this machine, so nobody else has to reach the driver. SPARK_LOCAL_IP,
+which spark-submit.sh sets, or PYSPARK_SUBMIT_ARGS may set a different address."""
 
 S3_LOG_STORE: Mapping[str, str] = {"spark.delta.logStore.s3a.impl": "ConditionalS3LogStore"}
-"""Delta's commits on S3 by ConditionalS3LogStore.java, where `make setup` has compiled it; spark-submit.sh says so,
-too. PYSPARK_SUBMIT_ARGS may name another one."""
+"""Delta's commits on S3 by ConditionalS3LogStore.java, if `make setup` has compiled it; spark-submit.sh sets the same.
+PYSPARK_SUBMIT_ARGS may set a different one."""
 
 FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.codegen.wholeStage": ("true", "false"),
@@ -60,13 +60,13 @@ FEW_ROWS: Mapping[str, tuple[str, str]] = {
     "spark.sql.shuffle.partitions": (DEFAULTS["spark.sql.shuffle.partitions"], "1"),
     "spark.databricks.delta.snapshotPartitions": (DEFAULTS["spark.databricks.delta.snapshotPartitions"], "1"),
 }
-"""Setting -> its default, and the better value where compiling or replanning a query takes longer than its rows."""
+"""Setting -> its default, and the better value for queries with few rows, which take longer to compile than to run."""
 
 
 def get_session(name: str, *, verbose: bool = False) -> SparkSession:
-    """The session of this process; made where there is none, with Delta's jars from TOPICLEDGER_JARS or the checkout.
+    """Get this process's session, or create it with Delta's jars from TOPICLEDGER_JARS or the checkout.
 
-    Raises TopicLedgerError where Delta's jars aren't to be found.
+    Raises TopicLedgerError if Delta's jars can't be found.
     """
     builder = SparkSession.builder.appName(f"topicledger {name}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -92,15 +92,15 @@ def get_session(name: str, *, verbose: bool = False) -> SparkSession:
 
 
 def is_local(master: str) -> bool:
-    """Whether a master's executors are on the driver's machine: spark-submit.sh tells it in the same way."""
+    """Whether a master's executors are on the driver's machine; spark-submit.sh decides in the same way."""
     return master.startswith("local")
 
 
 @contextmanager
 def for_few_rows(spark: SparkSession) -> Iterator[Callable[[], None]]:
-    """A context in which queries are tuned for few rows (`FEW_ROWS`); yields a function that ends that early.
+    """Context in which queries are tuned for few rows (`FEW_ROWS`); yields a function that ends the tuning early.
 
-    A setting that isn't at its default was chosen by somebody, and stays.
+    Settings that aren't at their defaults were chosen on purpose, and stay.
     """
     ours = {name: before for name, (before, _) in FEW_ROWS.items() if spark.conf.get(name, before) == before}
 
@@ -152,10 +152,10 @@ def open_log(folder: Path) -> int:
 
 @contextmanager
 def _started_with_output_in(folder: Path | None) -> Iterator[None]:
-    """A context in which new processes write to `spark.log` in `folder`, or to stderr where that is None.
+    """Context in which new processes write to `spark.log` in `folder`, or to stderr if that is None.
 
     Stdout is for the command's data. Afterwards this process has its own streams again; a JVM that was
-    started keeps those it got.
+    started keeps its streams.
     """
     log = None if folder is None else open_log(folder)
     for stream in (sys.stdout, sys.stderr):
@@ -177,7 +177,7 @@ def _started_with_output_in(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _behind_sparks_jars(jar: Path | None) -> Iterator[None]:
-    """A session made within it has the jar on Java's class path. Before Spark's own, the archive would be unread."""
+    """Context in which a new session has the jar on Java's class path, after Spark's: else the archive isn't used."""
     if jar is None:
         yield
         return
@@ -194,7 +194,7 @@ def _behind_sparks_jars(jar: Path | None) -> Iterator[None]:
 
 @contextmanager
 def workers_python() -> Iterator[None]:
-    """A session made within it starts workers with this Python, as spark-submit.sh has it; PYSPARK_PYTHON wins."""
+    """Context in which a new session starts workers with this Python, as spark-submit.sh does; PYSPARK_PYTHON wins."""
     if "PYSPARK_PYTHON" in os.environ:
         yield
         return
@@ -205,14 +205,14 @@ def workers_python() -> Iterator[None]:
     try:
         yield
     finally:
-        # For this session's workers only: what this process starts has its own.
+        # For this session's workers only: processes that this process starts have their own.
         del os.environ["PYSPARK_PYTHON"], os.environ["TOPICLEDGER_PYTHON"]
         if before is not None:
             os.environ["TOPICLEDGER_PYTHON"] = before
 
 
 def _java(name: str) -> Mapping[str, str]:
-    """Java as spark-submit.sh starts it, with the classes that `make setup` has parsed and checked."""
+    """Java options as in spark-submit.sh, with the archive of classes that `make setup` has parsed and checked."""
     archive = _CHECKOUT / "build" / "classes" / "spark.jsa"
     shared = f" '-XX:SharedArchiveFile={archive}' -Xshare:auto -Xlog:cds=off" if archive.exists() else ""
     return {"spark.driver.extraJavaOptions": (JAVA_OPTIONS if name == SERVE else BY_HAND_JAVA_OPTIONS) + shared}
@@ -231,12 +231,12 @@ def _delta_jars() -> list[Path]:
 
 
 def _log_store() -> list[Path]:
-    """Its jar; none where it wasn't compiled."""
+    """The log store's jar; empty if it wasn't compiled."""
     return sorted((_jars() / "s3-log-store").glob("*.jar"))
 
 
 def _unless_named(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Those that PYSPARK_SUBMIT_ARGS doesn't name."""
+    """Settings that PYSPARK_SUBMIT_ARGS doesn't name."""
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     return {key: value for key, value in settings.items() if key not in given}
 

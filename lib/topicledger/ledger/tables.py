@@ -1,7 +1,7 @@
 """The one module that writes Delta: the ledger's tables, created when missing, checked when present.
 
-Every write is tried again where another writer was faster or the storage failed for once (`retries`). An append carries
-txnAppId and txnVersion; the others come to the same when they are done twice, or check whether they succeeded.
+Every write is retried if another writer was faster or the storage failed (`retries`). An append carries txnAppId and
+txnVersion; other writes are idempotent, or check whether they succeeded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LISTING_TASKS = 16
 
 
 _OF_THE_OBSERVATION = ("run_id", "observed_at")
-"""Columns of an observed row that say when and by what it was observed."""
+"""Columns of an observed row with the run and the time of the observation."""
 
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ class Ledger(Definitions):
         return self._retried(table, "read", lambda: int(self._delta(table).history(1).collect()[0]["version"]))
 
     def version_as_of(self, table: Table, time: datetime) -> int:
-        """The version that was the latest at `time` (UTC). Raises UsageError where the table's history doesn't say."""
+        """The version that was the latest at `time` (UTC); raises UsageError if the table's history doesn't have it."""
         if time > datetime.now(UTC):
             raise UsageError(f"{iso_time(time)} is in the future: give a time that has passed")
 
@@ -72,8 +72,10 @@ class Ledger(Definitions):
         return int(row["found"])
 
     def last_moment(self, table: Table, version: int) -> datetime | None:
-        """The last moment (UTC) at which `version` was the table's latest, which the next one ended; None where it is
-        the latest now. Raises UsageError where the table's history has lost it."""
+        """The last moment (UTC) at which `version` was the table's latest; None if it is the latest now.
+
+        Raises UsageError if the table's history no longer has it.
+        """
 
         def read() -> Row:
             history = self._delta(table).history().where(F.col("version") > version)
@@ -88,12 +90,12 @@ class Ledger(Definitions):
                 f"table {self.location(table)} no longer says when version {version} was the latest: the next version "
                 f"that its history knows is {row['next']}"
             )
-        # PySpark gives the moment in this process's own time zone, without saying so.
+        # PySpark returns naive timestamps in this process's own time zone.
         at: datetime = row["at"].astimezone(UTC)
         return at - timedelta(milliseconds=1)
 
     def version_at(self, table: Table, time: datetime) -> int | None:
-        """As `version_as_of`; None where there was no such table yet."""
+        """As `version_as_of`; None if the table didn't exist yet."""
 
         def read() -> Row:
             versions = self._delta(table).history().select("version", "timestamp")
@@ -104,7 +106,7 @@ class Ledger(Definitions):
         return None if row["found"] is None and row["first"] == 0 else self.version_as_of(table, time)
 
     def require_version(self, table: Table, version: int, *, latest: int) -> None:
-        """Raises UsageError where `version` of a table, whose last one is `latest`, can't be read."""
+        """Raise UsageError if `version` of a table, whose latest is `latest`, can't be read."""
         if not 0 <= version <= latest:
             raise UsageError(f"table {self.location(table)} has no version {version}; the latest is {latest}")
         try:
@@ -116,7 +118,7 @@ class Ledger(Definitions):
             ) from error
 
     def oldest_changes(self, table: Table) -> int | None:
-        """The first version whose changes the table's history may still have; None where it keeps no changes."""
+        """The first version whose changes the table's history may still have; None if it keeps no changes."""
         if self._properties(table).get("delta.enableChangeDataFeed") != "true":
             return None
 
@@ -126,15 +128,17 @@ class Ledger(Definitions):
         return self._retried(table, "read", read)
 
     def changes(self, table: Table, since: int) -> DataFrame:
-        """The table's change data feed from a version on: its columns, `_change_type`, `_commit_version` and
-        `_commit_timestamp`."""
+        """Read the table's change data feed from a version on.
+
+        Columns: the table's, `_change_type`, `_commit_version` and `_commit_timestamp`.
+        """
         reader = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
         return reader.table(self.location(table)) if self._in_catalog else reader.load(self.location(table))
 
     def append(self, table: Table, rows: DataFrame, *, app_id: str, version: int) -> int:
-        """Append `rows` in one commit, once: the same (app_id, version) again, or a lower one, changes nothing.
+        """Append `rows` in one commit, once: a repetition with the same (app_id, version), or a lower one, is ignored.
 
-        Returns how often it was tried: metrics that `rows` observe are those of the first try, complete or not.
+        Returns the number of tries: metrics that `rows` observe are those of the first try, complete or not.
         """
         tries = 0
 
@@ -148,9 +152,9 @@ class Ledger(Definitions):
         return tries
 
     def replace_clusters(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> None:
-        """Replace everything the table says of `clusters` by `rows`, in one commit; the last of several writers wins.
+        """Replace all rows of `clusters` by `rows`, in one commit; the last of several writers wins.
 
-        `rows` may be computed more than once: they must be the same each time.
+        `rows` may be computed more than once, and must be the same each time.
         """
         if not clusters:
             return
@@ -163,9 +167,9 @@ class Ledger(Definitions):
         self._retried(table, "written", save)
 
     def clusters_that_differ(self, table: Table, rows: DataFrame, clusters: Collection[str]) -> Sequence[str]:
-        """Of `clusters` those of which the table says something else than `rows`, which are distinct.
+        """Return the clusters whose rows in the table differ from `rows`, which are distinct.
 
-        When and by which run they were observed (`run_id`, `observed_at`) makes no difference.
+        The time and run of the observation (`run_id`, `observed_at`) are not compared.
         """
         said = [each for each in table.schema if each.name not in _OF_THE_OBSERVATION]
         columns = [_comparable(each).alias(each.name) for each in said]
@@ -188,8 +192,8 @@ class Ledger(Definitions):
     def update(self, table: Table, condition: str, values: Mapping[str, str]) -> int:
         """Set columns of the rows that meet `condition`, all in SQL; returns their number.
 
-        It may be done twice, where the answer to the first commit was lost: the number is right where a row that was
-        updated still meets `condition`.
+        It may be done twice if the response to the first commit was lost: the number is right if updated rows still
+        meet `condition`.
         """
         return self._retried(table, "updated", lambda: self._update(table, condition, values))
 
@@ -198,8 +202,7 @@ class Ledger(Definitions):
         return _affected(self.spark.sql(f"UPDATE {self.sql_name(table)} SET {sets} WHERE {condition}"))
 
     def update_named(self, table: Table, named: DataFrame, condition: str, values: Mapping[str, str]) -> int:
-        """As `update`, of the rows that `named` has the key of: in its columns, once each. It is a join, so that there
-        may be any number of them."""
+        """As `update`, for rows whose key is in `named`, once each; a join, so that there may be any number of them."""
         same = " AND ".join([condition, *(f"old.{name} <=> named.{name}" for name in named.columns)])
 
         def update() -> int:
@@ -210,11 +213,11 @@ class Ledger(Definitions):
         return self._retried(table, "updated", update)
 
     def compare_and_set(self, table: Table, key: str, rows: Sequence[Mapping[str, object]]) -> int:
-        """Make rows what `rows` say where nobody changed them meanwhile, in one commit; returns how many changed.
+        """Write `rows`, unless they were changed meanwhile, in one commit; returns the number of written rows.
 
-        `changes` rises by one with every change: a row is written if the table has it with one less, or where it is 1
-        and the table has none. `key` is what the table is partitioned by: writers of other keys aren't in the way.
-        No two writers may want the same row to be the same: that is how one knows what it has written.
+        `changes` rises by one with every change: a row is written if the table has it with one less, or if it is 1
+        and the table has no such row. The table is partitioned by `key`: writers of other keys cause no conflicts.
+        No two writers may write the same values to a row: that is how a writer recognises its own.
         """
         keys = ", ".join(sql_value(row[key]) for row in rows)
         names = table.schema.names
@@ -225,13 +228,13 @@ class Ledger(Definitions):
         def write() -> int:
             if any(row["changes"] == 1 for row in rows):
                 return self._merge_changed(table, key, rows)
-            # The states of runs go this way too: Java has run it before, and MERGE only for the first lease.
+            # States of runs are written this way, too: Java has run this before, and MERGE only for the first lease.
             known = " OR ".join(f"({key} = {sql_value(row[key])} AND changes = {row['changes']} - 1)" for row in rows)
             values = {name: by_key(key, name, rows) for name in names if name != key}
             return self._update(table, f"{key} IN ({keys}) AND ({known})", values)
 
         def came_through() -> int | None:
-            # One commit writes them all: those that aren't there any more were changed since, by somebody else.
+            # One commit writes them all: missing ones were changed since, by another writer.
             return self.read(table).where(f"{key} IN ({keys}) AND ({written})").count() or None
 
         what = f"table {self.location(table)} can't be updated"
@@ -245,7 +248,7 @@ class Ledger(Definitions):
         made = found.merge(wanted, f"old.{key} = new.{key} AND old.{key} IN ({keys})")
         made = made.whenNotMatchedInsert("new.changes = 1", new)
         if any(row["changes"] != 1 for row in rows):
-            # Without this clause Delta looks at the rows once instead of twice.
+            # Without this clause, Delta reads the rows once instead of twice.
             made = made.whenMatchedUpdate("old.changes = new.changes - 1", new)
         return _affected(made.execute())
 
@@ -259,17 +262,17 @@ class Ledger(Definitions):
         return Size(files=int(row["numFiles"]), bytes=int(row["sizeInBytes"]))
 
     def count(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
-        """How many rows meet `condition`, but for those of `kept`, as `delete` takes it."""
+        """The number of rows that meet `condition`, without those of `kept`; see `delete`."""
         rows = self.read(table).where(condition)
         counted = rows if kept is None else rows.join(kept, on=kept.columns, how="left_anti")
         return self._retried(table, "read", counted.count)
 
     def delete(self, table: Table, condition: Column, kept: DataFrame | None = None) -> int:
-        """Delete rows that meet `condition`, but for those of `kept`; returns their number.
+        """Delete rows that meet `condition`, except those of `kept`; returns their number.
 
-        Columns of `kept`: some of the table's, none of them null, whose values identify a row. The rows go in one
-        commit, begun again where another writer's came in between. Delta has no way to delete from an append-only
-        table: the property is lifted for that commit, and set again whatever becomes of it.
+        Columns of `kept`: some of the table's, never null, whose values identify a row. The rows are deleted in one
+        commit, which is retried if it conflicts with another writer's. Delta can't delete from an append-only
+        table: the property is turned off for that commit, and set again whatever its result.
         """
         append_only = table.properties.get(_APPEND_ONLY) == "true"
         rows = self.count(table, condition, kept)
@@ -277,7 +280,7 @@ class Ledger(Definitions):
             return 0
 
         def delete() -> None:
-            # Each time: whoever opens the table meanwhile, or another maintenance, makes it append-only again.
+            # Each time: a process that opens the table meanwhile, or another maintenance, makes it append-only again.
             if append_only and self._is_append_only(table):
                 self._set_property(table, _APPEND_ONLY, "false")
             if kept is None:
@@ -295,12 +298,12 @@ class Ledger(Definitions):
         return rows
 
     def compact(self, table: Table) -> int:
-        """Rewrite small files as large ones; returns how many files there are then."""
+        """Rewrite small files as large ones; returns the number of files afterwards."""
         self._retried(table, "compacted", lambda: self._delta(table).optimize().executeCompaction())
         return self.size(table).files
 
     def vacuum(self, table: Table, hours: int, *, dry_run: bool) -> int:
-        """Remove files that no version of the last `hours` has; returns their number."""
+        """Remove files that no version of the last `hours` uses; returns their number."""
         vacuum = f"VACUUM {self.sql_name(table)} RETAIN {hours} HOURS"
         # It lists folders, too: that of the change data feed every time.
         name = F.substring_index("path", "/", -1)
@@ -316,7 +319,7 @@ class Ledger(Definitions):
 
     @contextmanager
     def _listing_in(self, tasks: int) -> Iterator[None]:
-        """A context in which folders are listed in so many tasks; VACUUM takes 10,000 by default."""
+        """Context in which folders are listed in this number of tasks; VACUUM's default is 10,000."""
         before = self.spark.conf.get(_LISTING_PARALLELISM)
         assert before is not None, "Spark has a default for it"
         self.spark.conf.set(_LISTING_PARALLELISM, tasks)
@@ -328,7 +331,7 @@ class Ledger(Definitions):
     def merge_manifests(
         self, rows: DataFrame, *, removed: DataFrame | None = None, removable: Column | None = None
     ) -> None:
-        """Make `manifests` say what `rows` say: see `merge`."""
+        """Merge `rows` into `manifests`: see `merge`."""
         self.merge(MANIFESTS, ("cluster", "topic"), rows, removed=removed, removable=removable)
 
     def merge(
@@ -340,13 +343,12 @@ class Ledger(Definitions):
         removed: DataFrame | None = None,
         removable: Column | None = None,
     ) -> None:
-        """Make a table say what `rows`, one per `key`, say, in one MERGE that leaves unchanged rows and others' columns
-        alone.
+        """Merge `rows`, one per `key`, into a table in one MERGE that keeps unchanged rows and other tools' columns.
 
-        `removed` (`key`) aren't in `rows` and are removed, those only that `removable` still holds for: a condition on
-        the row as it is, by the alias `old`.
+        `removed` (`key`): rows to remove, which aren't in `rows`; only those that still meet `removable`, a condition
+        on the row as it is, by the alias `old`.
         """
-        # The rows to remove are named: what another load adds in the meantime was counted by nobody.
+        # The rows to remove are named: rows that another load adds in the meantime were not counted.
         source = rows.withColumn("_remove", F.lit(False))
         if removed is not None:
             keys = removed.select(*key).distinct().withColumn("_remove", F.lit(True))
@@ -371,7 +373,7 @@ class Ledger(Definitions):
 
 
 def _affected(done: DataFrame) -> int:
-    """How many rows an UPDATE or a MERGE changed."""
+    """The number of rows that an UPDATE or a MERGE changed."""
     return int(done.collect()[0]["num_affected_rows"])
 
 
@@ -382,7 +384,7 @@ def differ(table: Table, left: str, right: str) -> Column:
 
 
 def _comparable(column: StructField) -> Column:
-    """A column that can be grouped by: Spark can't compare maps."""
+    """Make a column usable in GROUP BY: Spark can't compare maps."""
     return F.array_sort(F.map_entries(column.name)) if isinstance(column.dataType, MapType) else F.col(column.name)
 
 

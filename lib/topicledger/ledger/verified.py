@@ -1,4 +1,4 @@
-"""How the result of `runs verify` reads."""
+"""The result of `runs verify` as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from topicledger.text import SHOWN_FAILURES, show
 
 
 def render(verified: Verified, console: Console) -> None:
-    """What was verified, and the first findings."""
+    """Print the verified runs and the first findings."""
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What earlier runs did to a topic, by `audit`: two tools that change the same config in turns show there."""
+"""Earlier runs' changes of a topic in `audit`, which show two tools that change the same config in turn."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from topicledger.text import ISO_TIME
 CHANGED_BACK = "changed_back"
 """The `policy` of the warning."""
 _TIMES, _DAYS = 3, 30
-"""So often within so many days is no accident."""
+"""This many times within this many days is no accident."""
 
 
 def warn_of_changed_back(run: Run) -> None:
-    """A warning in `audit`, phase policy, for each planned alter that sets a config to a value which earlier runs set
-    it to, where this one would be the third: somebody changes it back each time."""
+    """Warn in `audit`, phase policy, of each planned alter that sets a config to the same value for the third time.
+
+    Another client changes it back each time.
+    """
     alter = (F.col("action") == Action.ALTER_CONFIGS.value) & F.col("action").isNotNull()
     planned = run.plans().where(alter & F.col("phase").isNull())
     since = F.lit(datetime.now(UTC) - timedelta(days=_DAYS))
@@ -52,7 +54,7 @@ def warn_of_changed_back(run: Run) -> None:
         )
     )
     rows = warned.join(planned.select(*ACTION_KEY, "topic", "topic_id", "batch"), on=["cluster", "topic"])
-    # A plan that was taken up again may have them.
+    # A resumed plan may have these warnings already.
     noted = run.audit().where(alter & (F.col("phase") == Phase.POLICY.value)).select("cluster", "topic")
     new = rows.join(noted, on=["cluster", "topic"], how="left_anti").localCheckpoint()
     if not new.isEmpty():
@@ -61,7 +63,7 @@ def warn_of_changed_back(run: Run) -> None:
 
 
 def _values(rows: DataFrame, *more: Column) -> DataFrame:
-    """Each config that an alter sets or resets: cluster, topic, name, value (blank where it is reset), and `more`."""
+    """Each config that an alter sets or resets: cluster, topic, name, value (empty if it is reset), and `more`."""
     value = F.coalesce(F.col("after")[F.col("name")], F.lit(""))
     return rows.withColumn("name", F.explode(touched())).select("cluster", "topic", "name", value.alias("value"), *more)
 

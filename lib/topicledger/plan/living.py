@@ -1,4 +1,4 @@
-"""Topics that exist, judged by the policies of creates: which of them today's rules would not let anybody create."""
+"""Existing topics, evaluated by the policies of creates: which of them could not be created today."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ENDED = ("phase", "outcome", "error", "error_message", "violations", "before", 
 
 
 def as_creates(configs: DataFrame | None, ignored: Ignored) -> Transform:
-    """Topics that exist as creates of what they are, after validate; the others, and internal ones, are left out.
+    """Convert existing topics to validated creates of their current state; others, and internal ones, are left out.
 
     In: `phases.DECIDED`; `configs` of these topics, as `changes.describe` returns them. Out: the same columns, one
-    row per (cluster, topic). Owner and labels stay as declared. Nothing lives beside them: what they use together is
-    counted once, in the order in which a budget counts creates. `ignored`: configs that are left to others.
+    row per (cluster, topic). Owner and labels stay as declared. No other topics exist besides them: their use is
+    counted once, in the order in which a budget counts creates. `ignored`: configs that others manage.
     """
 
     def own(config: Column) -> Column:

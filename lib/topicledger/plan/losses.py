@@ -16,10 +16,10 @@ _DATA, _SAFETY, _ORDER = "can lose data at once", LESS_SAFE, "loses the order of
 
 
 def found() -> Column:
-    """string: what a change or a move can lose, from what to what; null where it can lose nothing.
+    """The possible loss of a change or a move, with old and new values (string); null if there is none.
 
-    In: `phases.DECIDED` of one action a row. A config that is reset gets the broker's default, which isn't known:
-    it may be the smaller one.
+    In: `phases.DECIDED` of one action a row. A config that is reset gets the broker's default, which is unknown
+    and may be lower.
     """
     alters = F.concat_ws(
         "; ",
@@ -29,7 +29,7 @@ def found() -> Column:
         _loss("min.insync.replicas", _SAFETY, _smaller),
         _loss("unclean.leader.election.enable", _SAFETY, _turned_on),
     )
-    # A policy that isn't known may be compact.
+    # An unknown policy may be compact.
     compacted = F.coalesce(F.array_contains(parts_column(_live("cleanup.policy")), "compact"), F.lit(True))
     known = F.when(_live("cleanup.policy").isNull(), F.lit("a topic that may be compacted, from ")).otherwise(
         F.lit("a compacted topic, whose records have keys, from ")
@@ -58,7 +58,7 @@ def _fewer_replicas() -> Column:
 
 
 def _live(name: str) -> Column:
-    """The value that the topic has, from wherever."""
+    """The topic's effective value, whatever its source."""
     return F.try_element_at(F.filter("live_configs", lambda each: each["name"] == name), F.lit(1))["value"]
 
 
@@ -72,7 +72,7 @@ def _loss(name: str, what: str, worse: Callable[[Column, Column], Column]) -> Co
 
 
 def _number(value: Column) -> Column:
-    """-1 is without limit."""
+    """Convert to a number; -1 means no limit."""
     number = trimmed(value).try_cast("decimal(38,0)")
     return F.when(number == -1, F.lit("9" * 38).cast("decimal(38,0)")).otherwise(number)
 
@@ -86,7 +86,7 @@ def _smaller(old: Column, new: Column) -> Column:
 
 
 def _adds_to_policy(old: Column, new: Column) -> Column:
-    """`delete` deletes old records, `compact` all but the last of a key; and refuses records without one (K7)."""
+    """`delete` removes old records; `compact` all but the last of a key, and it rejects records without a key (K7)."""
     return F.size(F.array_except(parts_column(new), F.array_union(parts_column(old), F.array(F.lit(""))))) > 0
 
 

@@ -1,6 +1,6 @@
-"""Which removals of ACLs depend on other rows: on adds that replace them, and on refused rows that may mean them.
+"""Removals of ACLs that depend on other rows: on adds that replace them, and on refused rows that may mean them.
 
-A claim is a struct of the fields of an ACL less its host: what a planned add grants, or what a refused row may mean.
+A claim is a struct of an ACL's fields without its host: the grant of a planned add, or of a refused row.
 A field that is null can be anything.
 """
 
@@ -20,7 +20,7 @@ from topicledger.model.rights import IMPLIED
 from topicledger.policies.contract import text
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
-"""Keys of joins that no principal has: those have a colon."""
+"""Join keys that can't be principals, which have a colon."""
 
 
 def name_covers(wide: str, narrow: str) -> Column:
@@ -35,9 +35,9 @@ def name_covers(wide: str, narrow: str) -> Column:
 
 
 def of_refused(clusters: Collection[str]) -> Transform:
-    """Claims of refused rows (cluster, `claim`, and `row`, its text). In: what `manifests.acls.judge` returns.
+    """Claims of refused rows (cluster, `claim`, and `row`, its text). In: the result of `manifests.acls.judge`.
 
-    A row whose cluster is none of `clusters` may mean each of them.
+    A row whose cluster isn't in `clusters` may mean each of them.
     """
     every = F.array(*map(F.lit, clusters))
     known = F.coalesce(F.col("cluster").isin(*clusters), F.lit(False))
@@ -72,7 +72,7 @@ def overlapping(removals: DataFrame, claims: DataFrame) -> DataFrame:
 
 
 def alike() -> Column:
-    """Whether `claim` allows, or denies, any operation that `old` does."""
+    """Whether `claim` allows, or denies, any of the operations of `old`."""
     permission, operation = F.col("claim.permission"), F.col("claim.operation")
     return (permission.isNull() | (permission == F.col("old.permission"))) & (
         operation.isNull()
@@ -90,5 +90,5 @@ def _with_implied(operation: Column) -> Column:
 
 
 def stays() -> Column:
-    """string: why a removal isn't made, of the text `row` of the refused row that may mean it."""
+    """The reason why a removal isn't made (string), with the text `row` of the refused row that may mean it."""
     return text("it stays: a refused row may be meant to keep or to replace it: ", F.col("row"))

@@ -1,7 +1,7 @@
-"""Where replicas are to be: a pure planner, without Kafka and without Spark.
+"""Placement of replicas: a pure planner, without Kafka and without Spark.
 
-It takes one cluster's brokers and replicas and what is wanted of each topic, and returns the replicas of each partition
-that changes. Everything that may stay stays; only what has to move is placed, and placed evenly.
+It takes one cluster's brokers, replicas and wishes for topics, and returns the replicas of each partition that changes.
+Replicas stay if they may; only those that have to move are placed, evenly.
 """
 
 from topicledger.plan.replicas.fill import fill

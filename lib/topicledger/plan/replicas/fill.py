@@ -1,4 +1,4 @@
-"""A broker that comes gets its share: of replicas and leaders, by the fewest moves."""
+"""Gives a new broker its share of replicas and leaders, with the fewest moves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from topicledger.plan.replicas.values import Change, LiveCluster, Replicas, Topi
 
 @dataclass(slots=True)
 class _Donor:
-    """What a broker can give away, the smallest partitions last."""
+    """Replicas that a broker can give away, the smallest partitions last."""
 
     led: list[tuple[int, str, int]] = field(default_factory=list)
-    """(bytes, topic, partition) of those that it leads by preference."""
+    """(bytes, topic, partition) of replicas with which it is the preferred leader."""
     followed: list[tuple[int, str, int]] = field(default_factory=list)
 
 
@@ -25,9 +25,12 @@ def fill(
     brokers: Collection[int],
     movable: Collection[str] | None = None,
 ) -> Mapping[str, Change]:
-    """What `brokers` are to get, by topic: replicas of the brokers that have the most, until each has its share of all,
-    or no partition is left that it may have. A partition is moved at most once, racks are shared no more than now, and
-    a broker's topics get no less even. `movable`: the topics that it may have replicas of, by default all."""
+    """Plan the replicas that `brokers` get, by topic, from the brokers that have the most.
+
+    Each broker gets replicas until it has its share, or there is no further partition that it may have. A partition is
+    moved at most once, racks are shared no more than now, and topics don't become less even. `movable`: the topics
+    whose replicas it may get, by default all.
+    """
     known = {each.topic: each for each in topics}
     work = _Fill(cluster, known, known if movable is None else movable)
     for broker in sorted(brokers):
@@ -52,7 +55,7 @@ class _Fill:
         for name, topic in self._topics.items():
             for partition, replicas in topic.replicas.items():
                 if name not in self._movable or not set(replicas) <= set(donors):
-                    # One of its brokers is down or goes: it is left alone.
+                    # One of its brokers is down or leaving: it is left as it is.
                     continue
                 for broker in replicas:
                     donor = donors[broker]
@@ -94,7 +97,7 @@ class _Fill:
     def _candidates(self, donor: int, leads: bool) -> Iterator[tuple[str, int]]:
         of_donor = self._donors[donor]
         for offered in (of_donor.led, of_donor.followed) if leads else (of_donor.followed, of_donor.led):
-            # What the broker can't have now it is not offered again: else most of the time goes into offering it.
+            # A replica that the broker can't get now is not offered again: offering would take most of the time.
             while offered:
                 _, name, partition = offered.pop()
                 yield name, partition

@@ -1,4 +1,4 @@
-"""Levels what was placed one by one: no single move, or turn of leaders, would be more even afterwards."""
+"""Balances replicas that were placed one by one, until no single move or change of leaders improves it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topicledger.plan.replicas.values import Replicas
 
 
 class Topic(Protocol):
-    """A topic while it is planned."""
+    """A topic during planning."""
 
     @property
     def loads(self) -> Loads: ...
@@ -24,8 +24,10 @@ class Topic(Protocol):
 
 
 def separate_racks(topic: Topic, brokers: Sequence[int]) -> None:
-    """Moves replicas of partitions that have a rack twice to `brokers` of racks that these don't use, as far as there
-    are any with room: followers before the leader, to the least loaded."""
+    """Move replicas of partitions that use a rack twice to `brokers` in unused racks, as far as there is room.
+
+    Followers are moved before the leader, to the least loaded broker.
+    """
     loads = topic.loads
     for partition in sorted(topic.target):
         while True:
@@ -44,8 +46,11 @@ def separate_racks(topic: Topic, brokers: Sequence[int]) -> None:
 
 
 def level_replicas(topic: Topic, brokers: Sequence[int], *, everything: bool) -> None:
-    """Moves replicas from brokers with many of the topic to `brokers` with two or more fewer, as long as one may be
-    moved: those that the plan adds, or `everything`. The smallest partitions go first, followers before leaders."""
+    """Move replicas from brokers with many of the topic to `brokers` with at least two fewer, while any may be moved.
+
+    Only replicas that the plan adds are moved, or, with `everything`, all. The smallest partitions are moved first, and
+    followers before leaders.
+    """
     counts = topic.loads.topic_replicas
     while _differ(counts[each] for each in brokers) and _moved(topic, brokers, everything):
         pass
@@ -79,10 +84,10 @@ def _moved(topic: Topic, brokers: Sequence[int], everything: bool) -> bool:
 
 
 def level_leaders(topic: Topic, *, everything: bool) -> None:
-    """Turns the order of replicas until no turn, or chain of turns, makes leaders more even.
+    """Change preferred leaders until no change, or chain of changes, makes them more even.
 
-    Turned are partitions whose leader leaves, among the replicas that have the data; or `everything`: then a replica
-    that is still to be copied may lead, too, since a second plan would turn it.
+    Changed are partitions whose leader leaves, to replicas that have the data; with `everything`, all partitions, and a
+    replica that will be copied may lead, too, since a second plan would choose it.
     """
     counts = topic.loads.topic_leaders
     free = [
@@ -101,7 +106,7 @@ def level_leaders(topic: Topic, *, everything: bool) -> None:
 
 
 def _turned(topic: Topic, source: int, led: Mapping[int, Sequence[int]], everything: bool) -> bool:
-    """Gives one of the source's partitions to a broker that leads two or more fewer, over others where it must."""
+    """Give the lead of one of the source's partitions to a broker that leads at least two fewer, or via others."""
     counts = topic.loads.topic_leaders
     came: dict[int, tuple[int, int]] = {}
     waiting = deque([source])
@@ -120,7 +125,7 @@ def _turned(topic: Topic, source: int, led: Mapping[int, Sequence[int]], everyth
 
 
 def _with_data(topic: Topic, partition: int) -> Sequence[int]:
-    """A partition's replicas that have its data: all where none has."""
+    """A partition's replicas that have its data; all if none has."""
     target, now = topic.target[partition], topic.now(partition)
     return [broker for broker in target if broker in now] or target
 

@@ -1,4 +1,4 @@
-"""How much each broker has, while a plan is made."""
+"""The load of each broker during planning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Loads:
 
     def __init__(self, cluster: LiveCluster, topics: Iterable[TopicReplicas]) -> None:
         names = {rack: number for number, rack in enumerate(sorted({r for r in cluster.racks.values() if r}))}
-        # A broker without a rack, and one that is down, is a rack of its own.
+        # A broker without a rack, or one that is down, counts as a separate rack.
         self._racks = {broker: names[rack] if rack else -1 - broker for broker, rack in cluster.racks.items()}
         self.rooms = dict(cluster.rooms)
         self.replicas: Counter[int] = Counter()
@@ -37,14 +37,14 @@ class Loads:
         return self._racks.get(broker, -1 - broker)
 
     def begin(self, topic: TopicReplicas) -> None:
-        """The topic that is planned from now on."""
+        """Start planning a topic."""
         self.topic_replicas = Counter(broker for replicas in topic.replicas.values() for broker in replicas)
         self.topic_leaders = Counter(replicas[0] for replicas in topic.replicas.values() if replicas)
         self._together = Counter(pair for replicas in topic.replicas.values() for pair in permutations(replicas, 2))
         self._order = {broker: self._order_of(broker) for broker in self._racks}
 
     def move(self, now: Replicas, target: Replicas, size: int) -> None:
-        """A partition goes from `now` to `target`; what is added takes room, what goes makes none yet."""
+        """Move a partition from `now` to `target`; added replicas take room, removed ones don't free any yet."""
         for broker in target:
             if broker not in now and broker in self.rooms:
                 self.rooms[broker] -= size
@@ -52,12 +52,12 @@ class Loads:
         self._count(target, size, 1)
 
     def replace(self, now: Replicas, target: Replicas, size: int) -> None:
-        """As `move`, of a partition of the topic."""
+        """As `move`, for a partition of the topic that is being planned."""
         self.move(now, target, size)
         self._of_topic(now, target)
 
     def undo(self, now: Replicas, target: Replicas, size: int) -> None:
-        """What `replace` did with these."""
+        """Undo `replace` with the same arguments."""
         for broker in target:
             if broker not in now and broker in self.rooms:
                 self.rooms[broker] += size
@@ -86,29 +86,31 @@ class Loads:
             self.leaders[replicas[0]] += sign
 
     def has_room(self, broker: int, size: int) -> bool:
-        """Whether a replica of so many bytes fits on a broker, as far as is known."""
+        """Whether a replica of this size in bytes fits on a broker, as far as known."""
         room = self.rooms.get(broker)
         return room is None or room >= size
 
     def order(self, broker: int) -> tuple[int, int, int, int]:
-        """Brokers that should get a replica first are smallest."""
+        """Sort key: brokers that should get a replica first come first."""
         return (*self._order[broker], broker)
 
     def _order_of(self, broker: int) -> tuple[int, int, int]:
         return (self.topic_replicas[broker], self.replicas[broker], self.bytes[broker])
 
     def leading_order(self, broker: int) -> tuple[int, int, int]:
-        """Brokers that should lead first are smallest."""
+        """Sort key: brokers that should lead first come first."""
         return (self.topic_leaders[broker], self.leaders[broker], broker)
 
     def best(self, candidates: Sequence[int], replicas: Sequence[int]) -> int:
-        """Which of these brokers, at least one, should get one more replica of a partition that is on `replicas`: one
-        of the rack that has the fewest of them, the least loaded. Of equal ones, the one that shares the fewest
-        partitions with `replicas`, of the topic, then of the cluster: what a broker leaves behind is shared by many."""
+        """Choose the broker of `candidates`, at least one, that gets another replica of a partition on `replicas`.
+
+        It is the least loaded in a rack with the fewest of them. Among equal ones, it is the one that shares the fewest
+        partitions with `replicas`, of the topic, then of the cluster: so a lost broker's load is shared by many.
+        """
         used = Counter(map(self.rack, replicas))
         racks, order, together, shared = self._racks, self._order, self._together, self._shared
         for count in range(len(replicas) + 1):
-            # No lambda: this is where a plan's time goes.
+            # No lambda: planning spends most of its time here.
             found = [broker for broker in candidates if used.get(racks[broker], 0) == count]
             if found:
                 least = min(map(order.__getitem__, found))

@@ -1,4 +1,4 @@
-"""The replicas that each partition is to have: fewest moves first, then balance."""
+"""Plans the replicas of each partition: fewest moves first, then balance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topicledger.plan.replicas.values import Change, LiveCluster, Replicas, Topi
 
 
 class _Refused(Exception):
-    """What is wanted of a topic can't be done."""
+    """The wish for a topic can't be fulfilled."""
 
     def __init__(self, error: Refusal, message: str) -> None:
         super().__init__(message)
@@ -21,10 +21,10 @@ class _Refused(Exception):
 
 
 def plan(cluster: LiveCluster, topics: Iterable[TopicReplicas], wishes: Mapping[str, Wish]) -> Mapping[str, Change]:
-    """What is to become of the replicas of the topics that are wished for, by topic, of those that change.
+    """Plan the replicas of topics with wishes; returns the changes by topic.
 
-    `topics`: all of the cluster, since others count as load. The same input gives the same plan, and what a plan was
-    carried out on needs no other. Kept replicas keep their order, and a leader that stays keeps leading.
+    `topics`: all topics of the cluster, since others count as load. The same input gives the same plan, and after it is
+    carried out no further changes are planned. Kept replicas keep their order, and a leader that stays keeps leading.
     """
     known = sorted(topics, key=lambda each: each.topic)
     loads = Loads(cluster, known)
@@ -41,8 +41,10 @@ def plan(cluster: LiveCluster, topics: Iterable[TopicReplicas], wishes: Mapping[
 def create(
     cluster: LiveCluster, topics: Iterable[TopicReplicas], wanted: Mapping[str, tuple[int, Wish]]
 ) -> Mapping[str, Change]:
-    """The replicas of topics that are to be created: by topic, its number of partitions and what is wanted of them,
-    its replication factor included. `topics`: those that the cluster has, as load."""
+    """Plan the replicas of topics to create, from the number of partitions and the wish of each.
+
+    A wish includes the replication factor. `topics`: those that the cluster has, as load.
+    """
     loads = Loads(cluster, topics)
     return {
         name: _planned(cluster, loads, TopicReplicas(topic=name, replicas=dict.fromkeys(range(count), ())), wish)
@@ -66,12 +68,12 @@ def _planned(cluster: LiveCluster, loads: Loads, topic: TopicReplicas, wish: Wis
 
 @dataclass(frozen=True, slots=True)
 class _Allowed:
-    """Which brokers may have replicas of a topic."""
+    """The brokers that may have replicas of a topic."""
 
     gets: Sequence[int]
-    """Those that may get one."""
+    """Brokers that may get one."""
     keeps: Collection[int]
-    """Those that may keep one."""
+    """Brokers that may keep one."""
     strict: bool
     """No rack may have two replicas of a partition."""
 
@@ -97,7 +99,7 @@ def _allowed(cluster: LiveCluster, placement: Placement) -> _Allowed:
 
 
 class _Work:
-    """One topic while it is planned."""
+    """One topic during planning."""
 
     def __init__(self, cluster: LiveCluster, loads: Loads, topic: TopicReplicas, placement: Placement) -> None:
         self._cluster, self._loads, self._topic, self._placement = cluster, loads, topic, placement
@@ -111,7 +113,7 @@ class _Work:
         }
 
     def crowded(self, *, distinct: bool) -> tuple[int, ...]:
-        """Partitions that change and get a rack twice; none where this was asked for."""
+        """Changed partitions that get two replicas in one rack; none if assignments ask for this."""
         if not distinct or self._placement.kind is PlacementKind.RACK:
             return ()
         rack = self._loads.rack
@@ -130,7 +132,7 @@ class _Work:
         self._target[partition] = target
 
     def assign(self, assignments: Mapping[int, Replicas]) -> None:
-        """Exactly these replicas, of the partitions that there are."""
+        """Assign exactly these replicas to the existing partitions."""
         for partition, replicas in sorted(assignments.items()):
             if partition not in self._topic.replicas or replicas == self._topic.replicas[partition]:
                 continue
@@ -145,7 +147,7 @@ class _Work:
             self._set(partition, replicas)
 
     def place(self, replication_factor: int | None) -> None:
-        """By the rule, so many replicas of each partition, or as many as it has."""
+        """Place this number of replicas of each partition, or as many as it has, by the placement."""
         allowed = _allowed(self._cluster, self._placement)
         most = max((len(each) for each in self._topic.replicas.values()), default=0)
         self._require_enough(allowed, most if replication_factor is None else replication_factor)
@@ -198,7 +200,7 @@ class _Work:
         self._set(partition, self._led(now, kept, added))
 
     def _led(self, now: Replicas, kept: Sequence[int], added: Sequence[int]) -> Replicas:
-        """The replicas in order: the leader that there was where it stays, else one of those that have the data."""
+        """Order the replicas: the previous leader first if it stays, else one of those that have the data."""
         if kept and kept[0] == now[0]:
             return (*kept, *added)
         leader = min(kept or added, key=self._loads.leading_order)
@@ -209,16 +211,16 @@ class _Work:
             return False
         if broker in self._cluster.racks:
             return broker in allowed.keeps
-        # It is down, and its rack unknown: nobody knows better than to leave its replicas where they are.
+        # It is down, and its rack is unknown: its replicas stay where they are.
         return self._placement.kind is not PlacementKind.BROKERS
 
     def _worst(self, kept: Sequence[int]) -> int:
-        """Which replica goes where there are too many: never the first, one whose rack has another, the most loaded."""
+        """Choose the replica to remove: never the first, preferably one in a shared rack, the most loaded."""
         racks = [self._loads.rack(broker) for broker in kept]
         return max(kept[1:], key=lambda broker: (racks.count(self._loads.rack(broker)), self._load(broker)))
 
     def _load(self, broker: int) -> tuple[int, int, int, int]:
-        # One that is down counts as the most loaded: its replica is out of sync.
+        # A broker that is down counts as the most loaded: its replica is out of sync.
         return self._loads.order(broker) if broker in self._cluster.racks else (2**31, 0, 0, broker)
 
     def _has_room(self, broker: int, size: int) -> bool:
@@ -233,7 +235,7 @@ class _Work:
                 "are up, or drain them",
             )
 
-    # What levelling needs.
+    # The protocol `level.Topic`.
 
     @property
     def loads(self) -> Loads:
@@ -251,11 +253,11 @@ class _Work:
         return self._topic.size(partition)
 
     def set(self, partition: int, target: Replicas) -> None:
-        """Other replicas for a partition than were planned so far."""
+        """Change the planned replicas of a partition."""
         self._set(partition, target)
 
     def may_get(self, partition: int, broker: int, instead_of: int) -> bool:
-        """Whether a broker may get a partition's replica instead of another, and racks are shared no more than now."""
+        """Whether a broker may get a partition's replica from another broker without sharing more racks than now."""
         target = self._target[partition]
         if broker in target:
             return False

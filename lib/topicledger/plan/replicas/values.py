@@ -1,4 +1,4 @@
-"""What the planner takes and returns."""
+"""The input and output of the planner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Replicas: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCluster:
-    """The brokers that replicas can be on."""
+    """The brokers that can have replicas."""
 
     racks: Mapping[int, str | None]
-    """The rack of each broker that is up; None where it has none: then it counts as a rack of its own."""
+    """Broker that is up -> its rack; None if it has none: it then counts as a separate rack."""
     leaving: frozenset[int] = frozenset()
-    """Brokers that are to have no replicas any more."""
+    """Brokers that should no longer have replicas."""
     rooms: Mapping[int, int] = field(default_factory=dict)
-    """Bytes that each broker has room for; one that isn't here has room for anything, as far as is known."""
+    """Broker -> free bytes; a broker that isn't here has unlimited room, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TopicReplicas:
 
     topic: str
     replicas: Mapping[int, Replicas]
-    """By partition."""
+    """Partition -> replicas."""
     sizes: Mapping[int, int] = field(default_factory=dict)
     """Bytes of each partition's largest replica; a partition that isn't here has an unknown size, and counts as 0."""
 
@@ -41,29 +41,29 @@ class TopicReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is wanted of a topic's replicas."""
+    """The wanted replicas of a topic."""
 
     placement: Placement = ANYWHERE
     replication_factor: int | None = None
-    """How many replicas each partition is to have; None: as many as it has."""
+    """The wanted number of replicas of each partition; None: as many as it has."""
     assignments: Mapping[int, Replicas] | None = None
-    """Exactly these, instead of the two above."""
+    """Exactly these replicas, instead of the two above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to become of a topic's replicas."""
+    """The planned replicas of a topic."""
 
     target: Mapping[int, Replicas] = field(default_factory=dict)
-    """By partition, of those that change; empty where the change is refused."""
+    """Changed partition -> replicas; empty if the change is refused."""
     crowded: tuple[int, ...] = ()
-    """Of these, the partitions that get a rack twice, since no broker of another rack may have them."""
+    """Changed partitions with two replicas in one rack, since no broker in another rack may have them."""
     refused: tuple[Refusal, str] | None = None
-    """Why it can't be done."""
+    """The reason why it is refused."""
 
 
 def moves(topic: TopicReplicas, change: Change) -> Iterator[tuple[int, int, bool]]:
-    """Each replica that a change adds (True) or removes (False): its broker and its bytes."""
+    """Replicas that a change adds (True) or removes (False): broker and bytes of each."""
     for partition, target in change.target.items():
         now, size = topic.replicas.get(partition, ()), topic.size(partition)
         yield from ((broker, size, True) for broker in target if broker not in now)
@@ -71,7 +71,7 @@ def moves(topic: TopicReplicas, change: Change) -> Iterator[tuple[int, int, bool
 
 
 def bytes_moved(topic: TopicReplicas, change: Change) -> int | None:
-    """Bytes that a change copies; None where the size of a partition that gets a replica isn't known."""
+    """Bytes that a change copies; None if the size of a partition that gets a replica is unknown."""
     for partition, target in change.target.items():
         if partition not in topic.sizes and not set(target) <= set(topic.replicas.get(partition, ())):
             return None
@@ -79,7 +79,7 @@ def bytes_moved(topic: TopicReplicas, change: Change) -> int | None:
 
 
 def flows(topic: TopicReplicas, change: Change) -> Mapping[int, tuple[int, int]]:
-    """By broker, the bytes that it gets, and those that it gives away."""
+    """Broker -> bytes that it gets and bytes that it gives away."""
     found: dict[int, tuple[int, int]] = {}
     for broker, size, added in moves(topic, change):
         comes, goes = found.get(broker, (0, 0))
