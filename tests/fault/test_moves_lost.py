@@ -20,7 +20,7 @@ from tests.fault.patience import executor_of
 from tests.fault.proxy import CUT, REASSIGN, Direction, FaultProxy
 from tests.fault.quorum import active_controller
 from tests.waiting import until
-from topicledger.actions import waves
+from topicledger.actions import receivers, waves
 from topicledger.actions.moved import moves_of
 from topicledger.actions.throttling import Throttling
 from topicledger.apply.executor import Executor
@@ -130,7 +130,7 @@ def test_moves_of_a_dead_broker_stay_open_until_it_is_back(
     kafka_three: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R4, R6: throttles of the other brokers stay recorded until then, and the last start removes them."""
-    monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
+    monkeypatch.setattr(receivers, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1, 2), 1: (2, 1)}, {0: (1, 3), 1: (2, 3)}, Kept()
     target = move("dead.one", with_data(kafka_three, "dead.one", before), before, after)
     with mover(kafka_three, SLOW, kept) as executor:
@@ -171,7 +171,7 @@ def test_controller_killed_during_a_wave_does_not_disturb_moves(kafka_three: Emb
 
 def test_full_disk_on_the_target_leaves_the_move_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """R4: Kafka stops a broker if its only log directory fails; a larger disk and the same run id finish the move."""
-    monkeypatch.setattr(waves, "_GONE_FOR", 5.0)
+    monkeypatch.setattr(receivers, "_GONE_FOR", 5.0)
     before, after, kept = {0: (1,), 1: (2,)}, {0: (1, 3), 1: (3,)}, Kept()
     with three_brokers() as kafka:
         target = move("full.one", with_data(kafka, "full.one", before, 30_000_000), before, after)

@@ -15,6 +15,7 @@ from topicledger import kafka
 from topicledger.actions.checking import CheckedRequest
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.moved import is_between, is_in_place, moves_of, ours, progress
+from topicledger.actions.receivers import Receivers
 from topicledger.actions.throttling import Throttling
 from topicledger.errors import ClusterError
 from topicledger.kafka import RequestLost, Response
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY = 1.0
 _LONGEST_LOOK = 5.0
 _SAY_EVERY = 30.0
-_GONE_FOR = 120.0
-"""Seconds that a broker which is to get replicas may be down before what is open stays open."""
 _UNLISTED_FOR = 15.0
 """Seconds that a topic isn't listed before it counts as deleted."""
 _MOST_AT_ONCE = 4_000
@@ -54,15 +53,19 @@ class Waves:
             self._failed[topic] = (withdrawn.error, ours(f"the rest was not begun: {withdrawn.message}"))
         self._maybe_sent = {target.topic for target in targets if target.maybe_sent}
         """Topics of which anything may have been sent."""
+        self._left_open: set[str] = set()
+        """Topics whose outcome this start won't know. They are observed while others move: their moves take room."""
         self._unanswered = context.limits.moving.unanswered
-        self._sent: dict[Partition, float] = {}
-        """When a move was acknowledged, or listed last, or seen first if an earlier start sent it, by the context's
-        clock."""
+        self._sent: set[Partition] = set()
+        """Partitions whose move was acknowledged, listed, or sent by an earlier start as they show."""
+        self._not_listed_since: dict[Partition, float] = {}
+        """When a move in `_sent` was first seen neither listed nor done, by the context's clock. Metadata lags behind
+        the listing (R4), and a move may end at any time between two looks: the lag counts from the second."""
         self._unlisted_since: dict[str, float] = {}
         self._looked = False
         self._began = datetime.now(UTC)
         self._clock = context.clock()
-        self._gone_since: float | None = None
+        self._receivers = Receivers(context)
         self._said = context.clock()
 
     def run(self) -> Iterator[PhaseResult]:
@@ -82,10 +85,13 @@ class Waves:
                 self.look()
             while True:
                 yield from self._ended()
-                if not self._targets:
+                if self._targets.keys() <= self._left_open:
                     break
                 wave = self._next_wave()
-                if throttling is not None and not begun:
+                if self._may_be_deleted():
+                    # Its configs can't be read, so that it can't be throttled: whether it is deleted is known soon.
+                    wave = []
+                elif throttling is not None and not begun:
                     unthrottled = self._throttle(throttling)
                     wave = [move for move in wave if move.topic not in unthrottled]
                     begun = True
@@ -113,8 +119,12 @@ class Waves:
         for topic, why in without.refused.items():
             self._failed.setdefault(topic, (None, ours(f"{why}: the rest was not begun")))
         for topic, why in without.silent.items():
-            self._context.leave_open(self._targets.pop(topic), why)
+            self._leave_open(topic, why)
         return without.topics
+
+    def _may_be_deleted(self) -> Collection[str]:
+        """Topics that no broker lists, and that don't count as deleted yet."""
+        return (self._targets.keys() & self._unlisted_since.keys()) - self._failed.keys() - self._left_open
 
     def _to_throttle(self) -> Sequence[Move]:
         return [
@@ -152,7 +162,7 @@ class Waves:
                 self._see(move, states.get(topic), listed)
         self._looked = True
         if topics is None:
-            self._require_brokers()
+            self._receivers.require_up({broker for move in self._under_way.values() for broker in move.after})
 
     def _see(self, move: Move, state: TopicState | None, listed: Mapping[Partition, Replicas]) -> None:
         key, target = (move.topic, move.partition), self._targets[move.topic]
@@ -180,8 +190,7 @@ class Waves:
         if under_way is not None:
             self._unanswered.pop(key, None)
             self._under_way[key] = move
-            # Metadata lags behind the listing (R4): the lag is counted from the end of the move.
-            self._sent[key] = self._context.clock()
+            self._is_sent(key)
         elif is_in_place(move, live, listed):
             self._unanswered.pop(key, None)
             self._done.add(key)
@@ -191,9 +200,14 @@ class Waves:
             where = "gone" if live is None else f"on brokers {list(live.replicas)}"
             why = f"partition {move.partition} is {where}, neither as planned nor as it was"
             self._fail(move.topic, Refusal.CHANGED_SINCE_PLAN, why)
-        elif self._sent.pop(key, None) is not None:
+        elif key in self._sent:
             # Acknowledged, and neither listed nor done: somebody cancelled it. It goes again.
+            self._sent.discard(key)
             log.info("cluster %s: partition %d of %s goes again", self._context.cluster, move.partition, move.topic)
+
+    def _is_sent(self, key: Partition) -> None:
+        self._sent.add(key)
+        self._not_listed_since.pop(key, None)
 
     def _fail(self, topic: str, refusal: Refusal, why: str) -> None:
         """Begin nothing more of a topic; what is under way is waited for."""
@@ -219,25 +233,10 @@ class Waves:
             # Brokers never show that of our move: another client has moved it since.
             return False
         if between and (self._targets[move.topic].maybe_sent or key in self._unanswered):
-            self._sent.setdefault(key, now)
-        return key in self._sent and now - self._sent[key] < self._context.retry_policy.visibility
-
-    def _require_brokers(self) -> None:
-        wanted = {broker for move in self._under_way.values() for broker in move.after}
-        gone = wanted - {broker.broker_id for broker in self._context.brokers()} if wanted else set()
-        now = self._context.clock()
-        if not gone:
-            self._gone_since = None
-        elif self._gone_since is None:
-            self._gone_since = now
-            log.warning(
-                "cluster %s: brokers %s, which are to have replicas, are down", self._context.cluster, sorted(gone)
-            )
-        elif now - self._gone_since > _GONE_FOR:
-            raise OutcomeUnknown(
-                f"cluster {self._context.cluster}: brokers {sorted(gone)}, which are to have replicas, are down for "
-                f"more than {_GONE_FOR:g} s; bring them back, and start the run again with its id"
-            )
+            self._sent.add(key)
+        if key not in self._sent:
+            return False
+        return now - self._not_listed_since.setdefault(key, now) < self._context.retry_policy.visibility
 
     def _is_done(self, move: Move) -> bool:
         return (move.topic, move.partition) in self._done
@@ -257,6 +256,8 @@ class Waves:
     def _ended(self) -> Iterator[PhaseResult]:
         moving = {topic for topic, _ in self._under_way.keys() | self._context.may_move().keys()}
         for topic, target in list(self._targets.items()):
+            if topic in self._left_open:
+                continue
             if self.is_done(target):
                 del self._targets[topic]
                 yield self._context.result(
@@ -293,7 +294,7 @@ class Waves:
             room.add(move)
         wave: list[Move] = []
         for topic in self._targets:
-            if topic in self._failed:
+            if topic in self._failed or topic in self._left_open:
                 continue
             for move in self._moves[topic]:
                 key = (topic, move.partition)
@@ -360,7 +361,7 @@ class Waves:
             if answer is None or may_be_done(answer):
                 self._unanswered[key] = Unanswered(after=brokers, at=now)
             elif answer.error_code == kafka.NONE:
-                self._sent[key] = now
+                self._is_sent(key)
                 self._unanswered.pop(key, None)
 
     def _give_up(self, target: Target, silent: NoOutcome) -> None:
@@ -370,7 +371,11 @@ class Waves:
             note = None if silent.told else Refusal.NO_ANSWER
             self._failed.setdefault(target.topic, (note, replace(silent.last.result, error_message=words)))
         else:
-            self._context.leave_open(self._targets.pop(target.topic), silent.why)
+            self._leave_open(target.topic, silent.why)
+
+    def _leave_open(self, topic: str, why: str) -> None:
+        self._left_open.add(topic)
+        self._context.leave_open(self._targets[topic], why)
 
     def _compare(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
         """Each target with a refusal if its topic is no longer as planned, or can't be compared now."""
