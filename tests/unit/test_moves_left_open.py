@@ -1,0 +1,77 @@
+"""Moves end though a topic of theirs stays open, is deleted meanwhile, or is observed too late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.moving_cluster import MovingCluster, Written, executor_of, move
+from topicledger.kafka.sending import StaysOpen
+from topicledger.model import Outcome, PhaseResult, TopicConfigs
+
+BEFORE, AFTER = {0: (1,), 1: (1,)}, {0: (2,), 1: (2,)}
+MOST_WAITS = 500
+
+
+class Hiding(MovingCluster):
+    """Doesn't show the configs of t, as a broker that lags behind."""
+
+    def topic_configs(self, topics: Sequence[str], names: Mapping[str, Collection[str]]) -> list[TopicConfigs]:
+        return [each for each in super().topic_configs(topics, names) if each.topic != "t"]
+
+
+def test_room_of_a_topic_left_open_is_free_when_its_moves_are_done() -> None:
+    """An earlier start moved t; nothing else may move beside it, and its throttle can't be set now."""
+    cluster, waits = Hiding(t=BEFORE, u=BEFORE), 0
+    cluster.reassign({("t", 0): (2,)})
+    cluster.requests.clear()
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        assert waits < MOST_WAITS, "moves wait for ever"
+        cluster.finish()
+
+    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
+    one_by_one = replace(executor.limits.moving.settings, max_partitions_per_broker=1)
+    executor.limits.moving = replace(executor.limits.moving, settings=one_by_one)
+    rows: list[PhaseResult] = []
+    with pytest.raises(StaysOpen, match="main: t: no known outcome"):
+        rows.extend(executor.apply([move("t", BEFORE, AFTER, maybe_sent=True), move("u", BEFORE, AFTER)]))
+    assert [(row.resource, row.outcome) for row in rows] == [("u", Outcome.OK)]
+    assert [sorted(each) for each in cluster.requests] == [[("u", 0)], [("u", 1)]]
+
+
+def test_topic_that_is_deleted_while_it_moves_fails_in_the_next_start() -> None:
+    cluster = MovingCluster(t=BEFORE, u=BEFORE)
+    cluster.reassign({("t", 0): (2,)})
+    cluster.targets.clear()
+    del cluster.ids["t"]
+    executor = executor_of(cluster, Written(), meanwhile=cluster.finish)
+    rows = list(executor.apply([move("t", BEFORE, AFTER, maybe_sent=True), move("u", BEFORE, AFTER)]))
+    by_topic = {row.resource: row for row in rows}
+    assert (by_topic["t"].outcome, by_topic["t"].error) == (Outcome.FAILED, "CHANGED_SINCE_PLAN")
+    assert "the topic was deleted while it was moved" in str(by_topic["t"].error_message)
+    assert by_topic["u"].outcome is Outcome.OK
+
+
+def test_move_that_ends_between_two_late_observations_is_done() -> None:
+    """R4: metadata lags behind the listing, and no one observed when the listing lost the move."""
+    cluster, waits = MovingCluster(t={0: (1,)}), 0
+
+    def meanwhile() -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 10:
+            cluster.targets.clear()
+            cluster.replicas["t", 0] = (2, 1)
+            clock = executor.clock
+            executor.clock = lambda: clock() + 10 * executor.retry_policy.visibility
+        elif waits == 12:
+            cluster.replicas["t", 0] = (2,)
+
+    executor = executor_of(cluster, Written(), meanwhile=meanwhile)
+    (row,) = executor.apply([move("t", {0: (1,)}, {0: (2,)})])
+    assert (row.outcome, row.error) == (Outcome.OK, None)
