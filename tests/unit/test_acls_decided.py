@@ -380,7 +380,7 @@ def test_warning_of_a_row_evaluated_twice_is_given_once(spark: SparkSession) -> 
 
 
 UNUSUAL = [
-    (right("User:a*"), "only User:* is everybody"),
+    (right("User:a*"), "only User:* is everyone"),
     (right("User:a,User:b"), "one name with a comma"),
     (right(name="app-*", resource_type="GROUP"), "for a prefix write PREFIXED"),
     (right("User:CN=a, O=b"), None),
