@@ -88,7 +88,7 @@ class Waves:
                 if self._targets.keys() <= self._left_open:
                     break
                 wave = self._next_wave()
-                if self._may_be_deleted():
+                if throttling is not None and not begun and self._may_be_deleted():
                     # Its configs can't be read, so that it can't be throttled: whether it is deleted is known soon.
                     wave = []
                 elif throttling is not None and not begun:
