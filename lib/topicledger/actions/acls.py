@@ -24,6 +24,7 @@ from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import ADDS, REMOVES, Shown, counted
+from topicledger.actions.shown import done_within
 from topicledger.kafka.access import NO_ALTER
 from topicledger.kafka.connection import NotListed
 from topicledger.kafka.sending import Answer
@@ -151,20 +152,14 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Those that are as planned, within the time that brokers need to show them (A6)."""
-    left = list(targets)
-    for _ in context.looks(_SHOWN_WITHIN):
+
+    def observe(left: Sequence[Target]) -> _Listed:
         listed = _Listed(context, left)
         context.require_planned_cluster()
-        if listed.unknown is not None:
-            for target in left:
-                context.leave_open(target, listed.unknown)
-            return
-        for target in left:
-            if listed.is_done(target):
-                yield _recovered(context, target, listed.answer())
-        left = [target for target in left if not listed.is_done(target)]
-        if not left:
-            return
+        return listed
+
+    for target, listed in done_within(context, targets, _SHOWN_WITHIN, observe):
+        yield _recovered(context, target, listed.answer())
 
 
 def _recovered(context: ClusterContext, target: Target, answer: Answer) -> PhaseResult:
@@ -219,18 +214,16 @@ def delete(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phase
 
 def _wait_for_replacements(context: ClusterContext, targets: Sequence[Target]) -> dict[str, str]:
     """By resource, why a delete isn't sent. What was added before is visible late (A6)."""
-    deadline, backoff = context.clock() + context.retry_policy.visibility, context.retry_policy.first_backoff
-    while True:
+    missing: dict[str, frozenset[Acl]] = {}
+    for _ in context.looks(context.retry_policy.visibility):
         listed = _Listed(context, targets)
         context.require_planned_cluster()
         if listed.unknown is not None:
             return {target.resource: listed.unknown for target in targets}
         missing = {target.resource: each for target in targets if (each := listed.missing(target))}
-        acknowledged = context.limits.acls_added
-        if not any(each & acknowledged for each in missing.values()) or context.clock() >= deadline:
-            return {resource: _MISSING + ", ".join(map(_words, sorted(each))) for resource, each in missing.items()}
-        context.wait(backoff)
-        backoff = min(backoff * 2, context.retry_policy.longest_backoff)
+        if not any(each & context.limits.acls_added for each in missing.values()):
+            break
+    return {resource: _MISSING + ", ".join(map(_words, sorted(each))) for resource, each in missing.items()}
 
 
 _MISSING = "what replaces it is not there, so it stays, and nobody loses a right in between: "

@@ -20,6 +20,7 @@ from topicledger.actions.costs import TOUCHED_NAMES
 from topicledger.actions.kind import ActionKind, Steps
 from topicledger.actions.safeguards import Guard, Safeguards
 from topicledger.actions.showing import CHANGES, Shown, changed
+from topicledger.actions.shown import done_within
 from topicledger.kafka.connection import CLUSTER_AUTHORIZATION_FAILED, NotListed
 from topicledger.kafka.quotas import NO_ALTER
 from topicledger.kafka.sending import Answer
@@ -59,6 +60,10 @@ class _Described:
         """The limits that the entity has, of those that the target touches."""
         limits = self._quotas.get(Entity.of_text(target.resource), {})
         return {name: text_of_limit(value) for name, value in limits.items() if name in target.touched}
+
+    def is_done(self, target: Target) -> bool:
+        """Whether the entity has the limits that the target sets."""
+        return _same(self.of(target), target.after)
 
     def answer(self, result: TopicResult | None = None) -> Answer:
         return Answer(result or TopicResult(), 1, self.requested_at, datetime.now(UTC))
@@ -108,22 +113,10 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """Those that are as planned, within the time that brokers need to show them."""
-    left = list(targets)
-    for _ in context.looks(_SHOWN_WITHIN):
-        described = _Described(context)
-        if described.unknown is not None:
-            for target in left:
-                context.leave_open(target, described.unknown)
-            return
-        for target in left:
-            found = described.of(target)
-            if _same(found, target.after):
-                done = described.answer(TopicResult(after=found))
-                message = "an earlier request of this run altered it"
-                yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
-        left = [target for target in left if not _same(described.of(target), target.after)]
-        if not left:
-            return
+    for target, described in done_within(context, targets, _SHOWN_WITHIN, lambda _: _Described(context)):
+        done = described.answer(TopicResult(after=described.of(target)))
+        message = "an earlier request of this run altered it"
+        yield context.result(target, Phase.APPLY, Outcome.OK, done, note=Note.RECOVERED, message=message)
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
@@ -145,7 +138,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
         found = described.of(target)
         if described.unknown is not None:
             yield context.skipped(target, Phase.VERIFY, described.unknown)
-        elif _same(found, target.after):
+        elif described.is_done(target):
             yield context.result(target, Phase.VERIFY, Outcome.OK, described.answer(TopicResult(after=found)))
         elif (foreign := _foreign(target, found)) is not None:
             result = TopicResult(error_code=OURS, error_message=foreign, after=found)
