@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import DoubleType, MapType, StringType, StructType, TimestampType
 
 from topicledger.model.quotas import ENTITY
-from topicledger.schemas.definition import Table, column, skipping_by
+from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table, column, skipping_by
 
 _STRING = StringType()
 
@@ -49,11 +49,7 @@ OBSERVED_ACLS = Table(
             column("pattern_type", _STRING, "LITERAL or PREFIXED"),
             column("resource_name", _STRING, "the resource's name, or its prefix"),
             column("host", _STRING, "the client's address; `*`: any"),
-            column(
-                "run_id",
-                _STRING,
-                "the run that first observed this state; a cluster's rows are replaced when they change",
-            ),
+            FIRST_OBSERVED_BY,
             column("observed_at", TimestampType(), "when the cluster first reported this state"),
         ]
     ),
@@ -105,11 +101,7 @@ OBSERVED_QUOTAS = Table(
             column("cluster_id", _STRING, "the Kafka cluster's own id"),
             *_ENTITY,
             *_LIMITS,
-            column(
-                "run_id",
-                _STRING,
-                "the run that first observed this state; a cluster's rows are replaced when they change",
-            ),
+            FIRST_OBSERVED_BY,
             column("observed_at", TimestampType(), "when the cluster first reported this state"),
         ]
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 SCHEMA_VERSION = 8
 SCHEMA_VERSION_PROPERTY = "topicledger.schemaVersion"
@@ -35,6 +35,14 @@ class Table:
 
 def column(name: str, data_type: DataType, comment: str = "", *, nullable: bool = True) -> StructField:
     return StructField(name, data_type, nullable, {"comment": comment} if comment else None)
+
+
+FIRST_OBSERVED_BY = column(
+    "run_id",
+    StringType(),
+    "the run that first observed this state; a cluster's rows are replaced when they change",
+)
+"""A column of the tables that hold what clusters have."""
 
 
 def skipping_by(*columns: str) -> Mapping[str, str]:

@@ -21,12 +21,18 @@ from pyspark.sql.types import (
 )
 
 from topicledger.schemas.access import ACLS, OBSERVED_ACLS, OBSERVED_QUOTAS, QUOTAS
-from topicledger.schemas.definition import Table
+from topicledger.schemas.definition import FIRST_OBSERVED_BY, Table
 from topicledger.schemas.definition import column as _column
 from topicledger.schemas.definition import skipping_by as _skipping_by
 from topicledger.schemas.runs import APPROVALS, CLUSTERS, LEASES, RUNS, THROTTLES
 
 _STRING, _INT, _BIGINT, _TIMESTAMP, _BOOLEAN = StringType(), IntegerType(), LongType(), TimestampType(), BooleanType()
+
+_FIRST_OBSERVED_AT = _column(
+    "observed_at",
+    _TIMESTAMP,
+    "when the cluster first reported this state; the last time is in `runs.observed_at`",
+)
 
 ASSIGNMENTS = MapType(_INT, ArrayType(_INT))
 """Partition -> broker ids; the first is the preferred leader (C3)."""
@@ -184,16 +190,8 @@ OBSERVED = Table(
                 "operations that this principal may do on the topic, with Kafka's names; null if the broker doesn't "
                 "report them",
             ),
-            _column(
-                "run_id",
-                _STRING,
-                "the run that first observed this state; a cluster's rows are replaced when they change",
-            ),
-            _column(
-                "observed_at",
-                _TIMESTAMP,
-                "when the cluster first reported this state; the last time is in `runs.observed_at`",
-            ),
+            FIRST_OBSERVED_BY,
+            _FIRST_OBSERVED_AT,
         ]
     ),
     partitioned_by=("cluster",),
@@ -212,16 +210,8 @@ BROKERS = Table(
             _column("host", _STRING, "host of its advertised listener"),
             _column("port", _INT, "port of its advertised listener"),
             _column("controller", _BOOLEAN, "whether metadata named it as the controller"),
-            _column(
-                "run_id",
-                _STRING,
-                "the run that first observed this state; a cluster's rows are replaced when they change",
-            ),
-            _column(
-                "observed_at",
-                _TIMESTAMP,
-                "when the cluster first reported this state; the last time is in `runs.observed_at`",
-            ),
+            FIRST_OBSERVED_BY,
+            _FIRST_OBSERVED_AT,
         ]
     ),
     partitioned_by=("cluster",),
@@ -239,16 +229,8 @@ OBSERVED_CONFIGS = Table(
             _column("configs", CONFIGS, "as described by the broker; a sensitive value is null"),
             _column("config_error_code", _INT, "Kafka's error code if configs are missing, else 0"),
             _column("config_error", _STRING, "Kafka's name for the code"),
-            _column(
-                "run_id",
-                _STRING,
-                "the run that first observed this state; a cluster's rows are replaced when they change",
-            ),
-            _column(
-                "observed_at",
-                _TIMESTAMP,
-                "when the cluster first reported this state; the last time is in `runs.observed_at`",
-            ),
+            FIRST_OBSERVED_BY,
+            _FIRST_OBSERVED_AT,
         ]
     ),
     partitioned_by=("cluster",),

@@ -33,7 +33,7 @@ class Late(MovingCluster):
 
     def __init__(self) -> None:
         super().__init__(t=BEFORE, u=BEFORE)
-        self.landed = False
+        self.landed_at: float | None = None
         self.before_request = self._lose
         self.unthrottled: list[float] = []
 
@@ -42,31 +42,26 @@ class Late(MovingCluster):
             raise LOST
         return None
 
-    def land(self) -> None:
-        self.landed = True
-        self.targets[self.late, 0] = AFTER[0]
-
-    def look(self, now: float) -> None:
-        """Note a moment at which the topic moves, or may come to, without its throttle."""
-        if self.landed and (self.late, 0) in self.targets and (TOPIC, self.late, LEADER_REPLICAS) not in self.configs:
+    def pass_time(self, now: float) -> None:
+        """Carry out the lost request at `LATE`, and finish its move 300 s later; note moments without its throttle."""
+        if self.landed_at is None and now >= LATE:
+            self.landed_at = now
+            self.targets[self.late, 0] = AFTER[0]
+        elif self.landed_at is not None and now > self.landed_at + 300:
+            self.finish()
+        moves = self.landed_at is not None and (self.late, 0) in self.targets
+        if moves and (TOPIC, self.late, LEADER_REPLICAS) not in self.configs:
             self.unthrottled.append(now)
 
 
 def test_a_lost_request_that_lands_late_finds_its_throttle() -> None:
-    """No answer about t comes, and u is moved: t counts as under way for as long as its request may come through."""
-    cluster, written, landed_at = Late(), Written(), 0.0
+    """No answer about t comes, and u is moved: t counts as under way for as long as its request may be carried out."""
+    cluster, written = Late(), Written()
 
     def meanwhile() -> None:
-        nonlocal landed_at
-        now = executor.clock()
         if ("u", 0) in cluster.targets:
             cluster.finish(("u", 0))
-        if not cluster.landed and now >= LATE:
-            cluster.land()
-            landed_at = now
-        if cluster.landed and now > landed_at + 300:
-            cluster.finish()
-        cluster.look(now)
+        cluster.pass_time(executor.clock())
 
     executor = executor_of(cluster, written, meanwhile=meanwhile)
     rows = {row.resource: row for row in executor.apply([move(name, BEFORE, AFTER) for name in ("t", "u")])}
@@ -77,7 +72,7 @@ def test_a_lost_request_that_lands_late_finds_its_throttle() -> None:
 
 def test_a_repetition_that_is_refused_says_nothing_of_a_lost_request() -> None:
     """The first request gets lost and is carried out late, the second one is refused with 31."""
-    cluster, written, landed_at = Late(), Written(), 0.0
+    cluster, written = Late(), Written()
 
     def fate(number: int) -> int:
         if number == 1:
@@ -86,19 +81,9 @@ def test_a_repetition_that_is_refused_says_nothing_of_a_lost_request() -> None:
 
     cluster.before_request = fate
 
-    def meanwhile() -> None:
-        nonlocal landed_at
-        now = executor.clock()
-        if not cluster.landed and now >= LATE:
-            cluster.land()
-            landed_at = now
-        elif cluster.landed and now > landed_at + 300:
-            cluster.finish()
-        cluster.look(now)
-
-    executor = executor_of(cluster, written, meanwhile=meanwhile)
+    executor = executor_of(cluster, written, meanwhile=lambda: cluster.pass_time(executor.clock()))
     (row,) = executor.apply([move("t", BEFORE, AFTER)])
-    assert (row.outcome, cluster.landed, cluster.unthrottled) == (Outcome.OK, True, [])
+    assert (row.outcome, cluster.landed_at is not None, cluster.unthrottled) == (Outcome.OK, True, [])
     assert (cluster.throttles(), written.rows) == (set(), [])
 
 
@@ -220,7 +205,7 @@ def test_without_a_limit_only_what_still_moves_keeps_its_throttle() -> None:
 
 
 def test_throttles_belong_to_a_cluster_whatever_its_name_is() -> None:
-    """`old` was renamed to `new`, and another cluster is `old` now; nobody knows yet which cluster `first` is."""
+    """`old` was renamed to `new`, and another cluster is `old` now; the id behind `first` isn't known yet."""
     ids = {"new": "id-1", "old": "id-2", "first": None}
     settings = Settings(
         path=Path("x.toml"),
