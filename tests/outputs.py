@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
 
 @contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch, width: int, *, colours: bool = False) -> Iterator[Terminal]:
-    """A context with stdout on a terminal of so many columns; without `colours`, NO_COLOR is set."""
+    """A context with stdout on a terminal of `width` columns; without `colours`, NO_COLOR is set."""
     screen = Terminal()
     with monkeypatch.context() as patch, redirect_stdout(screen):
         patch.setenv("COLUMNS", str(width))

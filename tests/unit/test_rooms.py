@@ -74,7 +74,7 @@ def test_no_class_has_more_than_a_dozen_fields() -> None:
 
 
 def test_no_test_imports_from_another_test() -> None:
-    """What several tests share is in a module beside them, or a fixture."""
+    """Code that several tests share is in a module beside them, or a fixture."""
     wrong = []
     for path in TESTS.glob("**/*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -168,7 +168,7 @@ def _by_cluster(settings: Mapping[str, ChangeSettings], change: Callable[[Change
 
 
 def with_alters(decisions: DataFrame) -> DataFrame:
-    """What is to be altered becomes an action of its own. In and out: `phases.DECIDED`.
+    """Turn configs to alter into actions of their own. In and out: `phases.DECIDED`.
 
     A topic that needs nothing else has the decision alter_configs; one that gets partitions has a second row.
     """

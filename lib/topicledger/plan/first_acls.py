@@ -102,7 +102,7 @@ class Words:
     after: str
     """With what the ACL is about between them."""
     all: str
-    """Of a cluster on which it isn't known whether the setting is set; their number follows."""
+    """One warning for a cluster whose setting is unknown; the number of its ACLs follows."""
 
 
 _FIRST = Words(

@@ -37,7 +37,7 @@ class Wanted:
     to_describe: Callable[[Observation], DataFrame | None] = lambda _: None
     """The topics whose configs changes are decided on (columns of `observed`); None where there are no changes."""
     changes: Callable[[DataFrame | None], Transform] | None = None
-    """Of those configs, what adds to decisions (`phases.DECIDED`) what is to be changed of topics that exist."""
+    """Adds the changes of existing topics to decisions (`phases.DECIDED`), from those configs."""
     spares: Collection[str] = ()
     """Policies that don't refuse a delete but spare the topic: where no other refuses it, it is skipped."""
     replicas: Asked = NOTHING_ASKED

@@ -43,7 +43,7 @@ class ResourceKind:
     table: Table
     """One of `schemas.RESOURCES`."""
     judge: Callable[[Collection[str], Collection[str] | None], Transform]
-    """Of the settings' clusters and those that are selected: phase manifest. In: rows of `table`. Out: its columns,
+    """Phase manifest, from the settings' clusters and the selected ones. In: rows of `table`. Out: its columns,
     `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
     observed: Table
     """What clusters have."""
@@ -55,12 +55,12 @@ class ResourceKind:
     subject: Subject | None = None
     """What policies judge of it; None where there are none of it."""
     now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
-    """Of judged rows, what `ActionKind.not_declared` asks about beside their state."""
+    """Columns of evaluated rows that `ActionKind.not_declared` asks about beside their state."""
     undeclared: Callable[[], Column]
     """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
     protected: Callable[[DataFrame, Collection[str]], Transform] | None = None
-    """Of what `judge` returns for the latest table, and the settings' clusters: planned actions that a refused row may
-    mean to keep from happening, as `ending.REFUSED`; None where no action follows from a row that is missing."""
+    """Finds planned actions that a refused row may mean to prevent, as `ending.REFUSED`. Arguments: the result of
+    `judge` for the latest table, and the settings' clusters. None if no action follows from a missing row."""
     manages: Callable[[Settings], bool] = lambda _: False
     """Whether there is something to decide on where nothing is declared."""
     as_rows: AsRows | None = None

@@ -240,7 +240,7 @@ class Window:
         self.by, self.order, self.end = by, order, end
         self._of: Rows = ()
         self._groups: dict[tuple[Any, ...], list[Row]] = {}
-        """Of the rows `_of`: those of a group, in order."""
+        """The rows of each group of `_of`, in order."""
 
     @staticmethod
     def partitionBy(*by: Any) -> Window:  # noqa: N802

@@ -250,7 +250,7 @@ def map_from_entries(column: Any) -> Column:
 
 
 def try_element_at(column: Any, key: Any) -> Column:
-    """Of a map; of an array by its place, which counts from 1."""
+    """The value of a key in a map, or the element at a place in an array; places count from 1."""
 
     def make(found: Any, at: Any) -> Any:
         if isinstance(found, dict):

@@ -56,7 +56,7 @@ COMMANDS: Sequence[Item] = (
 
 @dataclass(frozen=True)
 class History:
-    """What a walk goes through."""
+    """The events of a walk, and the estate that it begins with."""
 
     estate: Estate
     items: tuple[Item, ...]
