@@ -66,7 +66,7 @@ def kafka_secured(authority: Certificates) -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def kafka_acls(kafka_sasl: EmbeddedKafka) -> Iterator[EmbeddedKafka]:
-    """The broker, where no principal `User:rights...` has any right."""
+    """The SASL broker; no principal `User:rights...` has an ACL."""
     yield kafka_sasl
     with admin_of(kafka_sasl) as admin:
         left = [each for each in admin.describe_acls() if each.principal.startswith("User:rights")]

@@ -113,7 +113,7 @@ DECIDED = StructType(
 """Phase decide: one row per (cluster, topic) that is declared or exists. Changes and moves add a row per action."""
 
 EVALUATED = StructType([*DECIDED, column("action", _STRING, "the action needed; null if there is none")])
-"""Phases policy and guard: the same rows, refused where a rule says so, one per action."""
+"""Phases policy and guard: the same rows, refused if a rule says so, one per action."""
 
 PLANNED = PLANS.schema
 """Phase plan: rows of the table `plans`."""

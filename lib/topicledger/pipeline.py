@@ -27,6 +27,7 @@ from topicledger.apply.values import Validated
 from topicledger.config.settings import ClusterSettings
 from topicledger.errors import ExitCode, exit_code
 from topicledger.ledger import proof
+from topicledger.ledger.outcomes import Standing
 from topicledger.ledger.rows import audit_rows
 from topicledger.ledger.run import Run
 from topicledger.ledger.throttles import clusters_left
@@ -41,7 +42,7 @@ from topicledger.plan.history import warn_of_changed_back
 from topicledger.plan.prune import pruned, rules
 from topicledger.plan.reevaluate import reevaluate
 from topicledger.plan.revert import undone
-from topicledger.plan.standing import Standing, in_batches, sendable, standing
+from topicledger.plan.standing import in_batches, sendable, standing
 from topicledger.plan.wanted import Wanted, declared, rebalanced
 from topicledger.policies.contract import MAKE_PARTITIONS
 from topicledger.schemas import AUDIT, BROKERS, CLUSTERS, MANIFESTS, OBSERVED, PLANS, USAGES

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from tests.properties.rows.frames import Session
 from tests.properties.walks import estate
 from tests.properties.walks.driver import functions_in_memory
-from topicledger.apply import summary
+from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_moves, read_violations
 from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
@@ -130,7 +130,7 @@ def _with_sent(make: Make) -> Any:
 
 def _standing(make: Make) -> Any:
     run: Any = SimpleNamespace(audit=lambda: make(AUDIT, _audit()), open_actions=lambda: _with_sent(make))
-    return standing.standing(run, *standing.Standing)
+    return standing.standing(run, *outcomes.Standing)
 
 
 def _no_longer_declared(make: Make) -> Any:
@@ -158,8 +158,9 @@ TRANSFORMS: Mapping[str, Callable[[Make], Any]] = {
     "declared otherwise": _declared_otherwise,
     "no longer declared": _no_longer_declared,
     "standing": _standing,
+    "outcomes": lambda make: outcomes.with_outcomes(make(PLANS, _planned()), make(AUDIT, _audit())),
     "batches": _batched,
-    "last phases": lambda make: summary.last_phases(make(AUDIT, _audit())),
+    "last phases": lambda make: outcomes.results(make(AUDIT, _audit()), make(PLANS, _planned())),
 }
 
 

@@ -6,23 +6,23 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.apply.display import displayed
 from topicledger.apply.moves import PlannedMoves, planned_moves
 from topicledger.apply.planned import Pending, first_planned
 from topicledger.errors import ExitCode, exit_code
+from topicledger.ledger import outcomes as folded
 from topicledger.ledger.rows import WARNING, read_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.sql import sql_text
 from topicledger.model import FORMAT_VERSION, Decision, Outcome, Phase, Refusal
 from topicledger.plan.lines import RETURNED, PlannedAction
 from topicledger.plan.resources import COUNTED
-from topicledger.schemas import ACTION_KEY, AUDIT
+from topicledger.schemas import AUDIT
 from topicledger.text import SHOWN_FAILURES
 
-_RESOURCE = ("cluster", "resource_type", "resource")
 _NOT_OK = (Outcome.FAILED.value, Outcome.REFUSED.value)
 _ALIKE = (
     Refusal.CLUSTER_UNREACHABLE.value,
@@ -138,41 +138,6 @@ class Summary:
             "moves": pending["moves"],
         }
         return json.dumps({"format_version": FORMAT_VERSION, **found, **counts, **planned}, indent=2)
-
-
-def last_phases(audit: DataFrame, *also: str, by: Sequence[str] = _RESOURCE) -> DataFrame:
-    """An action's result: its last phase. In: a run's rows of `audit`. Of rows without a topic those of manifests each
-    count by themselves; the others are about their cluster.
-
-    What ended without an action is a result where no action was planned for the same topic. Policies judge again after
-    validate: what they refuse there ends the action, what they only warn of doesn't. `also` are more columns of that
-    phase; `by` names `run_id` too where the rows are of several runs. A row without a phase is a planned action, before
-    all phases: whether there is one is `planned`.
-    """
-    warned = F.col("phase").eqNullSafe(Phase.POLICY.value) & F.col("outcome").eqNullSafe(Outcome.OK.value)
-    unnamed = F.col("resource").isNull() | F.col("cluster").isNull()
-    own = F.when(unnamed & F.col("phase").eqNullSafe(Phase.MANIFEST.value), F.monotonically_increasing_id())
-    acts = F.col("action").isNotNull()
-    any_acts = F.max(acts).over(Window.partitionBy(*by, "_own"))
-    columns = ("topic", "phase", "outcome", "error_code", "error", "error_message", *also)
-    return (
-        audit.where(~warned)
-        .withColumns({"_own": own, "_order": phase_order()})
-        .withColumn("_any_acts", any_acts)
-        .where(acts | ~F.col("_any_acts"))
-        .groupBy(*by, "_own", "action")
-        .agg(
-            F.max_by(F.struct(*columns), "_order").alias("last"),
-            F.bool_or(F.col("phase").isNull()).alias("planned"),
-        )
-        .select(*by, "action", "last.*", "planned")
-    )
-
-
-def phase_order() -> Column:
-    """The place of `phase` in the order of `Phase`, from 1, and 0 without one."""
-    position = F.array_position(F.array(*(F.lit(phase.value) for phase in Phase)), F.col("phase"))
-    return F.coalesce(position, F.lit(0))
 
 
 def summarise(
@@ -323,11 +288,7 @@ class _Tally:
 
 def results(run: Run) -> DataFrame:
     """Each action's result, by `audit`; of `plans` those planned actions that have none yet."""
-    ended = ("phase", "outcome", "error_code", "error", "error_message")
-    columns = (*ACTION_KEY, "topic", *ended, *RETURNED)
-    unknown = {name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in (*ended, *RETURNED)}
-    planned = run.open_actions().withColumns(unknown).select(*columns)
-    return last_phases(run.audit().select(*columns).unionByName(planned), *RETURNED)
+    return folded.results(run.audit(), run.open_actions(), *RETURNED)
 
 
 def _tallies(results: DataFrame) -> Sequence[_Tally]:

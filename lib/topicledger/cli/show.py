@@ -15,9 +15,9 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from rich.table import Table as Grid
 
-from topicledger.apply.summary import phase_order
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
+from topicledger.ledger.outcomes import by_action, phase_order
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
@@ -195,12 +195,17 @@ def _actions(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
     audit = ledger.read(AUDIT).where(F.col("run_id") == run_id)
     shown = ("phase", "outcome", "error_code", "error", "error_message", "attempt", "completed_at")
     order = phase_order()
-    phases = audit.groupBy(*ACTION_KEY).agg(
-        F.array_sort(F.collect_list(F.struct(order.alias("order"), *shown))).alias("phases"),
-        F.max_by(
-            F.struct("num_partitions", "replication_factor", "configs"),
-            F.when(F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)),
-        ).alias("resolved"),
+    phases = by_action(
+        audit,
+        more={
+            "phases": F.array_sort(F.collect_list(F.struct(order.alias("order"), *shown))),
+            "resolved": F.max_by(
+                F.struct("num_partitions", "replication_factor", "configs"),
+                F.when(
+                    F.col("num_partitions").isNotNull(), order + F.when(F.col("configs").isNotNull(), 100).otherwise(0)
+                ),
+            ),
+        },
     )
     same = [F.col(f"plan.{name}").eqNullSafe(F.col(f"audited.{name}")) for name in ACTION_KEY]
     rows = (

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Action, Outcome, Phase
+from topicledger.model import Action
 from topicledger.schemas import AUDIT
 
 
@@ -17,11 +18,7 @@ def last_creates(audit: DataFrame) -> DataFrame:
 
     In: columns of `audit`. Out: cluster, topic, cluster_id, and topic_id and run_id of the create.
     """
-    done = audit.where(
-        (F.col("phase") == Phase.APPLY.value)
-        & (F.col("outcome") == Outcome.OK.value)
-        & F.col("action").isin(Action.CREATE.value, Action.DELETE.value)
-    )
+    done = audit.where(is_acknowledged() & F.col("action").isin(Action.CREATE.value, Action.DELETE.value))
     last = F.max_by(F.struct("action", "topic_id", "run_id"), "completed_at").alias("last")
     return (
         done.groupBy("cluster", "topic", "cluster_id")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.rows import audit_rows, touched, written_violations
 from topicledger.ledger.run import Run
 from topicledger.model import Action, Outcome, Phase
@@ -29,9 +30,8 @@ def warn_of_changed_back(run: Run) -> None:
     alter = (F.col("action") == Action.ALTER_CONFIGS.value) & F.col("action").isNotNull()
     planned = run.plans().where(alter & F.col("phase").isNull())
     since = F.lit(datetime.now(UTC) - timedelta(days=_DAYS))
-    done = (F.col("phase") == Phase.APPLY.value) & (F.col("outcome") == Outcome.OK.value)
     earlier = run.ledger.read(AUDIT).where(
-        alter & done & (F.col("completed_at") >= since) & (F.col("run_id") != run.run_id)
+        alter & is_acknowledged() & (F.col("completed_at") >= since) & (F.col("run_id") != run.run_id)
     )
     again = (
         _values(planned, F.col("cluster_id"), F.col("before")[F.col("name")].alias("was"))

@@ -95,6 +95,11 @@ def in_order() -> Sequence[Column]:
     return (F.asc_nulls_last("owner"), F.asc("cluster"), F.asc_nulls_last("topic"), F.asc("resource"), F.asc("action"))
 
 
+def returned() -> dict[str, Column]:
+    """`returned_...` of each of `RETURNED`: aggregates of an action's rows of `audit`."""
+    return {f"returned_{name}": F.max(name) for name in RETURNED}
+
+
 def as_returned() -> dict[str, Column]:
     """`RETURNED`, of creates that left them to the broker what it returned. In: columns of `plans`, and each of
     `RETURNED` as `returned_...`."""

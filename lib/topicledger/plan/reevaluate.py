@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -19,6 +19,7 @@ from topicledger import policies
 from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.kafka.config_values import values_by_name
 from topicledger.ledger.leases import Leases
+from topicledger.ledger.outcomes import Standing, is_ok, is_phase, with_outcomes
 from topicledger.ledger.rows import audit_rows, read_violations, written_violations
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
@@ -129,6 +130,17 @@ def _as_audit(judged: DataFrame, *, run: Run, phase: Phase, waited: DataFrame | 
     return rows.transform(audit_rows(run.run_id, run.manifest_version, **values))
 
 
+def _resolved() -> Column:
+    """What validateOnly returned: num_partitions, replication_factor, configs."""
+    values = F.struct("num_partitions", "replication_factor", "configs")
+    return F.any_value(F.when(is_phase(Phase.VALIDATE) & is_ok(), values), ignoreNulls=True)
+
+
+def _noted() -> Column:
+    """The violations that `audit` has since validate."""
+    return F.any_value(F.when(is_phase(Phase.POLICY), F.col("violations")), ignoreNulls=True)
+
+
 def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     """`phases.DECIDED` and `NOTED` for every topic that the run plans an action for, or that lives on its clusters.
 
@@ -141,8 +153,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     # An alter has no part in what topics use together, and what it is judged by is as planned, or it is refused (K2).
     judged_kinds = F.col("action").isin(Action.DELETE.value, *(each.value for each in MAKE_PARTITIONS))
     # Owners are those of the manifests as they are now.
-    planned = run.plans().drop("owner").where(judged_kinds & known).alias("planned")
-    live = seen.topics.alias("live")
+    planned = run.plans().drop("owner").where(judged_kinds & known)
     declared = (
         run.manifests(manifest_version)
         .transform(manifests.judged_by(run.settings, run.selected))
@@ -150,10 +161,17 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         .select(*key, "owner", "labels")
     )
     rows = (
-        planned.join(_ended(run.audit()), on=[*key, "action"], how="left")
+        with_outcomes(planned, run.audit(), more={"resolved": _resolved(), "noted": _noted()})
+        .withColumns(
+            {
+                "resolved_num_partitions": F.col("resolved.num_partitions"),
+                "resolved_replication_factor": F.col("resolved.replication_factor"),
+                "resolved_configs": values_by_name("resolved.configs"),
+            }
+        )
         .withColumnsRenamed({"topic_id": "planned_id", "cluster_id": "planned_cluster_id"})
         .join(
-            live.select(
+            seen.topics.select(
                 *key,
                 "cluster_id",
                 "topic_id",
@@ -167,7 +185,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         )
         .join(declared, on=key, how="left")
     )
-    acknowledged = F.coalesce("applied", F.lit(False))
+    acknowledged = F.col("applied").isNotNull()
     deleted = (
         (F.col("action") == Action.DELETE.value) & acknowledged & F.col("topic_id").eqNullSafe(F.col("planned_id"))
     )
@@ -177,7 +195,7 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
     created = (F.col("action") == Action.CREATE.value) & (acknowledged | F.coalesce("exists", F.lit(False)))
     listed = F.coalesce("permitted", F.lit(False)) & ~F.coalesce(deleted, F.lit(False))
     lives = listed | F.coalesce(created, F.lit(False))
-    is_open = F.col("action").isNotNull() & F.col("phase").isNull() & F.col("passed")
+    is_open = F.coalesce(F.col("standing") == Standing.VALIDATED.value, F.lit(False))
     values = {
         "cluster_id": F.coalesce("planned_cluster_id", "cluster_id"),
         "topic_id": F.coalesce("planned_id", "topic_id"),
@@ -186,47 +204,13 @@ def topics(run: Run, seen: Observation, manifest_version: int) -> DataFrame:
         "internal": F.coalesce("internal", F.lit(False)),
         "live_num_partitions": F.when(lives, F.greatest(F.coalesce("seen_num_partitions", partitions()), grown)),
         "live_replication_factor": F.when(lives, F.coalesce("seen_replication_factor", created_replicas())),
-        "validated": F.coalesce(is_open, F.lit(False)),
-        "phase": F.when(~F.coalesce(is_open, F.lit(False)), F.coalesce("phase", F.lit(Phase.APPLY.value))),
+        "validated": is_open,
+        "phase": F.when(~is_open, F.coalesce("phase", F.lit(Phase.APPLY.value))),
         "waits": F.lit(False),
         "planned_violations": read_violations(F.col("violations")),
+        "noted_violations": read_violations(F.col("noted")),
     }
     same = {name: name for name in DECIDED_AGAIN.names if name in rows.columns}
     unknown = {"violations": null(VIOLATIONS)}
     decided = rows.select(*in_order(DECIDED_AGAIN, {**same, **values, **unknown}))
     return returned("decide, once more", decided, DECIDED_AGAIN)
-
-
-def _ended(audit: DataFrame) -> DataFrame:
-    """What `audit` has of each action: whether it passed validate and is open, was applied, and what it got."""
-    ok = F.col("outcome") == Outcome.OK.value
-    validated = (F.col("phase") == Phase.VALIDATE.value) & ok
-    applied = (F.col("phase") == Phase.APPLY.value) & ok
-    resolved = F.struct("num_partitions", "replication_factor", "configs")
-    return (
-        audit.where(F.col("action").isNotNull() & (F.col("phase") != Phase.VERIFY.value))
-        .groupBy("cluster", "topic", "action")
-        .agg(
-            (F.bool_or(validated) & ~F.bool_or(~ok) & ~F.bool_or(applied)).alias("passed"),
-            F.bool_or(applied).alias("applied"),
-            F.bool_or((F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.SKIPPED.value)).alias(
-                "exists"
-            ),
-            F.any_value(F.when(validated, resolved), ignoreNulls=True).alias("resolved"),
-            F.any_value(
-                F.when(F.col("phase") == Phase.POLICY.value, read_violations(F.col("violations"))), ignoreNulls=True
-            ).alias("noted_violations"),
-        )
-        .select(
-            "cluster",
-            "topic",
-            "action",
-            "passed",
-            "applied",
-            "exists",
-            "noted_violations",
-            F.col("resolved.num_partitions").alias("resolved_num_partitions"),
-            F.col("resolved.replication_factor").alias("resolved_replication_factor"),
-            values_by_name("resolved.configs").alias("resolved_configs"),
-        )
-    )

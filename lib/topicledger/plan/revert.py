@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.kafka.config_values import is_set_on_topic, same_value_column, values_by_name
+from topicledger.ledger.outcomes import with_outcomes
 from topicledger.ledger.rows import touched
 from topicledger.ledger.run import Run
 from topicledger.ledger.tables import Ledger
@@ -27,7 +28,7 @@ from topicledger.policies.contract import text
 from topicledger.policies.judging import warning
 from topicledger.resources import registry
 from topicledger.resources.ending import ended, with_ended
-from topicledger.schemas import ACTION_KEY, AUDIT, MANIFESTS, PLANS, SENT_BATCHES
+from topicledger.schemas import AUDIT, MANIFESTS, PLANS, SENT_BATCHES
 
 _DONE = ("cluster_id", "topic_id", "action", "before", "after", "known", "completed_at")
 """What is known of an action of the run that is reverted; `known`: whether its outcome is; `completed_at`: when it was
@@ -84,36 +85,28 @@ def _carried_out(
         return rows if of is None else rows.join(of, on=of.columns, how="left_semi")
 
     audit = named(ledger.read(AUDIT).where(of_runs & of_types & F.col("action").isNotNull()))
-    ok = F.col("outcome") == Outcome.OK.value
-    applied = (F.col("phase") == Phase.APPLY.value) & ok
-    key = ["run_id", *ACTION_KEY]
-    answer = F.struct("topic_id", "before", "after", "completed_at")
-    results = audit.groupBy(*key).agg(
-        F.any_value(F.when(applied, answer), ignoreNulls=True).alias("_applied"),
-        F.bool_or(~ok).alias("_ended"),
-    )
     # Who leads is up to where replicas are: there is nothing to undo.
     undoable = F.col("action").isNotNull() & (F.col("action") != ReplicaAction.ELECT_LEADERS.value)
     planned = named(ledger.read(PLANS).where(of_runs & of_types & undoable & F.col("phase").isNull()))
     # Of a run that was abandoned amid its requests.
     batch = ["run_id", "cluster", "action", "batch"]
     sent = ledger.read(SENT_BATCHES).where(of_runs).select(*batch, F.lit(True).alias("_sent"))
-    rows = planned.join(results, on=key, how="left").join(sent.distinct(), on=batch, how="left")
-    known = F.col("_applied").isNotNull()
-    return rows.where(known | (F.col("_sent") & ~F.coalesce("_ended", F.lit(False)))).select(
+    rows = with_outcomes(planned, audit, "run_id").join(sent.distinct(), on=batch, how="left")
+    known = F.col("applied").isNotNull()
+    return rows.where(known | (F.col("_sent") & ~F.coalesce("over", F.lit(False)))).select(
         "run_id",
         "cluster",
         "topic",
         "resource_type",
         "resource",
         "cluster_id",
-        F.coalesce("_applied.topic_id", "topic_id").alias("topic_id"),
+        F.coalesce("applied.topic_id", "topic_id").alias("topic_id"),
         "action",
         # Where an answer was lost the row of `audit` hasn't what was before: the request went only while that was so.
-        F.coalesce("_applied.before", "before").alias("before"),
-        F.coalesce("_applied.after", "after").alias("after"),
+        F.coalesce("applied.before", "before").alias("before"),
+        F.coalesce("applied.after", "after").alias("after"),
         known.alias("known"),
-        F.coalesce("_applied.completed_at", "planned_at").alias("completed_at"),
+        F.coalesce("applied.completed_at", "planned_at").alias("completed_at"),
     )
 
 

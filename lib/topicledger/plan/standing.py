@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import StrEnum
 from itertools import groupby
 from typing import Any
 
@@ -11,52 +10,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.actions.kind import DECLARED
+from topicledger.ledger.outcomes import Standing, with_outcomes
 from topicledger.ledger.run import Run
-from topicledger.model import Key, Outcome, Phase, Results, Target, TopicResult, Violation, Work
+from topicledger.model import Key, Results, Target, TopicResult, Violation, Work
 from topicledger.resources import registry
-from topicledger.schemas import ACTION_KEY
-
-
-class Standing(StrEnum):
-    """How far an action came; one that ended otherwise stands nowhere."""
-
-    PLANNED = "planned"
-    """Nothing was asked of its cluster yet."""
-    VALIDATED = "validated"
-    """It passed validate, and the policies after it, and its outcome isn't known."""
-    APPLIED = "applied"
-    """It was acknowledged, and not verified yet."""
 
 
 def standing(run: Run, *where: Standing) -> DataFrame:
     """Planned actions that stand there.
 
-    Out: the columns of `plans`, `maybe_sent`, `standing`, and of applied ones `applied`: the topic_id and
-    num_partitions that the answer returned.
+    Out: the columns of `plans`, `maybe_sent`, `standing`, and `applied`, the answer, if they were (`outcomes.ANSWER`).
     """
-    key = list(ACTION_KEY)
-    ok = F.col("outcome") == Outcome.OK.value
-    validate, policy, apply, verify = (
-        F.col("phase") == each.value for each in (Phase.VALIDATE, Phase.POLICY, Phase.APPLY, Phase.VERIFY)
-    )
-    ended = (
-        run.audit()
-        .where(F.col("action").isNotNull())
-        .groupBy(*key)
-        .agg(
-            F.bool_or(validate & ok).alias("_validated"),
-            F.bool_or(verify | (~ok & (validate | policy | apply))).alias("_over"),
-            F.any_value(F.when(apply & ok, F.struct("topic_id", "num_partitions")), ignoreNulls=True).alias("applied"),
-        )
-    )
-    stands = (
-        F.when(F.col("_over"), F.lit(None))
-        .when(F.col("applied").isNotNull(), F.lit(Standing.APPLIED.value))
-        .when(F.col("_validated"), F.lit(Standing.VALIDATED.value))
-        .otherwise(F.lit(Standing.PLANNED.value))
-    )
-    rows = run.open_actions().join(ended, on=key, how="left").withColumn("standing", stands)
-    return rows.drop("_validated", "_over").where(F.col("standing").isin(*(each.value for each in where)))
+    rows = with_outcomes(run.open_actions(), run.audit()).drop("validated", "exists", "over", "result")
+    return rows.where(F.col("standing").isin(*(each.value for each in where)))
 
 
 def sendable(run: Run, less: Sequence[str] = (), left_open: Collection[Key] = ()) -> DataFrame:

@@ -9,12 +9,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.apply.summary import last_phases
+from topicledger.ledger import outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.model import OURS, Action, Outcome, Phase
-from topicledger.plan.lines import RETURNED, ROW, as_returned
+from topicledger.plan.lines import ROW, as_returned, returned
 from topicledger.report.facts import PROBLEMS, Age, Changed, Shown
-from topicledger.schemas import AUDIT
+from topicledger.schemas import ACTION_KEY
 
 RESULTS = (
     "run_id",
@@ -43,21 +43,15 @@ def results(audit: DataFrame, plans: DataFrame, applying: Collection[str]) -> Da
     row of `audit` is `open`; one whose last phase is validation is `planned`, or `open` if its run is applying. `plan`
     has the columns `plan.lines.ROW`; counts that a create left to the broker are those that the broker returned.
     """
-    ended = ("phase", "outcome", "error_code", "error", "error_message", "completed_at")
-    columns = (*_RESOURCE, "action", "topic", *ended)
-    planned = (
-        plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
-        .withColumns({name: F.lit(None).cast(AUDIT.schema[name].dataType) for name in ended})
-        .select(*columns)
-    )
-    last = last_phases(audit.select(*columns).unionByName(planned), "completed_at", by=_RESOURCE)
+    planned = plans.where(F.col("phase").isNull() & F.col("action").isNotNull())
+    last = outcomes.results(audit, planned, "completed_at", by=_RESOURCE)
     validated = (F.col("phase") == Phase.VALIDATE.value) & (F.col("outcome") == Outcome.OK.value)
     waits = F.when(F.col("run_id").isin(*applying), Shown.OPEN.value).otherwise(Shown.PLANNED.value)
     outcome = F.when(F.col("phase").isNull(), Shown.OPEN.value).when(validated, waits).otherwise(F.col("outcome"))
     short = F.substring("error_message", 1, _MESSAGE_CHARACTERS)
     creates = audit.where((F.col("action") == Action.CREATE.value) & F.col("num_partitions").isNotNull())
-    returned = creates.groupBy(*_RESOURCE, "action").agg(*(F.max(name).alias(f"returned_{name}") for name in RETURNED))
-    acts = plans.where(F.col("action").isNotNull()).join(returned, on=[*_RESOURCE, "action"], how="left")
+    found = outcomes.by_action(creates, "run_id", more=returned())
+    acts = plans.where(F.col("action").isNotNull()).join(found, on=["run_id", *ACTION_KEY], how="left")
     as_planned = acts.withColumns(as_returned()).select(*_RESOURCE, "action", F.struct(*ROW).alias("plan"))
     rows = last.join(as_planned.dropDuplicates([*_RESOURCE, "action"]), on=[*_RESOURCE, "action"], how="left")
     return rows.withColumns({"outcome": outcome, "error_message": short}).select(*RESULTS)

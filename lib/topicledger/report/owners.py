@@ -9,10 +9,11 @@ from typing import Any, Generic
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import acls, quotas
 from topicledger.manifests.rows import PRESENT, Transform
-from topicledger.model import AccessAction, Outcome, Phase, ResourceType
+from topicledger.model import AccessAction, ResourceType
 from topicledger.plan.lines import change_in_words
 from topicledger.report.access import (
     ChangeT,
@@ -158,11 +159,7 @@ def _declared(kind: _Kind[Any, Any]) -> Transform:
 
 def _done(resource_type: ResourceType) -> Column:
     """Condition for rows of `audit` about successful changes."""
-    return (
-        (F.col("resource_type") == resource_type.value)
-        & (F.col("phase") == Phase.APPLY.value)
-        & (F.col("outcome") == Outcome.OK.value)
-    )
+    return (F.col("resource_type") == resource_type.value) & is_acknowledged()
 
 
 def _by_owner(declared: DataFrame, changes: DataFrame, kind: _Kind[Any, Any]) -> DataFrame:

@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from topicledger.apply.moves import PlannedMoves, planned_moves
-from topicledger.apply.summary import phase_order
+from topicledger.ledger.outcomes import Standing, with_outcomes
 from topicledger.ledger.rows import read_violations
 from topicledger.ledger.tables import Ledger
 from topicledger.model import Outcome, Phase, Refusal, ReplicaAction, RunState
 from topicledger.phases import VIOLATIONS
-from topicledger.plan.lines import RETURNED, ROW, PlannedAction, as_returned, in_order, planned_action
-from topicledger.schemas import ACTION_KEY, AUDIT, PLANS
+from topicledger.plan.lines import ROW, PlannedAction, as_returned, in_order, planned_action, returned
+from topicledger.schemas import AUDIT, PLANS
 from topicledger.text import show
 
 PLANNED, OPEN = "planned", "open"
@@ -142,31 +142,20 @@ def _worst_first(each: Ended) -> tuple[int, str, str, str, str]:
 def _rows(plans: DataFrame, audit: DataFrame, *, sent: bool) -> DataFrame:
     """Rows of `plans` with their state: `outcome`, `is_line`, `warned`, and the reason if one ended without success."""
     end = ("phase", "outcome", "error", "error_message")
-    warned = (F.col("phase") == Phase.POLICY.value) & (F.col("outcome") == Outcome.OK.value)
-    last = (
-        audit.where(F.col("action").isNotNull())
-        .groupBy(*ACTION_KEY)
-        .agg(
-            F.max_by(F.struct(*end), F.when(~warned, phase_order())).alias("_last"),
-            *(F.max(name).alias(f"returned_{name}") for name in RETURNED),
-            F.flatten(F.collect_set(_warning_policies())).alias("_also_warned"),
-        )
-    )
-    validated = (F.col("_last.phase") == Phase.VALIDATE.value) & (F.col("_last.outcome") == Outcome.OK.value)
-    waits = F.col("phase").isNull() & F.col("action").isNotNull() & (F.col("_last").isNull() | validated)
-    done = F.col("phase").isNull() & F.col("_last.outcome").isin(Outcome.OK.value, Outcome.PENDING.value)
-    own = F.struct(*end)
+    also_warned = F.flatten(F.collect_set(_warning_policies()))
+    stands = F.col("standing").isin(Standing.PLANNED.value, Standing.VALIDATED.value)
+    waits = F.col("action").isNotNull() & F.coalesce(stands, F.lit(False))
+    done = F.col("phase").isNull() & F.col("result.outcome").isin(Outcome.OK.value, Outcome.PENDING.value)
+    own, result = F.struct(*end), F.struct(*(f"result.{name}" for name in end))
     return (
-        plans.join(last, on=list(ACTION_KEY), how="left")
+        with_outcomes(plans, audit, more={**returned(), "_also_warned": also_warned})
         .withColumns(as_returned())
         .withColumn("_is_line", F.coalesce(waits | done, F.lit(False)))
-        .withColumn("_end", F.when(F.col("phase").isNotNull(), own).otherwise(F.col("_last")))
+        .withColumn("_end", F.when(F.col("phase").isNotNull(), own).otherwise(result))
         .select(
             *ROW,
             F.col("_is_line").alias("is_line"),
-            F.when(F.coalesce(waits, F.lit(False)), OPEN if sent else PLANNED)
-            .otherwise(F.col("_end.outcome"))
-            .alias("outcome"),
+            F.when(waits, OPEN if sent else PLANNED).otherwise(F.col("_end.outcome")).alias("outcome"),
             *(F.when(~F.col("_is_line"), F.col(f"_end.{name}")).alias(name) for name in end if name != "outcome"),
             F.array_sort(
                 F.array_union(_warning_policies(), F.coalesce("_also_warned", F.array().cast("array<string>")))
