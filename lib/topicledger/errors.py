@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Self
 
 
 class ExitCode(IntEnum):
@@ -33,6 +34,16 @@ class TopicLedgerError(Exception):
     """The run that the error ended, if there was one."""
     details: Mapping[str, object] = {}
     """Fields to add to the result document, beside the error's text."""
+
+    def of_run(self, run_id: str) -> Self:
+        """Note the run that the error ended."""
+        self.run_id = run_id
+        return self
+
+    def with_details(self, details: Mapping[str, object]) -> Self:
+        """Note fields for the result document."""
+        self.details = details
+        return self
 
 
 class UsageError(TopicLedgerError):

@@ -73,6 +73,35 @@ def test_no_class_has_more_than_a_dozen_fields() -> None:
     assert large <= {"config.settings.Settings", *grown}
 
 
+OF_OTHERS = {
+    # The standard library's and kafka-python's own objects have no method for it.
+    "apply/dispatch.py": {"timer.daemon"},
+    "config/logs.py": {"logger.handlers", "logger.propagate"},
+    "kafka/__init__.py": {"self._admin._controller_id"},
+    "kafka/connection.py": {"_kafka_log.propagate", "record.args", "self._admin._controller_id"},
+    "serving/streams.py": {"sys.stdin", "sys.stdout", "sys.stderr", "each.is_lent"},
+    # Objects of a class in the same module.
+    "actions/throttling.py": {"without.refused", "without.silent"},
+    "kafka/sending.py": {"self._signs.targets", "self._signs.answered"},
+    "ledger/leases.py": {"leases.contended"},
+}
+"""Assignments to attributes of another object, by module; each needs a reason."""
+FILL_ENTRIES = ("manifests/files/", "files/")
+"""Parsers: each fills the entry of a file field by field, and hands it on when it is complete."""
+
+
+def test_objects_change_their_attributes_themselves() -> None:
+    """A value that other modules assign to is a global by another name."""
+    found: dict[str, set[str]] = {}
+    for _, path in modules():
+        name = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+            if assigned and ast.unparse(node.value) not in ("self", "cls") and not name.startswith(FILL_ENTRIES):
+                found.setdefault(name, set()).add(ast.unparse(node))
+    assert found == OF_OTHERS
+
+
 def test_no_test_imports_from_another_test() -> None:
     """Code that several tests share is in a module beside them, or a fixture."""
     wrong = []

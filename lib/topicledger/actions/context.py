@@ -139,7 +139,7 @@ class ClusterContext(ABC):
 
     def expect(self, later: int) -> None:
         """Say how many topics will come after the next batch: a wait for the quota shows how many are left."""
-        self._sender.later = later
+        self._sender.expect(later)
 
     def send(
         self, targets: Sequence[Target], request: Callable[[Sequence[Target]], Response], *, changes: bool

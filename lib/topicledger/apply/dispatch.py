@@ -291,12 +291,13 @@ def _one_cluster(
     records = run.settings.kafka.max_batch_records
     super_users = frozenset(run.settings.acls.super_users)
     limits = context.limits.setdefault(settings.name, ClusterLimits(max_batch_records=records, super_users=super_users))
-    limits.moving = replace(
+    moving = replace(
         limits.moving,
         settings=run.settings.replicas,
         throttles=RecordedThrottles(ledger=run.ledger, run_id=run.run_id, cluster=settings.name, cluster_id=cluster_id),
         withdrawn=context.withdrawn.get(settings.name, {}),
     )
+    limits.move_within(moving)
     with ClusterAdmin(settings, run.settings.kafka) as admin:
         executor = Executor(
             cluster=settings.name,

@@ -25,6 +25,9 @@ class _BarWithNotes(Bar):
 
     notes: tuple[str, ...] = ()
 
+    def show_below(self, notes: tuple[str, ...]) -> None:
+        self.notes = notes
+
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
         for note in self.notes:
@@ -92,7 +95,7 @@ class Progress:
                 self.waited[cluster] = self.waited.get(cluster, 0.0) + wait.seconds
                 self._waits[cluster] = f"{cluster} waits for its quota: {_described(wait)}"
             if self._bar is not None:
-                self._bar.notes = tuple(self._waits.values())
+                self._bar.show_below(tuple(self._waits.values()))
             elif wait is not None and not self._shown:
                 # The first line with a known rate is logged at once.
                 now, key = self._clock(), (cluster, wait.rate is None)

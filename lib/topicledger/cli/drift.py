@@ -49,7 +49,7 @@ def audit(options: Options, fail_on: str | None, detailed_exitcode: bool, reques
         settings = open_settings(options)
         ledger = open_ledger(options, settings, request.command)
         with started(request, options, settings, ledger) as run:
-            progress = options.metrics.progress = Progress()
+            progress = options.metrics.count(Progress())
             with with_resume_hint(run):
                 summary = audit_drift(run, progress, fail_on=worst)
             announce(run, settings.notify, lambda: of_audit(summary, run.row["requested_by"], datetime.now(UTC)))

@@ -49,6 +49,11 @@ class Metrics:
     def __post_init__(self) -> None:
         self._started = self.clock()
 
+    def count(self, progress: Progress) -> Progress:
+        """Count the durations of phases and the waits for quotas that `progress` notes."""
+        self.progress = progress
+        return progress
+
     def set(self, name: str, value: float, **labels: str) -> None:
         """Set one value; `name` is one of `METRICS`."""
         if name not in METRICS:

@@ -219,7 +219,7 @@ def with_resume_hint(run: Run) -> Iterator[None]:
             raise
         click.echo(f"run {run.run_id} is not finished; --run-id {run.run_id} resumes it", err=True)
         if isinstance(error, TopicLedgerError):
-            error.run_id = run.run_id
+            error.of_run(run.run_id)
         raise
 
 

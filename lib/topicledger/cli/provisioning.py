@@ -270,7 +270,7 @@ def _require_asked_for(settings: Settings, request: runs.Request) -> None:
 def _provisioned(
     run: Run, request: runs.Request, rules: Sequence[policies.Policy], options: Options, stop: Stop
 ) -> Summary:
-    progress = options.metrics.progress = Progress()
+    progress = options.metrics.count(Progress())
     context = Context(
         progress=progress,
         stop=stop,

@@ -134,7 +134,7 @@ def load(
         _require_few_removed(changes.loaded, settings, parsed, replace)
         _make(ledger, changes)
     except TopicLedgerError as error:
-        error.run_id = run.run_id
+        error.of_run(run.run_id)
         stopped = {"removals_refused": changes.loaded.all_removed} if isinstance(error, GuardStopped) else {}
         _finish(run, dict.fromkeys(("added", "changed", "unchanged", "removed"), 0) | stopped, error.exit_code)
         raise
@@ -241,10 +241,8 @@ def _stopped(loaded: Loaded, files: Sequence[str], settings: Settings, replace: 
         f"nothing was loaded. If they should be removed, set max_removed_rows = {count} under [guards] in "
         f"{settings.path} and load again{or_else}",
     ]
-    error = GuardStopped("\n".join(lines))
     first = [dataclasses.asdict(row) for row in loaded.removed_rows]
-    error.details = {"removals_refused": count, "removed_rows": first}
-    return error
+    return GuardStopped("\n".join(lines)).with_details({"removals_refused": count, "removed_rows": first})
 
 
 def _difference(

@@ -120,6 +120,14 @@ class ClusterLimits:
     warned: set[str] = field(default_factory=set)
     """Warnings about the cluster as a whole, each logged once (C11, D8)."""
 
+    def halve(self, records: int) -> None:
+        """Note that the cluster refused a request of this many records."""
+        self.max_batch_records = max(1, records // 2)
+
+    def move_within(self, moving: MoveLimits) -> None:
+        """Set the limits of the moves that a step makes."""
+        self.moving = moving
+
 
 @dataclass
 class _Silence:
@@ -159,6 +167,10 @@ class Sender:
     """Topics of this cluster and phase that follow those being sent."""
     _quiet_until: float = float("-inf")
     _signs: _Silence = field(default_factory=_Silence)
+
+    def expect(self, later: int) -> None:
+        """Note how many topics follow those that are sent next: a wait for the quota shows how many are left."""
+        self.later = later
 
     def wait(self, seconds: float) -> None:
         """Wait; raise OutcomeUnknown if asked to stop, so that actions without a known outcome stay open."""
@@ -349,7 +361,7 @@ class Sender:
         return self.tokens(target)
 
     def _halve(self, records: int) -> None:
-        self.limits.max_batch_records = max(1, records // 2)
+        self.limits.halve(records)
         log.warning(
             "cluster %s refuses %d records in one request: continuing with %d",
             self.cluster,

@@ -266,9 +266,9 @@ def _resume(ledger: Ledger, settings: Settings, request: Request, row: Row) -> R
     if request.command == "apply" and state is RunState.PLANNING and row["observed_at"] is None:
         raise UsageError(f"run {run_id} has no complete plan yet: start `plan` again with --run-id {run_id}")
     run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=state, unloaded=request.unloaded)
-    if state is not RunState.FINISHED and not (request.command == "plan" and state is RunState.PLANNED):
-        _raise_epoch(run)
-    return run
+    if state is RunState.FINISHED or (request.command == "plan" and state is RunState.PLANNED):
+        return run
+    return _with_next_epoch(run)
 
 
 def _lacks_a_plan(ledger: Ledger, run_id: str) -> bool:
@@ -296,18 +296,19 @@ def _app_id(spark: SparkSession) -> str | None:
     return spark.conf.get("spark.app.id", None)
 
 
-def _raise_epoch(run: Run) -> None:
-    """Shut out an earlier start of the run: what it appends from here on is dropped, and only then is anything read."""
+def _with_next_epoch(run: Run) -> Run:
+    """Return the run as this start's own. Everything that an earlier start appends from now on is dropped, and only
+    then is anything read."""
     tables = (DRIFT,) if run.arguments.get("command") == AUDIT_COMMAND else (PLANS, AUDIT)
     run.ledger.ensure(*tables, SENT_BATCHES)
     before = f"{row_of(run.run_id)} AND epoch = {run.epoch}"
     own = {"epoch": run.epoch + 1, "spark_app_id": _app_id(run.spark), "start_id": secrets.token_hex(8)}
     run.ledger.update(RUNS, before, {name: sql_value(value) for name, value in own.items()})
-    run.row = {**run.row, **own}
+    ours = replace(run, row={**run.row, **own})
     for table in tables:
-        run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=run.epoch * EPOCH_STEP)
-    run.row = run.require_ownership().asDict()
-    run.found = run.state
+        run.ledger.append(table, run.ledger.rows(table, []), app_id=run.run_id, version=ours.epoch * EPOCH_STEP)
+    row = ours.require_ownership().asDict()
+    return replace(ours, row=row, found=RunState(row["state"]))
 
 
 def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
@@ -320,8 +321,7 @@ def take_over(ledger: Ledger, settings: Settings, run_id: str) -> Run:
     if (row["arguments"] or {}).get("command") not in _PROVISIONING:
         raise UsageError(f"run {run_id} changed no cluster: there is nothing to cancel")
     run = Run(run_id=run_id, ledger=ledger, settings=settings, row=row.asDict(), found=RunState(row["state"]))
-    _raise_epoch(run)
-    return run
+    return _with_next_epoch(run)
 
 
 def _to_abandon(ledger: Ledger, run_id: str) -> Row:
