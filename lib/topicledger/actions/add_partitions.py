@@ -1,4 +1,4 @@
-"""add_partitions: CreatePartitions (KIP-195; N1 to N7). Kafka can't take partitions away again."""
+"""add_partitions: CreatePartitions (KIP-195; N1 to N7). Kafka can't remove partitions again."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ from topicledger.model import (
 
 
 def declared_count(prefix: str = "") -> Column:
-    """How many partitions are declared (int), null where that is left to the broker. In: `num_partitions` and
-    `assignments`, after `prefix`."""
+    """The declared number of partitions (int), null if left to the broker.
+
+    In: `num_partitions` and `assignments`, with `prefix`.
+    """
     assigned = F.size(F.map_keys(f"{prefix}assignments"))
     # The size of a missing map is null or -1, by the session's settings.
     return F.coalesce(F.col(f"{prefix}num_partitions"), F.when(assigned > 0, assigned))
 
 
 def counts() -> Column:
-    """struct<before,after> of a topic that lives and is declared with another number of partitions; else null."""
+    """struct<before,after> of an existing topic that is declared with a different number of partitions; else null."""
     declared = declared_count()
 
     def count(value: Column) -> Column:
@@ -57,7 +59,7 @@ def counts() -> Column:
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreatePartitions with validateOnly, of what is as planned and isn't reassigned now."""
+    """CreatePartitions with validateOnly, for topics that are as planned and not being reassigned."""
     sendable: list[Target] = []
     for target in targets:
         added = target.grows_to - target.grows_from
@@ -85,7 +87,7 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
 def _check(
     context: ClusterContext, targets: Sequence[Target], phase: Phase
 ) -> Iterator[tuple[Target, PhaseResult | None]]:
-    """Each target, with its refusal where the topic is not as planned, or is reassigned now (N6)."""
+    """Yield each target, with its refusal if the topic is not as planned, or is being reassigned (N6)."""
     live = describe_planned(context, targets, partial(context.admin.add_partitions, validate_only=True))
     moved = context.reassigned_now()
     context.require_planned_cluster()
@@ -100,7 +102,7 @@ def _check(
 
 
 def _other_count(target: Target, info: TopicInfo) -> tuple[Refusal, str] | None:
-    # What an earlier request may have grown is for the controller to say: it refuses what is no increase (N2).
+    # The controller decides on topics that an earlier request may have grown: it refuses what is no increase (N2).
     if target.maybe_sent or info.num_partitions == target.grows_from:
         return None
     message = f"the topic has {info.num_partitions} partitions, and the plan saw {target.grows_from}; plan again"
@@ -108,12 +110,12 @@ def _other_count(target: Target, info: TopicInfo) -> tuple[Refusal, str] | None:
 
 
 def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -> tuple[Refusal, str] | None:
-    """Why the new partitions could get too many replicas: a topic that is reassigned has more of them for a while."""
+    """Why new partitions could get too many replicas: a topic that is being reassigned has more of them for a while."""
     if target.assignments:
-        # Its new partitions have the replicas that are declared.
+        # Its new partitions get the declared replicas.
         return None
     if moved is None:
-        # Without the list only the declared number of replicas shows that none is being moved.
+        # Without the list, only the declared number of replicas shows that none is being moved.
         if all(len(replicas) == target.replication_factor for replicas in info.assignments.values()):
             return None
         return (
@@ -131,21 +133,21 @@ def _reassigned(target: Target, info: TopicInfo, moved: frozenset[str] | None) -
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses topics that changed since the plan; whether an earlier start grew one is left to `apply`."""
+    """Refuse topics that changed since the plan; those that an earlier start may have grown are left to `apply`."""
     yield from (refused for _, refused in _check(context, targets, Phase.APPLY) if refused is not None)
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that an earlier request grew: the controller says so of the same count (N2)."""
+    """Find topics that an earlier request grew, by the controller's response to the same count (N2)."""
     validate_only = partial(context.admin.add_partitions, validate_only=True)
     answers = list(context.send_each(targets, validate_only, changes=False))
-    # Another cluster's answers say nothing, also where they yield nothing.
+    # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(context, [pair for pair in answers if pair[1].result.error_code == kafka.INVALID_PARTITIONS])
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreatePartitions; where the topic has the planned count already, ours may have been the request that did it."""
+    """CreatePartitions; if the topic already has the planned count, our earlier request may have added them."""
     add = CheckedRequest(context, partial(_check, context), partial(context.admin.add_partitions, validate_only=False))
     not_grown: list[tuple[Target, Answer]] = []
     for target, answer in context.send_each(targets, add, changes=True):
@@ -161,7 +163,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
 
 
 def _with_counts(target: Target, answer: Answer) -> Answer:
-    """The answer, with what the request changed: it was checked right before."""
+    """Add the change of the request to its response; the topic was checked right before."""
     done = answer.result.error_code == kafka.NONE
     result = replace(
         answer.result,
@@ -173,11 +175,11 @@ def _with_counts(target: Target, answer: Answer) -> Answer:
 
 
 def _recovered(context: ClusterContext, grown: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
-    """A topic that can't grow to the planned count, after our own request may have been carried out (N2)."""
+    """Results for topics that can't grow to the planned count after our own request may have been carried out (N2)."""
     if not grown:
         return
     wanted = {target.topic: target.grows_to for target, _ in grown}
-    # The controller knows them: a listing lags.
+    # The controller knows the counts; a listing lags.
     context.describe_when_listed(list(wanted))
     live = context.describe_when(list(wanted), lambda info: info.num_partitions >= wanted[info.topic])
     context.require_planned_cluster()
@@ -203,7 +205,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
-    """How acknowledged partitions turned out; they are visible late (N7)."""
+    """The result of acknowledged partitions; they are visible late (N7)."""
     if info is not None and info.topic_id != target.topic_id:
         return recreated(info)
     if info is None or info.num_partitions < target.grows_to or info.leaderless:
@@ -215,7 +217,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic is declared present with the same number of partitions, on the same brokers."""
+    """An increase is declared if its topic is declared present with this number of partitions, on the same brokers."""
     now = declared_count("now_").cast("string")
     same_count = F.col("after")["num_partitions"].eqNullSafe(now)
     one, other = (F.array_sort(F.map_entries(each)) for each in ("assignments", "now_assignments"))

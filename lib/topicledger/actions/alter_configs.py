@@ -1,4 +1,4 @@
-"""alter_configs: IncrementalAlterConfigs (KIP-339; K1 to K9). All that a topic needs goes in one request."""
+"""alter_configs: IncrementalAlterConfigs (KIP-339; K1 to K9). One request has all changes of a topic."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from topicledger.model import (
 )
 
 _SETTLES_WITHIN = 15.0
-"""Seconds until brokers show what was altered, *measured* after 10,000 changes (K6)."""
+"""Seconds until brokers show altered configs, *measured* after 10,000 changes (K6)."""
 
 
 def differences(settings: ChangeSettings) -> Column:
-    """struct<before,after> of a topic whose configs are to be altered; else null.
+    """struct<before,after> of a topic whose configs need to be altered; else null.
 
-    In: `configs` as declared, `live_configs`; null where they aren't known. A value that the topic has from the
-    broker's default is left to it, but with `pin`; a sensitive one isn't known, so it is never altered.
+    In: `configs` as declared, `live_configs`, null if unknown. A value that the topic has by the broker's default is
+    not set unless `pin` is on; a sensitive one is unknown, so it is never altered.
     """
     ignored = F.array(*map(F.lit, settings.ignore)).cast("array<string>")
 
@@ -76,12 +76,12 @@ def differences(settings: ChangeSettings) -> Column:
 
 
 def _once(value: Column, use: Callable[[Column], Column]) -> Column:
-    """`use(value)`, where the value is made once a row: else for each element that a lambda in `use` looks at."""
+    """`use(value)`, with the value computed once per row, not for each element that a lambda in `use` reads."""
     return F.transform(F.array(value), use)[0]
 
 
 def afterwards() -> Column:
-    """map<string,string>: a topic's configs by name as they are after `alters`, less those that are reset."""
+    """A topic's configs by name after `alters`, without those that are reset (map<string,string>)."""
     others = F.filter(
         "live_configs",
         lambda each: (
@@ -104,12 +104,12 @@ def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Pha
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses topics of which another client changed what is planned to be altered."""
+    """Refuse topics on which another client changed the planned configs."""
     yield from (refused for _, refused in _Reader(context).check(targets, Phase.APPLY) if refused is not None)
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that are as planned. Altering twice does no harm, so what isn't visible by then is sent again."""
+    """Find topics that are as planned. Altering twice does no harm, so changes not visible by then are sent again."""
     left, deadline = list(targets), context.clock() + _SETTLES_WITHIN
     while left:
         reader, requested_at, waiting = _Reader(context), datetime.now(UTC), []
@@ -129,7 +129,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """IncrementalAlterConfigs. What another client changed since the plan is refused."""
+    """IncrementalAlterConfigs; changes of configs that another client changed since the plan are refused."""
     reader = _Reader(context)
     alter = CheckedRequest(context, reader.check, partial(context.admin.alter_configs, validate_only=False))
     for target, answer in context.send_each(targets, alter, changes=True):
@@ -142,15 +142,15 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
 
 
 class _Reader:
-    """Reads what is set on topics, of what a change touches, and compares it with the plan."""
+    """Reads the configs that changes touch, as set on topics, and compares them with the plan."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
         self.found: dict[str, Mapping[str, str]] = {}
-        """By topic, what is set on it, as first read."""
+        """Topic -> its configs as first read."""
 
     def check(self, targets: Sequence[Target], phase: Phase) -> Iterator[tuple[Target, PhaseResult | None]]:
-        """Each target, with its refusal where its topic, or what is set on it, is not as planned."""
+        """Yield each target, with its refusal if its topic, or its configs, are not as planned."""
         context, names = self._context, {target.topic: target.touched for target in targets}
         live = describe_planned(context, targets, partial(context.admin.alter_configs, validate_only=True))
         readable = [name for name in names if name in live and live[name].permitted]
@@ -192,7 +192,7 @@ def _set_on_topic(target: Target, configs: Sequence[ConfigEntry]) -> Mapping[str
 
 
 def _other_values(target: Target, found: Mapping[str, str], *expected: Mapping[str, str]) -> Sequence[str]:
-    """What of a change's configs is none of the expected values; a name that one of them lacks may be unset."""
+    """Configs of a change that have none of the expected values; a name missing from one of these may be unset."""
     others = []
     for name in sorted(target.touched):
         live = found.get(name)
@@ -206,7 +206,7 @@ def _other_values(target: Target, found: Mapping[str, str], *expected: Mapping[s
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-    """Describe what was altered, once."""
+    """Describe the altered configs once."""
     requested_at = datetime.now(UTC)
     names = {target.topic: target.touched for target, _ in applied}
     live = context.describe(list(names))
@@ -214,7 +214,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
     for target, _ in applied:
         info, each = live.get(target.topic), described.get(target.topic)
         if each is not None and each.error_code == kafka.UNKNOWN_TOPIC_OR_PARTITION:
-            # Another broker was asked, which doesn't list it yet.
+            # The describe reached a different broker, which doesn't list it yet.
             info = None
         found = None if each is None or each.configs is None else _set_on_topic(target, each.configs)
         outcome, error_code, note, message = verdict(target, info, found)
@@ -225,7 +225,7 @@ def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]
 
 
 def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | None) -> Verdict:
-    """How acknowledged changes turned out, by what is set on the topic now; they are visible late (K6)."""
+    """The result of acknowledged changes, by the topic's configs now; they are visible late (K6)."""
     if info is None:
         return Outcome.PENDING, kafka.NONE, None, "acknowledged, and not listed now"
     if not info.permitted or found is None:
@@ -241,7 +241,7 @@ def verdict(target: Target, info: TopicInfo | None, found: Mapping[str, str] | N
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic is declared present, with what it sets and without what it resets."""
+    """A change is declared if its topic is declared present with the configs that it sets, without those it resets."""
     others = F.filter(touched(), lambda name: ~F.col("now_configs")[name].eqNullSafe(F.col("after")[name]))
     return F.when(F.col("now_state") == ABSENT, F.lit("declare it absent")).when(
         F.size(others) > 0, F.concat(F.lit("declare it with other configs: "), F.array_join(F.array_sort(others), ", "))

@@ -40,8 +40,8 @@ from topicledger.model import (
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
     """CreateTopics with validateOnly (C5).
 
-    A topic that exists, and that this tool created and wasn't asked to delete since, is unchanged, whatever the listing
-    said (C21, M3).
+    An existing topic that this tool created, and has not been told to delete since, is unchanged, whatever the listing
+    says (C21, M3).
     """
     sendable: list[Target] = []
     for target in targets:
@@ -91,8 +91,10 @@ def _validated(context: ClusterContext, target: Target, answer: Answer, *, ours:
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Of topics that appeared since the plan, skips those that are as planned and refuses those that are not; those
-    that an earlier start may have sent are left to `recover`."""
+    """Skip topics that appeared since the plan and are as planned, and refuse those that are not.
+
+    Topics that an earlier start may have sent are left to `recover`.
+    """
     live = context.describe([target.topic for target in targets if not target.maybe_sent])
     appeared = [(target, live[target.topic]) for target in targets if target.topic in live]
     permitted = [(target, info) for target, info in appeared if info.permitted]
@@ -119,10 +121,10 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that an earlier request created (C18). The controller is asked by validateOnly: a listing lags (C21)."""
+    """Find topics that an earlier request created (C18), by validateOnly on the controller: a listing lags (C21)."""
     validate_only = partial(context.admin.create_topics, validate_only=True)
     answers = list(context.send_each(targets, validate_only, changes=False))
-    # Another cluster's answers say nothing, also where they yield nothing.
+    # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     yield from _recovered(
         context, [pair for pair in answers if pair[1].result.error_code == kafka.TOPIC_ALREADY_EXISTS]
@@ -130,7 +132,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """CreateTopics; what exists and an earlier request may have created is compared with the plan."""
+    """CreateTopics; existing topics that an earlier request may have created are compared with the plan."""
     create = partial(context.admin.create_topics, validate_only=False)
     existing: list[tuple[Target, Answer]] = []
     for target, answer in context.send_each(targets, create, changes=True):
@@ -138,7 +140,7 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
         if exists and (target.maybe_sent or answer.maybe_done):
             existing.append((target, answer))
         else:
-            # Where nothing of ours can exist, it is a stranger's.
+            # If none of our requests can have created it, another client did.
             message = "the topic exists: another client created it since the plan; plan again" if exists else None
             outcome = outcome_of(answer.result.error_code)
             yield context.result(target, Phase.APPLY, outcome, answer, message=message)
@@ -146,9 +148,9 @@ def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseR
 
 
 def _recovered(context: ClusterContext, existing: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
-    """A topic that exists after our own request may have been carried out: ok, RECOVERED, where it matches (C18).
+    """Results for topics that exist after our own request may have been carried out: RECOVERED if they match (C18).
 
-    It is compared with the plan and with what validateOnly resolved of it. What can't be described is failed.
+    They are compared with the plan and with the values that validateOnly resolved. Undescribable ones have failed.
     """
     if not existing:
         return
@@ -198,10 +200,10 @@ def difference_from_validated(
 ) -> str | None:
     """How a live topic differs from the plan and from what validateOnly resolved, or None.
 
-    `configs` are all configs of the live topic. One that is set on it and isn't planned is a difference, too.
+    `configs`: all configs of the live topic. One that is set on it but isn't planned is a difference, too.
     """
     if validated is not None and target.assignments is None:
-        # validateOnly returns no counts where the broker is too old or the principal may not know them (C10, C11).
+        # validateOnly returns no counts if the broker is too old or the principal may not see them (C10, C11).
         target = replace(
             target,
             num_partitions=validated.num_partitions if target.num_partitions is None else target.num_partitions,
@@ -219,9 +221,9 @@ def difference_from_validated(
 
 
 def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, str | None] | None) -> str | None:
-    """How a live topic differs from the plan, or None; what the plan leaves to the broker always matches.
+    """How a live topic differs from the plan, or None; values that the plan leaves to the broker always match.
 
-    `configs` are the live values by name, None where they can't be read: then they aren't compared.
+    `configs`: the live values by name, or None if they can't be read: then they aren't compared.
     """
     differences = []
     if target.assignments is not None and dict(info.assignments) != dict(target.assignments):
@@ -231,7 +233,7 @@ def difference_from_plan(target: Target, info: TopicInfo, configs: Mapping[str, 
         if wanted is not None and wanted != live:
             differences.append(f"{name} is {live}, planned {wanted}")
     for name, value in sorted(target.configs.items()):
-        # A sensitive value is null: then nobody knows.
+        # A sensitive value is null, so it can't be compared.
         if configs is not None and (name not in configs or same_value(name, value, configs[name]) is False):
             differences.append(f"{name} is {configs.get(name, 'not set')}, planned {value}")
     return "; ".join(differences) or None
@@ -257,7 +259,7 @@ def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verd
 
 
 def not_declared() -> Column:
-    """It is asked for where its topic is declared present with the same values."""
+    """A create is declared if its topic is declared present with the same values."""
     return declared_otherwise(DECLARED)
 
 

@@ -1,4 +1,4 @@
-"""delete: DeleteTopics, by id where brokers give ids (D1 to D8)."""
+"""delete: DeleteTopics, by id if brokers give ids (D1 to D8)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from topicledger.model import (
 
 
 def validate(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Kafka has no validate-only delete: a fresh describe instead (D6)."""
+    """Describe the topics again, since Kafka has no validate-only delete (D6)."""
     return check(context, targets, Phase.VALIDATE)
 
 
 def check(context: ClusterContext, targets: Sequence[Target], phase: Phase) -> Iterator[PhaseResult]:
-    """D6, our own validate for deletes: each still exists, with the planned id, and may be deleted."""
+    """Our own validation of deletes (D6): each topic still exists with the planned id, and may be deleted."""
     if not targets:
         return
     requested_at = datetime.now(UTC)
@@ -64,13 +64,13 @@ def check(context: ClusterContext, targets: Sequence[Target], phase: Phase) -> I
 
 
 def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Refuses topics that changed since the plan, and all of a cluster that gives topics no ids.
+    """Refuse topics that changed since the plan, and all topics of a cluster without topic ids.
 
-    One that an earlier start may have deleted, and that isn't listed, is left to `apply`.
+    A topic that an earlier start may have deleted, and that isn't listed, is left to `apply`.
     """
     maybe_sent = {target.topic for target in targets if target.maybe_sent}
     for ended in check(context, [each for each in targets if each.topic_id is not None], Phase.APPLY):
-        # Not listed is no proof that it is gone, or that it wasn't ours: the delete itself shows it, by id (C21).
+        # An unlisted topic may still exist, or we may have deleted it: the delete itself shows it, by id (C21).
         unlisted = ended.error == Refusal.CHANGED_SINCE_PLAN and ended.topic in maybe_sent
         if ended.outcome is not Outcome.OK and not unlisted:
             yield ended
@@ -86,13 +86,13 @@ def changed_since_plan(context: ClusterContext, targets: Sequence[Target]) -> It
 
 
 def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """Those that an earlier request deleted, and those recreated since (D3).
+    """Find topics that an earlier request deleted, and those recreated since (D3).
 
-    A principal without the right to create gets no answer about a name: then the same delete by id shows it.
+    A principal that may not create topics learns nothing about a name: then the same delete by id shows it.
     """
     live = context.describe([target.topic for target in targets])
     names_taken = _names_taken(context, targets)
-    # Another cluster's answers say nothing, also where they yield nothing.
+    # Responses of a different cluster prove nothing, even if they yield nothing.
     context.require_planned_cluster()
     for target, answer, taken in names_taken:
         info = live.get(target.topic)
@@ -105,7 +105,7 @@ def recover(context: ClusterContext, targets: Sequence[Target]) -> Iterator[Phas
 
 
 def apply(context: ClusterContext, targets: Sequence[Target]) -> Iterator[PhaseResult]:
-    """DeleteTopics by id; by name where the cluster gives topics no ids, or its brokers can't delete by id."""
+    """DeleteTopics by id, or by name if the cluster has no topic ids or its brokers can't delete by id."""
     by_id: list[Target] = []
     by_name: list[Target] = []
     for target in targets:
@@ -130,10 +130,10 @@ def _delete(
 
 
 class _DeleteByName:
-    """DeleteTopics by name, of what was compared with the plan right before (D7).
+    """DeleteTopics by name, for topics compared with the plan right before (D7).
 
-    A repeated delete by name could hit a topic that somebody created after the first request. So where a topic has no
-    id and the answer was lost, the request isn't repeated.
+    A repeated delete by name could delete a topic that another client created after the first request. So if a topic
+    has no id and the response was lost, the request isn't repeated.
     """
 
     def __init__(self, context: ClusterContext) -> None:
@@ -157,7 +157,7 @@ class _DeleteByName:
                 else:
                     results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
             elif target.topic in self._sent:
-                # Its answer was lost, and the topic of that name may be another one by now: it is only looked at again.
+                # Its response was lost, and the topic of that name may be a different one by now: it is only described.
                 continue
             elif shape_differs(target, info, (found.configs or ()) if found is not None else ()) is None:
                 same.append(target)
@@ -165,7 +165,7 @@ class _DeleteByName:
                 results[target.topic] = TopicResult(error_code=kafka.UNKNOWN_TOPIC_ID)
         if not same:
             return Response(results=results, throttle_time_ms=0)
-        # Comparing took its time: another cluster may answer by now, or somebody else hold the lease.
+        # Comparing took time: a different cluster may respond by now, or another run may hold the lease.
         context.require_planned_cluster()
         context.may_send()
         self._sent.update(target.topic for target in same)
@@ -176,11 +176,11 @@ class _DeleteByName:
 
 
 def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -> Iterator[PhaseResult]:
-    """A planned delete whose id is gone: ok if the name is gone too, else the topic was recreated (D3, D7)."""
+    """Results for deletes whose id is gone: ok if the name is free too, else the topic was recreated (D3, D7)."""
     if not gone:
         return
     live = context.describe([target.topic for target, _ in gone])
-    # By name it may be our own look that found nothing, and a listing is no proof: the controller is asked (C21).
+    # By name, our own describe may have found nothing, and a listing is no proof: so ask the controller (C21).
     not_found = kafka.UNKNOWN_TOPIC_OR_PARTITION
     by_name = [
         target
@@ -210,7 +210,7 @@ def _recovered(context: ClusterContext, gone: Sequence[tuple[Target, Answer]]) -
 
 
 def _recreated(context: ClusterContext, target: Target, answer: Answer, info: TopicInfo) -> PhaseResult:
-    """The topic that was planned to go is gone, and another has its name: it isn't touched (D7)."""
+    """The result for a planned topic that was replaced by another of its name, which isn't touched (D7)."""
     code = kafka.UNKNOWN_TOPIC_OR_PARTITION if target.topic_id is None else kafka.UNKNOWN_TOPIC_ID
     gone = Answer(TopicResult(error_code=code), answer.attempt, answer.requested_at, datetime.now(UTC))
     message = f"recreated since the plan, {_which(info)}: not touched; plan again"
@@ -224,21 +224,21 @@ def _which(info: TopicInfo) -> str:
 
 
 def _names_taken(context: ClusterContext, targets: Sequence[Target]) -> list[tuple[Target, Answer, bool | None]]:
-    """Whether the controller has a topic of each target's name, by validateOnly; None where it isn't known."""
-    # A create that asks for nothing special: whether the name is taken is all that matters of its answer.
+    """Whether the controller has a topic of each target's name, by validateOnly; None if unknown."""
+    # A create with default values: only whether the name is taken matters.
     probes = [replace(target, num_partitions=1, replication_factor=1) for target in targets]
     validate = partial(context.admin.create_topics, validate_only=True)
     found = []
     for target, answer in context.send_each(probes, validate, changes=False):
         code = answer.result.error_code
-        # The broker's own policy is asked about names that are free, only.
+        # The broker's own policy only checks free names.
         free = code in (kafka.NONE, kafka.POLICY_VIOLATION)
         found.append((target, answer, False if free else code == kafka.TOPIC_ALREADY_EXISTS or None))
     return found
 
 
 def shape(info: TopicInfo, configs: Sequence[ConfigEntry] | None = None) -> Mapping[str, str]:
-    """What a topic is like, as `plans.before` has it: counts, assignments, and configs that are set on the topic."""
+    """A topic's shape as in `plans.before`: counts, assignments, and the configs that are set on it."""
     assignments = (f"{partition}:{','.join(map(str, ids))}" for partition, ids in sorted(info.assignments.items()))
     set_on_topic = {
         each.name: str(each.value)
@@ -283,12 +283,12 @@ def delete_refusal(target: Target, info: TopicInfo | None) -> tuple[int | Refusa
 
 
 def verify(context: ClusterContext, applied: Sequence[tuple[Target, TopicResult]]) -> Iterator[PhaseResult]:
-    """Describe topics once, which are gone."""
+    """Describe the deleted topics once."""
     return verify_topics(context, applied, verdict, shown=False)
 
 
 def verdict(target: Target, result: TopicResult, info: TopicInfo | None) -> Verdict:
-    """How an acknowledged delete turned out (C21, M2)."""
+    """The result of an acknowledged delete (C21, M2)."""
     if info is None:
         return Outcome.OK, kafka.NONE, None, None
     if info.topic_id == target.topic_id:

@@ -26,7 +26,7 @@ class Guard:
     """What it counts, in words."""
 
     def message(self, count: Column | str, most: int) -> Column:
-        """Return the reason of a refusal: how many there are, and the setting that allows them."""
+        """Return the reason of a refusal: the number of actions, and the setting that allows them."""
         column = F.col(count) if isinstance(count, str) else count
         return F.concat(
             F.lit(f"{self.counted}: "), column, F.lit(f", guards.{self.setting} is {most}; raise it if they are meant")
@@ -40,9 +40,9 @@ class Safeguards:
     switch: Switch | None
     """None: a declaration is enough."""
     guard: Guard | None
-    """None: no guard counts them. What actions may lose is another guard, `MAX_LOSSES`."""
+    """None: no guard counts them. Losses have a separate guard, `MAX_LOSSES`."""
     approved_as: tuple[ApprovedClass, ...]
-    """The classes of `guards.approvals_for` that a plan with such an action is of, beside `losses`."""
+    """The classes of `guards.approvals_for` to which a plan with such an action belongs, besides `losses`."""
 
 
 MAX_CHANGES = Guard(

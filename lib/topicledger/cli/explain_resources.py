@@ -1,4 +1,4 @@
-"""`policies explain --acl` and `--quota`: what each policy says of one right, or of one entity's quotas."""
+"""`policies explain --acl` and `--quota`: the verdict of each policy on one ACL, or on one entity's quotas."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Explained:
 
     kind: ResourceKind
     judged: Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
-    """From what the kind's `judge` returns, materialised, to what policies see."""
+    """From the kind's `judge` result, materialised, to the input of policies."""
     action: AccessAction
-    """What policies judge."""
+    """The action that policies evaluate."""
     called: str
-    """One of them, in messages."""
+    """The name of one resource, in messages."""
     as_if: str
-    """How one that needs nothing is judged, in a note."""
+    """How a resource that needs no change is evaluated, in a note."""
 
 
 EXPLAINED: Mapping[str, Explained] = {
@@ -57,11 +57,11 @@ EXPLAINED: Mapping[str, Explained] = {
 def explain(
     ledger: Ledger, settings: Settings, cluster: ClusterSettings, option: str, text: str, *, as_json: bool
 ) -> ExitCode:
-    """Print each rule, its inputs and its verdict for what has this text; nothing is changed or remembered.
+    """Print each rule, its inputs and its verdict for the resource with this text; nothing is changed or stored.
 
-    `option`: one of `EXPLAINED`. All that is declared and lives on the cluster counts, as in a run. What needs nothing
-    is judged as if it were added, or altered, now.
-    Raises GuardStopped where the cluster isn't the one meant, ClusterError where what it has isn't known.
+    `option`: one of `EXPLAINED`. All declared and live resources of the cluster count, as in a run. A resource that
+    needs no change is evaluated as if it were added, or altered, now.
+    Raises GuardStopped if it isn't the expected cluster, ClusterError if its resources are unknown.
     """
     of = EXPLAINED[option]
     kind, subject = of.kind, of.kind.subject

@@ -89,7 +89,7 @@ _only = click.option(
 
 
 def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime | None:
-    """A time as ISO 8601 has it; without an offset in UTC."""
+    """Parse an ISO 8601 time, as UTC if it has no offset."""
     if given is None:
         return None
     try:
@@ -101,7 +101,7 @@ def _time(_: click.Context, __: click.Parameter, given: str | None) -> datetime 
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 where changes are pending.")
+detailed_option = click.option("--detailed-exitcode", is_flag=True, help="Exit 3 if changes are pending.")
 _wait = click.option(
     "--wait", is_flag=True, help="Wait for a cluster that another run is changing, instead of ending with exit 1."
 )
@@ -130,10 +130,10 @@ def plan(
     deadline: float | None,
     requested_by: str | None,
 ) -> int:
-    """Decide what to do, judge it, and have the clusters validate it. Changes nothing.
+    """Plan a run, evaluate its policies and guards, and have the clusters validate it. Changes nothing.
 
-    With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin) from `manifests` as they would be with these loaded:
-    load them, then `apply` the plan.
+    With FILES (YAML, JSON, CSV, folders, or - for YAML on stdin), plan from `manifests` as they would be with these
+    loaded: load them, then `apply` the plan.
     """
     if manifest_version is not None and manifest_as_of is not None:
         raise UsageError("--manifest-version and --manifest-as-of both say which manifests: give one of them")
@@ -210,7 +210,7 @@ def provision(
 
 
 def plan_request(options: Options, requested_by: str | None, detailed_exitcode: bool) -> runs.Request:
-    """What every command that plans asks for; each adds what its plan is of."""
+    """The common part of the requests of commands that plan."""
     return runs.Request(
         command="plan",
         run_id=options.run_id,
@@ -228,9 +228,9 @@ def run_request(
     *,
     cancel: bool = False,
 ) -> int:
-    """Begin or resume a run, take it as far as its command does, and print what it came to; returns the exit code.
+    """Start or resume a run, do what its command asks for, and print the result; returns the exit code.
 
-    `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves that are under way when it is
+    `files`: manifest files to plan from, as if they were loaded. `cancel`: cancel moves under way when the run is
     stopped.
     """
     with _stoppable(deadline, cancels=cancel) as stop:
@@ -243,7 +243,7 @@ def run_request(
             kept = json.dumps(files_arguments(parsed.digests), sort_keys=True)
             rows, resources = frames(ledger.spark, parsed)
             request = dataclasses.replace(request, manifests=runs.Files(argument=kept, rows=rows, resources=resources))
-        # Before the run has a row: a policy that can't be made is an error of the settings.
+        # Before the run has a row: a policy that can't be created is an error in the settings.
         rules = building.from_settings(settings, reverts=not request.by_manifests)
         # Spark's own handler came with the session.
         with stop.at_interrupt(), started(request, options, settings, ledger) as run:
@@ -258,7 +258,7 @@ def run_request(
 
 
 def _require_asked_for(settings: Settings, request: runs.Request) -> None:
-    """`--only` may not name a change that the settings have off: the run would silently do nothing of it."""
+    """Refuse an `--only` with a change that is off in the settings: the run would silently skip it."""
     asked = [settings.changes.get(cluster.name, ChangeSettings()) for cluster in settings.select(request.clusters)]
     for kind in registry.in_order():
         switch = kind.safeguards.switch
@@ -299,14 +299,14 @@ def _provisioned(
 
 @contextmanager
 def _stoppable(deadline: float | None, *, cancels: bool) -> Iterator[Stop]:
-    """SIGTERM or the deadline end the batch under way, append what is known and leave the run to be resumed."""
+    """Context in which SIGTERM or the deadline stop the run after the batch under way, so that it can be resumed."""
     stop = Stop(cancels=cancels)
     before = signal.getsignal(signal.SIGTERM)
 
     def terminate(number: int, frame: FrameType | None) -> None:
         stop.set()
         if callable(before):
-            # A server that does this command ends, too.
+            # A server that runs this command ends, too.
             before(number, frame)
 
     signal.signal(signal.SIGTERM, terminate)

@@ -1,6 +1,6 @@
 """Planned actions that may no longer be sent, whatever the cluster: the manifests changed, or the plan is too old.
 
-Both are transforms of planned actions (columns of `plans`) to rows of `REFUSED`: those that are refused.
+Both are transforms from planned actions (columns of `plans`) to the refused ones (`REFUSED`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from topicledger.text import ISO_TIME
 
 
 def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool = False) -> Transform:
-    """Actions that the latest manifests don't ask for as planned: CHANGED_SINCE_PLAN, with both versions.
+    """Actions that no longer follow from the latest manifests: CHANGED_SINCE_PLAN, with both versions.
 
-    `latest` is what `manifests.judge` returns for the manifests at `latest_version`. Each kind of action says what it
-    takes for it to be still asked for (`ActionKind.not_declared`). `of_files`: they were planned from files.
+    `latest`: the result of `manifests.judge` for the manifests at `latest_version`. Each kind of action defines when it
+    is still declared (`ActionKind.not_declared`). `of_files`: they were planned from files.
     """
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -47,8 +47,10 @@ def no_longer_declared(latest: DataFrame, latest_version: int, *, of_files: bool
 
 
 def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_version: int) -> Transform:
-    """Actions that weren't planned from the latest manifests, and whose topic's rows there changed since:
-    CHANGED_SINCE_PLAN. In: rows of `manifests` at the version that was the latest then, and at the latest."""
+    """Actions of a plan from earlier manifests whose topic's rows have changed since: CHANGED_SINCE_PLAN.
+
+    In: rows of `manifests` at the version that was the latest when planning, and at the latest now.
+    """
 
     def transform(planned: DataFrame) -> DataFrame:
         message = (
@@ -64,9 +66,9 @@ def declared_otherwise(then: DataFrame, now: DataFrame, then_version: int, now_v
 def resources_no_longer_declared(
     kind: ResourceKind, latest: DataFrame, latest_version: int | None, planned_version: int | None
 ) -> Transform:
-    """As `no_longer_declared`, of actions on resources beside topics.
+    """As `no_longer_declared`, for actions on resources other than topics.
 
-    `latest` is what the kind's `judge` returns for its table at `latest_version`; None where there is no such table.
+    `latest`: the result of the kind's `judge` for its table at `latest_version`; None if the table doesn't exist.
     """
     name = kind.table.name
 
@@ -87,12 +89,14 @@ def resources_no_longer_declared(
 def resources_declared_otherwise(
     kind: ResourceKind, then: DataFrame, now: DataFrame, then_version: int | None, now_version: int | None
 ) -> Transform:
-    """As `declared_otherwise`, of actions on resources beside topics. In: what the kind's `judge` returns for its table
-    at these versions; None where there was no such table."""
+    """As `declared_otherwise`, for actions on resources other than topics.
+
+    In: the results of the kind's `judge` for its table at these versions; None if the table didn't exist.
+    """
 
     def transform(planned: DataFrame) -> DataFrame:
         key = ["cluster", "resource"]
-        # As text, in which Spark can compare maps.
+        # As text, since Spark can't compare maps.
         said = F.to_json(F.struct(*kind.table.schema.names))
         of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
         message = (
@@ -106,8 +110,7 @@ def resources_declared_otherwise(
 
 
 def _changed_between(then: DataFrame, now: DataFrame, message: str) -> Transform:
-    """Planned actions whose key has another `_then` than `_now`, as `REFUSED`. In: both by their key, the other
-    columns."""
+    """Planned actions whose `_then` and `_now` differ, as `REFUSED`. In: both, with the other columns as their key."""
     key = [name for name in then.columns if name != "_then"]
 
     def transform(planned: DataFrame) -> DataFrame:
@@ -123,13 +126,13 @@ def _version(version: int | None) -> str:
 
 
 def declared_now(kind: ResourceKind) -> Transform:
-    """What `reason` asks about, by cluster and resource. In: what the kind's `judge` returns."""
+    """The columns for `reason`, by cluster and resource. In: the result of the kind's `judge`."""
     more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.now.items()}
     return lambda latest: latest.select("cluster", "resource", *_now(), *more.values())
 
 
 def _now() -> tuple[Column, ...]:
-    """Of what is declared now: `now_state`, and whether and why its row is refused. `is_declared` is true."""
+    """Columns of the current declaration: `now_state`, whether and why its row is refused; `is_declared` is true."""
     return (
         F.lit(True).alias("is_declared"),
         F.col("state").alias("now_state"),
@@ -139,7 +142,7 @@ def _now() -> tuple[Column, ...]:
 
 
 def reason(resource_type: ResourceType, undeclared: Column) -> Column:
-    """Why an action isn't asked for any more, null where it is."""
+    """Why an action is no longer declared; null if it is."""
     by_kind = (F.when(F.col("action") == kind.name, kind.not_declared()) for kind in registry.about(resource_type))
     return (
         F.when(F.col("is_declared").isNull(), undeclared)

@@ -1,4 +1,4 @@
-"""Planned actions as people read them, one line each: plain values of rows of `plans`."""
+"""Planned actions as lines for people: plain values of rows of `plans`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from topicledger.resources.registry import ACTIONS
 from topicledger.text import show
 
 ROW = ("owner", "cluster", "topic", "resource", "action", *DECLARED, "before", "after")
-"""Columns of `plans` that a line is made of."""
+"""Columns of `plans` from which a line is made."""
 RETURNED = ("num_partitions", "replication_factor")
-"""What a create can leave to the broker, and validateOnly returns."""
+"""Values that a create can leave to the broker, and that validateOnly returns."""
 _MOST_CHARACTERS = 1_000
 
 
@@ -27,15 +27,15 @@ class PlannedAction:
     """One action of a plan."""
 
     owner: str | None
-    """As the manifests have it that were planned from."""
+    """As in the manifests of the plan."""
     cluster: str
     topic: str | None
-    """None of an action on no topic."""
+    """None for an action on a resource other than a topic."""
     resource: str
-    """What it is about: the topic, or the text of an ACL or a quota's entity."""
+    """The topic, or the text of an ACL or of a quota's entity."""
     action: str
     what: str | None
-    """What it creates, changes or deletes, in words."""
+    """The change in words."""
 
     @property
     def sign(self) -> str:
@@ -53,14 +53,16 @@ def sign_of(action: str) -> str:
 
 
 def planned_action(row: Mapping[str, Any] | Row) -> PlannedAction:
-    """Of the columns `ROW`; maps as mappings or as pairs."""
+    """Build an action from the columns `ROW`; maps may be mappings or pairs."""
     what = in_words(row)
     return PlannedAction(**{name: row[name] for name in ROW[:5]}, what=what)
 
 
 def in_words(row: Mapping[str, Any] | Row) -> str | None:
-    """What a row of `plans` creates, changes or deletes: `2 partitions, retention.ms=1`. In: `action`, `resource`, and
-    of `ROW` what follows these."""
+    """The change of a row of `plans` in words: `2 partitions, retention.ms=1`.
+
+    In: `action`, `resource`, and the columns after these in `ROW`.
+    """
     assignments = dict(row["assignments"] or ())
     return _shown(row["action"]).words(
         Target(
@@ -79,14 +81,14 @@ def in_words(row: Mapping[str, Any] | Row) -> str | None:
 def change_in_words(
     action: str, resource: str, before: Mapping[str, str] | None, after: Mapping[str, str] | None
 ) -> str | None:
-    """As `in_words`, of a change or delete, which says nothing in other columns."""
+    """As `in_words`, for a change or delete, which needs no other columns."""
     return _shown(action).words(
         Target(resource=resource, action=action, before=dict(before or ()), after=dict(after or ()))
     )
 
 
 def _shown(action: str) -> Shown:
-    # A newer topicledger, or a kind of a user's own, may have written others.
+    # A newer topicledger, or a user's own kind, may have written unknown actions.
     return ACTIONS[action].shown if action in ACTIONS else changes(action)
 
 
@@ -101,7 +103,9 @@ def returned() -> dict[str, Column]:
 
 
 def as_returned() -> dict[str, Column]:
-    """`RETURNED`, of creates that left them to the broker what it returned. In: columns of `plans`, and each of
-    `RETURNED` as `returned_...`."""
+    """`RETURNED`, with the broker's values for creates that left them to it.
+
+    In: columns of `plans`, and each of `RETURNED` as `returned_...`.
+    """
     left = (F.col("action") == Action.CREATE.value) & ~F.coalesce(F.size("assignments") > 0, F.lit(False))
     return {name: F.when(left, F.coalesce(name, f"returned_{name}")).otherwise(F.col(name)) for name in RETURNED}

@@ -1,6 +1,6 @@
-"""`runs revert` of what a run changed beside topics: its rows the other way round, judged and decided as declared ones.
+"""`runs revert` of resources other than topics: a run's rows inverted, and validated and decided like declared ones.
 
-What another hand changed since is skipped, and what a later run changed: it isn't what the reverted run left.
+Resources that another client or a later run changed since are skipped: they aren't as the reverted run left them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def judged(
     listed: Listed,
     clusters: Mapping[str, ClusterStatus],
 ) -> DataFrame:
-    """What `kind.judge` returns, of what undoes each of `done`, materialised.
+    """The result of `kind.judge` for rows that undo each of `done`, materialised.
 
-    `done` are rows of `revert.changed_by`; `declared` is what `kind.judge` returns for its table as it is: owners and
-    labels are from there.
+    `done`: rows of `revert.changed_by`; `declared`: the result of `kind.judge` for its current table, from which owners
+    and labels are taken.
     """
     reverted = run.reverts
     assert reverted is not None, "the run reverts another"
@@ -78,7 +78,7 @@ def judged(
         F.col("stale").alias("_stale"),
         F.col("later").alias("_later"),
     )
-    # What its cluster doesn't tell is not stale: deciding says why nothing is known.
+    # A resource that its cluster doesn't list is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)
     judge = kind.judge(list(run.settings.clusters), None)
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
@@ -87,15 +87,17 @@ def judged(
 
 
 def _last_change(run: Run, reverted: str, kind: ResourceKind, done: DataFrame) -> DataFrame:
-    """cluster, resource, and `later`: which run changed it after the one that is reverted."""
+    """cluster, resource, and `later`: the run that changed it after the reverted one."""
     last = F.max_by("run_id", "completed_at")
     later = changed_later(run.ledger, reverted, done, kind.resource_type)
     return later.groupBy(*_KEY).agg(text("run ", last, " changed it later").alias("later"))
 
 
 def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transform:
-    """A warning in what is decided where the kind's table asks for what is undone. In and out: `COLUMNS` and
-    `action`. `managed`: whether runs change what no row declares."""
+    """Add a warning to decisions that undo a change which the kind's table still declares.
+
+    In and out: `COLUMNS` and `action`. `managed`: whether runs change resources that no row declares.
+    """
 
     def transform(decisions: DataFrame) -> DataFrame:
         rows = decisions.join(declared.transform(declared_now(kind)), on=[*_KEY], how="left")

@@ -1,4 +1,4 @@
-"""From the run settings to policies: finds each factory, checks its settings against its parameters, and calls it."""
+"""Creates policies from the run settings: finds each factory, checks its settings by its parameters, and calls it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENTRY_POINTS = "topicledger.policies"
 """The group of entry points by which an installed package offers policies."""
 
 _SHOWN_CHARACTERS = 400
-"""Of a factory's own words: the reason may stand at their end."""
+"""Most characters of a factory's own message, whose reason may be at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Option:
 
     name: str
     type: Any
-    """Its annotation; None if there is none or it can't be resolved: then nothing is checked."""
+    """Its annotation; None if there is none or it can't be resolved: then the value isn't checked."""
     default: Any = inspect.Parameter.empty
 
     @property
@@ -43,7 +43,7 @@ class Option:
 
 
 def always(*, changes: bool = False) -> Sequence[Policy]:
-    """The policies that no setting turns off, deletes first; those of changes and moves only if a run changes any."""
+    """The policies that are always on, deletes first; those for changes and moves only if a run changes anything."""
     return [
         Policy(name=name, action=action, rule=factory(), error=error)
         for action, named in ALWAYS.items()
@@ -53,12 +53,11 @@ def always(*, changes: bool = False) -> Sequence[Policy]:
 
 
 def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequence[str] = ()) -> Sequence[Policy]:
-    """The policies of a run: those that always hold, then those that the settings name, in their order (P4). Those for
-    changes where the settings ask for changes, or the run reverts some.
+    """The policies of a run: those that are always on, then those of the settings, in their order (P4).
 
-    Raises one SettingsError that lists every problem: a policy that doesn't exist, can't be imported or fails to be
-    made, and settings that are unknown, missing, of another type, or that its factory refuses; after `besides`, the
-    other problems of the same file.
+    Policies for changes are included if the settings allow changes, or the run reverts some. Raises one SettingsError
+    with every problem: a policy that doesn't exist, can't be imported or can't be created, and settings that are
+    unknown, missing, of a wrong type, or that its factory refuses; after `besides`, the other problems of the file.
     """
     problems = list(besides)
     changes = reverts or bool(settings.changes)
@@ -82,10 +81,10 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
 
 
 def check(settings: Settings) -> None:
-    """What can be said of the settings' policies before there is a Spark session, as `from_settings` says it.
+    """Check the policies of the settings, as far as possible without a Spark session, with `from_settings`'s messages.
 
-    Raises one SettingsError that lists policies that don't exist, and of the built-in ones settings that are unknown,
-    missing, of another type, or that their factory refuses. The user's own are not imported: they may need a session.
+    Raises one SettingsError that lists policies that don't exist, and settings of built-in ones that are unknown,
+    missing, of a wrong type, or that their factory refuses. User policies are not imported: they may need a session.
     """
     problems = list[str]()
     found = settings.policies
@@ -106,7 +105,7 @@ def check(settings: Settings) -> None:
 
 
 def check_built_in(spec: PolicySpec, factory: Factory, problems: list[str]) -> None:
-    """As `check`, of one policy; adds to `problems`."""
+    """As `check`, for one policy; adds to `problems`."""
     where, before = f"{spec.where}: {show(spec.use)}", len(problems)
     _check_options(where, factory, spec.options, problems)
     if len(problems) > before:
@@ -122,9 +121,9 @@ def check_built_in(spec: PolicySpec, factory: Factory, problems: list[str]) -> N
 
 
 def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
-    """The user's own policies that the settings name: the list that names it, its name, and its factory.
+    """The user's own policies in the settings: the section, the name and the factory of each.
 
-    Raises one SettingsError that lists those that don't exist or can't be imported.
+    Raises one SettingsError that lists policies that don't exist or can't be imported.
     """
     found, problems = [], list[str]()
     named = settings.policies
@@ -147,12 +146,12 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
 
 
 def _of_change(spec: PolicySpec) -> Sequence[Judged]:
-    """What a policy of [[policies.change]] judges: one of the user's own configs and partitions."""
+    """The changes that a policy of [[policies.change]] evaluates; a user's own evaluates configs and partitions."""
     return [each for each in (*CHANGES, ReplicaAction.REASSIGN) if spec.use in BUILT_IN[each]] or CHANGES
 
 
 def _of_changes(policy: Policy, spec: PolicySpec) -> Iterator[Policy]:
-    """The same policy for changes, where it judges these too."""
+    """The same policy for changes, if it evaluates these, too."""
     if policy.action is not Action.CREATE or policy.users_own or policy.name not in ALSO:
         return
     also = ALSO[policy.name]
@@ -171,7 +170,7 @@ def options(factory: Factory) -> Sequence[Option]:
     try:
         hints = typing.get_type_hints(factory)
     except Exception:
-        # Annotations are the user's: what can't be resolved isn't checked.
+        # Annotations are the user's: those that can't be resolved aren't checked.
         hints = {}
     parameters = inspect.signature(factory).parameters.values()
     return [
@@ -239,7 +238,7 @@ def _factory(spec: PolicySpec, action: Judged, problems: list[str]) -> Factory |
 
 
 def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoint | None:
-    """What an installed package offers by a name that is no built-in of this action's."""
+    """The entry point of an installed package by a name that isn't a built-in policy for this action."""
     if any(spec.use in each for each in ALWAYS.values()):
         problems.append(f"{spec.where}: {spec.use} always holds and has no settings: leave it out")
         return None
@@ -257,7 +256,7 @@ def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoin
 
 
 def _section(action: Judged) -> str:
-    """Which list of the settings has the policies of an action."""
+    """The section of the settings with the policies for an action."""
     return resource_type_of(action) if isinstance(action, AccessAction) else _SECTIONS.get(action, action.value)
 
 
@@ -339,12 +338,12 @@ def _fits(value: object, wanted: Any) -> bool:
     try:
         return isinstance(value, wanted) if isinstance(wanted, type) else True
     except TypeError:
-        # Any, and protocols, are types that can't be asked.
+        # `Any` and protocols can't be checked.
         return True
 
 
 def type_name(wanted: Any) -> str:
-    """A type as settings say it: `a string`, `a list of strings`, `an integer`."""
+    """A type in the words of settings: `a string`, `a list of strings`, `an integer`."""
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(type_name(each) for each in arguments if each is not type(None))
