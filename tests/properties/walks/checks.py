@@ -22,6 +22,8 @@ from topicledger.schemas import ACLS, APPROVALS, MANIFESTS, PLANS, RUNS, SENT_BA
 
 ATTEMPTS = 3
 """Answers without an outcome in a row that a run waits for."""
+_AFTER_SILENCE = 2
+"""Those it waits for once its cluster has given several about other resources."""
 _NO_OUTCOME = frozenset({kafka.UNKNOWN_SERVER_ERROR, kafka.REQUEST_TIMED_OUT, kafka.NOT_CONTROLLER})
 
 _Action = tuple[str, str, str, str]
@@ -134,10 +136,15 @@ class Checks:
         self.carried_out.add((self.run_id, cluster.name, target.action, target.resource))
 
     def has_outcome(self, cluster: Cluster, topic: str, code: int) -> None:
-        """A request about a topic was answered: after several answers without an outcome in a row, the topic fails."""
-        key = (cluster.name, topic)
-        self._in_a_row[key] = self._in_a_row[key] + 1 if code in _NO_OUTCOME else 0
-        if self._in_a_row[key] >= ATTEMPTS:
+        """A request about a topic was answered: after several answers without an outcome in a row, the topic fails.
+
+        After as many about anything of its cluster, fewer are enough.
+        """
+        own, any_of_it = (cluster.name, topic), (cluster.name, "")
+        for key in (own, any_of_it):
+            self._in_a_row[key] = self._in_a_row[key] + 1 if code in _NO_OUTCOME else 0
+        enough = _AFTER_SILENCE if self._in_a_row[any_of_it] >= ATTEMPTS + _AFTER_SILENCE else ATTEMPTS
+        if self._in_a_row[own] >= enough:
             self.touched.add(topic)
 
     def _require_sendable(self, cluster: Cluster, target: Target) -> None:
