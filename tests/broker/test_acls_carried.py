@@ -19,11 +19,11 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings
 from topicledger.errors import ExitCode
 from topicledger.files.export import Request, export
-from topicledger.files.export_resources import EXPORTABLE
 from topicledger.files.exported import Exported
 from topicledger.files.load import load
 from topicledger.files.read import read
 from topicledger.model.access import Acl
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACLS, PLANS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -36,7 +36,7 @@ def own() -> Iterator[EmbeddedKafka]:
 
 
 def exported_to(estate: Estate, to: Path | None, **given: Any) -> Exported:
-    request = Request(to=to, resources=[each for each in EXPORTABLE if each.table is ACLS], **given)
+    request = Request(to=to, resources=[each for each in KINDS if each.table is ACLS], **given)
     return export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), request)
 
 
@@ -98,7 +98,7 @@ def test_a_cluster_whose_acls_may_not_be_listed_is_not_exported_without_them(
     spark: SparkSession, own: EmbeddedKafka, tmp_path: Path
 ) -> None:
     estate = estate_of(spark, own, tmp_path, user="nobody")
-    both = Request(to=tmp_path / "main.yaml", resources=EXPORTABLE)
+    both = Request(to=tmp_path / "main.yaml", resources=KINDS)
     found = export(estate.ledger, estate.settings, list(estate.settings.clusters.values()), both)
     assert found.exit_code == ExitCode.ERROR
     assert [each.partition(":")[2].partition(":")[0] for each in found.problems] == [

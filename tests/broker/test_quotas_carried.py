@@ -18,10 +18,10 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings
 from topicledger.errors import ExitCode
 from topicledger.files import export as exporting
-from topicledger.files.export_resources import EXPORTABLE
 from topicledger.files.load import load
 from topicledger.files.read import read
 from topicledger.model.quotas import Entity
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import AUDIT, PLANS, QUOTAS
 from topicledger_testing.embedded_kafka import EmbeddedKafka
 
@@ -81,7 +81,7 @@ def test_a_load_of_exported_quotas_plans_nothing(
     """Q2, Q4: every kind of entity; what no manifest can declare is listed."""
     alter(wanted, Entity(user="endless"), request_percentage=float("inf"))
     estate = estate_of(spark, wanted, tmp_path)
-    (quotas,) = (each for each in EXPORTABLE if each.table is QUOTAS)
+    (quotas,) = (each for each in KINDS if each.table is QUOTAS)
     file = tmp_path / f"main.{suffix}"
 
     def exported(to: Path | None, **more: bool) -> exporting.Exported:

@@ -22,18 +22,19 @@ from topicledger.config.settings import AclSettings, ChangeSettings, Settings, T
 from topicledger.drift.acls import find_acl_drift
 from topicledger.drift.find import Estate, find_drift
 from topicledger.drift.quotas import find_quota_drift
-from topicledger.manifests import acls, quotas
 from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
-from topicledger.plan import acls as plan_acls
 from topicledger.plan import moving
-from topicledger.plan import quotas as plan_quotas
 from topicledger.plan.changes import DESCRIBED
 from topicledger.plan.decisions import decided
 from topicledger.plan.moving import Sizes
 from topicledger.plan.wanted import brought_about
 from topicledger.resources import building, registry
+from topicledger.resources.acls import decide as plan_acls
+from topicledger.resources.acls import rows as acls
+from topicledger.resources.quotas import decide as plan_quotas
+from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 TOPICS = StructType([*OBSERVED.schema, StructField("other_leaders", MapType(IntegerType(), IntegerType()))])

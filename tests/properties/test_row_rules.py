@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, manifest_rows
 from topicledger.files import resource_reasons
-from topicledger.manifests import acls, quotas
 from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import ManifestRow, ResourceRow
-from topicledger.manifests.hosts import host_reason
 from topicledger.manifests.reasons import reasons
 from topicledger.model.access import OPERATIONS
 from topicledger.model.quotas import ENTITY, LIMITS
+from topicledger.resources.acls import rows as acls
+from topicledger.resources.acls.hosts import host_reason
+from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, QUOTAS, Table
 
 ROWS = 600

@@ -20,7 +20,8 @@ from topicledger.ledger.rows import read_moves, read_violations
 from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan import acls, batches, intent, standing
+from topicledger.plan import batches, intent, standing
+from topicledger.resources.acls import decide as acls
 from topicledger.schemas import ACLS, AUDIT, MANIFESTS, OBSERVED_ACLS, PLANS, Table
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -14,9 +14,9 @@ from topicledger.config.settings import AclSettings, AuditSettings, Settings, Ta
 from topicledger.config.severities import SEVERITIES, DriftKind
 from topicledger.drift.acls import find_acl_drift
 from topicledger.drift.find import COLUMNS, Estate
-from topicledger.manifests import acls
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.resources.acls import rows as acls
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 USUAL = {

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.frames import dicts, frame
-from topicledger.manifests import acls
+from topicledger.resources.acls import rows as acls
 from topicledger.schemas import ACLS
 
 RIGHT = {

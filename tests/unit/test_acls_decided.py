@@ -15,14 +15,14 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, Settings, TablesSettings
-from topicledger.manifests import acls as manifests
 from topicledger.model import AccessAction
 from topicledger.model.access import Acl
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.acls import decide, protected
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import OF_RIGHTS
+from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.decide import decide, protected
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
 
 SETTINGS = Settings(

@@ -15,14 +15,14 @@ from tests.unit.frames import dicts, frame, policy_facts
 from topicledger import policies
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import PolicySettings, PolicySpec, Settings, TablesSettings
-from topicledger.manifests import quotas
 from topicledger.model import AccessAction
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.quotas import decide
 from topicledger.policies import Policy, built_in
 from topicledger.policies.contract import OF_QUOTAS, QUOTAS
 from topicledger.resources import building
+from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.quotas.decide import decide
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 

@@ -13,9 +13,9 @@ from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES, DriftKind
 from topicledger.drift.find import COLUMNS, Estate
 from topicledger.drift.quotas import find_quota_drift
-from topicledger.manifests import quotas
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
+from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import AUDIT, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 

@@ -15,13 +15,13 @@ from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import Settings, TablesSettings
 from topicledger.files.reading import read_manifest_files
 from topicledger.files.writing import write_manifests
-from topicledger.manifests import quotas
-from topicledger.manifests.quotas import entity_of, limits_of, text_of
 from topicledger.model import Refusal
 from topicledger.model.quotas import Entity, kafka_name, text_of_limit, written
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
-from topicledger.plan.quotas import decide
+from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.quotas.decide import decide
+from topicledger.resources.quotas.rows import entity_of, limits_of, text_of
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 
 QUOTA = {"cluster": "main", "user": "a", "producer_byte_rate": 1000.0}

@@ -16,11 +16,11 @@ from topicledger.config.settings import ClusterSettings, Settings
 from topicledger.errors import ExitCode, GuardStopped, UsageError
 from topicledger.kafka import ClusterAdmin
 from topicledger.kafka.access import ALLOW_EVERYONE, SUPER_USERS
-from topicledger.manifests import acls as manifests
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import FORMAT_VERSION
 from topicledger.model.access import DENY, EVERYONE, OPERATIONS, WILDCARD, Acl
 from topicledger.model.rights import Brokers, Verdict, Why, about, covers_operation, covers_pattern, decide
+from topicledger.resources.acls import rows as manifests
 from topicledger.schemas import ACLS
 from topicledger.text import cell, nearest
 

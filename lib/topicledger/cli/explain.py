@@ -21,7 +21,7 @@ from topicledger.kafka import ClusterAdmin, error_name
 from topicledger.ledger.rows import WARNING
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests import rows as manifests
-from topicledger.model import Action, ReplicaAction, TopicResult
+from topicledger.model import Action, ReplicaAction, ResourceType, TopicResult
 from topicledger.observe.clusters import observe
 from topicledger.observe.topics import Observation
 from topicledger.phases import DECIDED
@@ -333,7 +333,7 @@ def _with_resolved(rows: DataFrame, mine: Column, result: TopicResult | None) ->
 
 def _render(answer: Mapping[str, Any], verdicts: Sequence[Verdict]) -> None:
     console = text_console(200)
-    named = next(answer[name] for name in ("topic", "acl", "quota") if name in answer)
+    named = next(answer[each] for each in ResourceType if each in answer)
     title = f"{named} of {answer['cluster']}: {answer['decision'] or 'refused before a decision'}"
     console.print(cell(title), highlight=False)
     for note in answer["notes"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -22,13 +23,13 @@ from topicledger.cli.options import (
 )
 from topicledger.errors import ExitCode, UsageError
 from topicledger.files import export as exporting
-from topicledger.files.export_resources import EXPORTABLE
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
 from topicledger.files.load_resources import expansions
 from topicledger.files.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
+from topicledger.resources.registry import KINDS
 
 
 @click.command("load_manifests")
@@ -108,6 +109,13 @@ def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
     return [counts, *removals(loaded)]
 
 
+def _with_resources(command: Callable[..., int]) -> Callable[..., int]:
+    """Add an option for each kind of resource beside topics."""
+    for kind in reversed(KINDS):
+        command = click.option(f"--with-{kind.table.name}", is_flag=True, help=kind.words.export_help)(command)
+    return command
+
+
 @click.command("export")
 @click.option("--pattern", metavar="REGEX", help="Only topics whose names match (RE2).")
 @click.option("--exclude", metavar="REGEX", help="No topics whose names match (RE2).")
@@ -116,8 +124,7 @@ def in_lines(loaded: Loaded, *, dry_run: bool, replaces: bool) -> list[str]:
 )
 @click.option("--into-table", is_flag=True, help="Merge into the manifests table instead.")
 @click.option("--with-assignments", is_flag=True, help="Write the brokers of each partition instead of counts.")
-@click.option("--with-acls", is_flag=True, help="Also the rights: what the cluster's ACLs allow and deny.")
-@click.option("--with-quotas", is_flag=True, help="Also the client quotas.")
+@_with_resources
 @click.option("--owner", help="The owner of all that is exported; default: the one that something tells.")
 @click.option(
     "--unmanaged",
@@ -138,7 +145,7 @@ def export(options: Options, to: Path | None, into_table: bool, **given: Any) ->
         raise UsageError("export needs one of --to and --into-table")
     with interruptible():
         settings = open_settings(options)
-        others = [each for each in EXPORTABLE if given.pop(f"with_{each.table.name}")]
+        others = [each for each in KINDS if given.pop(f"with_{each.table.name}")]
         clusters, request = settings.select(options.cluster), exporting.Request(to=to, resources=others, **given)
         exporting.check(clusters, request)
         ledger = open_ledger(options, settings, "export", new=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from topicledger.config.reading import load_settings, read_settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.ledger.session import get_session
 from topicledger.resources import building
+from topicledger.resources.registry import KINDS
 from topicledger.text import printable
 
 
@@ -46,16 +48,25 @@ def policies_check(options: Options) -> int:
     return explain.check_policies(settings, problems, as_json=options.format == "json")
 
 
+def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
+    """Add an option for each kind of resource beside topics."""
+    for kind in reversed(KINDS):
+        option = click.option(f"--{kind.resource_type.value}", metavar="TEXT", help=kind.words.explain_help)
+        command = option(command)
+    return command
+
+
 @policies_group.command("explain")
 @click.option("--topic", help="The topic, as its manifest names it.")
-@click.option("--acl", metavar="TEXT", help="Or the right, as the column `resource` of plans names it.")
-@click.option("--quota", metavar="TEXT", help="Or the entity that has quotas, named likewise.")
+@_beside_topics
 @common
-def policies_explain(options: Options, topic: str | None, acl: str | None, quota: str | None) -> int:
-    """Each rule, its inputs and its verdict for one topic, right or quota of a --cluster. Asks it; changes nothing."""
-    beside = [(option, text) for option, text in (("acl", acl), ("quota", quota)) if text is not None]
+def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
+    """Each rule, its inputs and its verdict for one topic, ACL or the like of a --cluster. Asks it; changes nothing."""
+    beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type.value]) is not None]
     if (topic is not None) + len(beside) != 1:
-        raise UsageError("policies explain needs one --topic, --acl or --quota: what is to be explained")
+        *others, last = (f"--{kind.resource_type.value}" for kind in KINDS)
+        named = ", ".join(["--topic", *others])
+        raise UsageError(f"policies explain needs one {named} or {last}: what is to be explained")
     if len(options.cluster) != 1:
         raise UsageError("policies explain needs one --cluster: the cluster of the topic")
     settings = open_settings(options)
@@ -63,8 +74,8 @@ def policies_explain(options: Options, topic: str | None, acl: str | None, quota
     ledger = open_ledger(options, settings, "policies")
     (cluster,) = settings.select(options.cluster)
     as_json = options.format == "json"
-    for option, text in beside:
-        return explain_resources.explain(ledger, settings, cluster, option, text, as_json=as_json)
+    for kind, text in beside:
+        return explain_resources.explain(ledger, settings, cluster, kind, text, as_json=as_json)
     return explain.explain(ledger, settings, cluster, str(topic), as_json=as_json)
 
 

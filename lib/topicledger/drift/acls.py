@@ -9,12 +9,13 @@ from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
 from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
 from topicledger.drift.find import Estate
-from topicledger.manifests.acls import covered_topics, text_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
-from topicledger.plan.acls import RIGHTS, covers, managed
-from topicledger.plan.replaced import name_covers
+from topicledger.resources.acls.decide import covers, managed
+from topicledger.resources.acls.kind import KIND
+from topicledger.resources.acls.replaced import name_covers
+from topicledger.resources.acls.rows import covered_topics, text_of
 from topicledger.schemas import ACL_KEY, ACLS
 
 
@@ -203,4 +204,4 @@ def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
     )
 
 
-DRIFT = ResourceDrift(kind=RIGHTS, find=find_acl_drift)
+DRIFT = ResourceDrift(kind=KIND, find=find_acl_drift)

@@ -102,11 +102,13 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, 
     """Kinds that are declared or managed on audited clusters, with the validated rows of their tables."""
     for each in BESIDE_TOPICS if estate.cluster_ids else ():
         kind = each.kind
-        declared, managed = run.ledger.exists(kind.table), kind.manages(run.settings)
+        declared, managed = run.ledger.exists(kind.table), kind.deciding.manages(run.settings)
         if not (declared or managed):
             continue
         rows = run.ledger.read(kind.table) if declared else run.ledger.rows(kind.table, [])
-        judged = rows.transform(kind.judge(list(run.settings.clusters), list(estate.cluster_ids))).localCheckpoint()
+        judged = rows.transform(
+            kind.rows.judge(list(run.settings.clusters), list(estate.cluster_ids))
+        ).localCheckpoint()
         if managed or not judged.isEmpty():
             yield each, judged
 
@@ -122,11 +124,11 @@ def _list(
     clusters = [
         each
         for each in run.clusters
-        if each.name in estate.cluster_ids and (kind.manages(run.settings) or each.name in named)
+        if each.name in estate.cluster_ids and (kind.deciding.manages(run.settings) or each.name in named)
     ]
-    run.ledger.ensure(kind.observed)
-    listed = kind.observe(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
-    keep(run, kind.observed, listed.rows, listed.known)
+    run.ledger.ensure(kind.observed.table)
+    listed = kind.observed.observe(run.spark, clusters, run.settings.kafka, estate.cluster_ids)
+    keep(run, kind.observed.table, listed.rows, listed.known)
     lost = {name for name, each in listed.statuses.items() if each.error is Refusal.CLUSTER_UNREACHABLE}
     for name in sorted(lost):
         message = str(listed.statuses[name].message)

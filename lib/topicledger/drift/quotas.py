@@ -9,11 +9,11 @@ from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
 from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
 from topicledger.drift.find import Estate
-from topicledger.manifests.quotas import declared_limits, limits_of, text_of
 from topicledger.manifests.rows import ABSENT, Transform
 from topicledger.observe.listed import Listed
-from topicledger.plan.quotas import QUOTAS as KIND
-from topicledger.plan.quotas import differing
+from topicledger.resources.quotas.decide import differing
+from topicledger.resources.quotas.kind import KIND
+from topicledger.resources.quotas.rows import declared_limits, limits_of, text_of
 from topicledger.schemas import QUOTAS
 
 

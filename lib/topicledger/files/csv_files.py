@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from topicledger.files.json_files import JSON, json_reason
-from topicledger.manifests.files.acl_entries import COLUMNS as ACL_COLUMNS
-from topicledger.manifests.files.acl_entries import read_acl
 from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
-from topicledger.manifests.files.quota_entries import COLUMNS as QUOTA_COLUMNS
-from topicledger.manifests.files.quota_entries import read_quota
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, named, plain_number, text_key
 from topicledger.model.quotas import ENTITY, LIMITS
+from topicledger.resources.acls.entries import COLUMNS as ACL_COLUMNS
+from topicledger.resources.acls.entries import read_acl
+from topicledger.resources.quotas.entries import COLUMNS as QUOTA_COLUMNS
+from topicledger.resources.quotas.entries import read_quota
 
 _MAX_CELL = 64 * 1024 * 1024
 _NUMBERS = ("num_partitions", "replication_factor", *LIMITS)

@@ -17,7 +17,7 @@ from topicledger.config import patterns
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Owners, Settings
 from topicledger.errors import TopicLedgerError, UsageError
 from topicledger.files import export_resources
-from topicledger.files.export_resources import Exportable, ResourceExport
+from topicledger.files.export_resources import ResourceExport
 from topicledger.files.exported import ClusterExport, Exported, TopicMessage, folded
 from topicledger.files.load import Loaded, merge
 from topicledger.files.proposals import proposals
@@ -31,6 +31,7 @@ from topicledger.observe.clusters import observe
 from topicledger.observe.configs import observe_configs
 from topicledger.observe.topic_use import read_consumer_groups
 from topicledger.observe.topics import as_expected
+from topicledger.resources.kind import ResourceKind
 from topicledger.schemas import MANIFESTS
 from topicledger.text import SHOWN_FAILURES, show
 
@@ -61,7 +62,7 @@ class Request:
     """Only topics that no row of `manifests` names."""
     split: Literal["owner"] | None = None
     """`owner` writes a folder for each owner into the folder `to`, with a file for each cluster."""
-    resources: Sequence[Exportable] = ()
+    resources: Sequence[ResourceKind] = ()
     """Kinds of resources to export beside topics."""
 
 
@@ -147,7 +148,9 @@ def _counts(rows: DataFrame) -> Mapping[str, int]:
 
 def _left_out(others: Sequence[ResourceExport]) -> list[TopicMessage]:
     return [
-        TopicMessage(cluster=cluster, topic=None, message=why, resource_type=each.kind.what, resource=name)
+        TopicMessage(
+            cluster=cluster, topic=None, message=why, resource_type=each.kind.resource_type.value, resource=name
+        )
         for each in others
         for cluster, name, why in each.left_out()
     ]

@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import ClusterSettings, KafkaSettings
 from topicledger.files import load_resources
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import acls, quotas
-from topicledger.manifests.rows import PRESENT, Rule, Transform, with_reasons
-from topicledger.observe.acls import observe_acls
-from topicledger.observe.listed import Listed
-from topicledger.observe.quotas import observe_quotas
-from topicledger.schemas import ACLS, QUOTAS, Table
+from topicledger.manifests.rows import PRESENT, Transform, with_reasons
+from topicledger.resources.kind import ResourceKind
 
-_LISTS: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 REASON = "not_exported"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exportable:
-    """A kind of resources beside topics that can be exported."""
-
-    table: Table
-    """One of `schemas.RESOURCES`."""
-    what: str
-    """Name of the kind in messages."""
-    observe: _LISTS
-    """Lists the resources of clusters; takes Kafka's cluster ids by name."""
-    rules: Callable[[], Sequence[Rule]]
-    """Rules for single rows: brokers may have resources that manifests refuse."""
-    complete: Transform
-    """Fills in the defaults that nulls stand for in rows of `table`."""
-    text: Callable[[], Column]
-    """Column with the resource's name for messages."""
-
-
-EXPORTABLE: Sequence[Exportable] = (
-    Exportable(
-        table=ACLS, what="acl", observe=observe_acls, rules=acls.row_rules, complete=acls.complete, text=acls.text_of
-    ),
-    Exportable(
-        table=QUOTAS,
-        what="quota",
-        observe=observe_quotas,
-        rules=quotas.row_rules,
-        complete=quotas.complete,
-        text=quotas.text_of,
-    ),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceExport:
     """Exported resources of one kind."""
 
-    kind: Exportable
+    kind: ResourceKind
     rows: DataFrame
     """Columns of the kind's table and `not_exported`, why a row can't be declared (else null); materialised."""
     problems: Mapping[str, str]
@@ -73,7 +35,9 @@ class ResourceExport:
 
     def left_out(self) -> Sequence[tuple[str, str, str]]:
         """Return cluster, name and reason of each resource that can't be declared."""
-        found = self.rows.where(F.col(REASON).isNotNull()).select("cluster", self.kind.text().alias("text"), REASON)
+        found = self.rows.where(F.col(REASON).isNotNull()).select(
+            "cluster", self.kind.rows.text_of().alias("text"), REASON
+        )
         return [(row["cluster"], row["text"], row[REASON]) for row in found.orderBy("cluster", "text").collect()]
 
     def entries(self, cluster: str) -> Iterator[Mapping[str, Any]]:
@@ -103,7 +67,7 @@ class ResourceExport:
 
 def export(
     ledger: Ledger,
-    kind: Exportable,
+    kind: ResourceKind,
     clusters: Sequence[ClusterSettings],
     kafka: KafkaSettings,
     ids: Mapping[str, str],
@@ -112,10 +76,10 @@ def export(
     unmanaged: bool,
 ) -> ResourceExport:
     """List one kind on `clusters`; `unmanaged`: only resources that no row of its table names."""
-    listed = kind.observe(ledger.spark, clusters, kafka, ids)
+    listed = kind.observed.observe(ledger.spark, clusters, kafka, ids)
     rows = listed.rows
     if unmanaged and ledger.exists(kind.table):
-        declared = ledger.read(kind.table).transform(kind.complete)
+        declared = ledger.read(kind.table).transform(kind.rows.complete)
         same = [rows[name].eqNullSafe(declared[name]) for name in kind.table.key]
         rows = rows.join(declared, on=same, how="left_anti")
     option = f"--with-{kind.table.name}"
@@ -127,7 +91,7 @@ def export(
     return ResourceExport(kind=kind, rows=rows.transform(_as_rows(kind, owner)).localCheckpoint(), problems=problems)
 
 
-def _as_rows(kind: Exportable, owner: str | None) -> Transform:
+def _as_rows(kind: ResourceKind, owner: str | None) -> Transform:
     values = {"state": F.lit(PRESENT), "owner": F.lit(owner), "labels": F.lit(None)}
 
     def transform(live: DataFrame) -> DataFrame:
@@ -137,7 +101,7 @@ def _as_rows(kind: Exportable, owner: str | None) -> Transform:
         )
         return (
             live.select(*columns)
-            .transform(with_reasons(kind.rules()))
+            .transform(with_reasons(kind.rows.rules()))
             .select(*kind.table.schema.names, F.col("error_message").alias(REASON))
         )
 

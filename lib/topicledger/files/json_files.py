@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from topicledger.manifests.files.acl_entries import is_acl, read_acl
 from topicledger.manifests.files.entries import Reader, Report
-from topicledger.manifests.files.quota_entries import is_quota, read_quota
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, plain_number, text_key, type_of
+from topicledger.resources.acls.entries import is_acl, read_acl
+from topicledger.resources.quotas.entries import is_quota, read_quota
 from topicledger.text import show
 
 

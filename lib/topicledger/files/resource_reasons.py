@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from topicledger.manifests.files import FileError, ResourceRow
-from topicledger.manifests.hosts import host_reason
 from topicledger.manifests.reasons import state_reason
 from topicledger.manifests.rows import ABSENT
 from topicledger.model.access import CLUSTER_NAME, OPERATIONS, PATTERN_TYPES, PERMISSIONS, PREFIXED, WILDCARD
 from topicledger.model.quotas import ENTITY, IP_LIMIT, LIMITS, WHOLE_LIMITS
+from topicledger.resources.acls.hosts import host_reason
 from topicledger.schemas import ACLS, QUOTAS, RESOURCES
 from topicledger.text import show
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from topicledger.manifests.files.acl_entries import read_acls
 from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError, weight
-from topicledger.manifests.files.quota_entries import read_quotas
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe, named, type_of
 from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
+from topicledger.resources.acls.entries import read_acls
+from topicledger.resources.quotas.entries import read_quotas
 from topicledger.text import nearest
 
 _MAX_ALIASED = 5_000_000

@@ -76,7 +76,7 @@ def resources_no_longer_declared(
         before = "there were none" if planned_version is None else f"version {planned_version}"
         message = F.concat(
             F.lit(f"{name} {'has no rows' if latest_version is None else f'at version {latest_version}'}, and they "),
-            reason(kind.resource_type, kind.undeclared()),
+            reason(kind.resource_type, kind.deciding.undeclared()),
             F.lit(f"; it was planned from {before}: plan again"),
         )
         of_kind = planned.where(F.col("resource_type") == kind.resource_type.value)
@@ -127,7 +127,7 @@ def _version(version: int | None) -> str:
 
 def declared_now(kind: ResourceKind) -> Transform:
     """The columns for `reason`, by cluster and resource. In: the result of the kind's `judge`."""
-    more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.now.items()}
+    more = {name: of_row().alias(f"now_{name}") for name, of_row in kind.deciding.now.items()}
     return lambda latest: latest.select("cluster", "resource", *_now(), *more.values())
 
 

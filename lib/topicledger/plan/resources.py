@@ -22,7 +22,7 @@ from topicledger.observe.listed import Listed
 from topicledger.observe.record import keep
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.phases import DECIDED_RESOURCE, returned
-from topicledger.plan import acls, quotas, revert_resources
+from topicledger.plan import revert_resources
 from topicledger.plan.decisions import Decided, decided_on
 from topicledger.plan.intent import resources_declared_otherwise, resources_no_longer_declared
 from topicledger.plan.reevaluate import facts
@@ -32,9 +32,9 @@ from topicledger.policies import Policy
 from topicledger.resources import registry
 from topicledger.resources.ending import REFUSED
 from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACTION_KEY, BROKERS
 
-KINDS: Sequence[ResourceKind] = (acls.RIGHTS, quotas.QUOTAS)
 COUNTED: Mapping[str, Decision] = {name: decision for kind in KINDS for name, decision in kind.counted.items()}
 """Names of counts of a run, by decision, of what needs nothing."""
 
@@ -69,7 +69,7 @@ def _declared(
 ) -> Iterator[WantedResources]:
     for kind in KINDS if run.by_manifests else ():
         about = {each.name for each in registry.about(kind.resource_type)}
-        managed = kind.manages(run.settings)
+        managed = kind.deciding.manages(run.settings)
         version, unloaded = run.version_of(kind.table), run.unloaded.get(kind.table.name)
         declared = version is not None or unloaded is not None
         if about.isdisjoint(kinds_of(run)) or run.leaves_out(kind.table) or not (declared or managed):
@@ -85,8 +85,8 @@ def _declared(
 
 
 def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Iterator[WantedResources]:
-    """What a run changed, of kinds that can be reverted."""
-    kinds = {kind.resource_type.value: kind for kind in KINDS if kind.as_rows is not None}
+    """What a run changed."""
+    kinds = {kind.resource_type.value: kind for kind in KINDS}
     selected = F.col("cluster").isin(*(each.name for each in clusters))
     types = (kind.resource_type for kind in kinds.values())
     done = changed_by(run.ledger, reverted, *types).where(selected).localCheckpoint()
@@ -102,11 +102,11 @@ def _done(run: Run, reverted: str, clusters: Sequence[ClusterSettings]) -> Itera
 def _judged(run: Run, kind: ResourceKind, version: int | None, selected: Sequence[str] | None) -> DataFrame:
     """What the kind's `judge` returns; with rows of unknown clusters, which may mean a selected one."""
     rows, known = run.resources(kind.table, version), list(run.settings.clusters)
-    judged = rows.transform(kind.judge(known, selected))
+    judged = rows.transform(kind.rows.judge(known, selected))
     if selected is None:
         return judged
     stray = ~F.coalesce(F.col("cluster").isin(*known), F.lit(False))
-    return judged.unionByName(rows.where(stray).transform(kind.judge(known, None)))
+    return judged.unionByName(rows.where(stray).transform(kind.rows.judge(known, None)))
 
 
 def list_into_tables(
@@ -119,11 +119,11 @@ def list_into_tables(
     found = []
     for each in resources:
         kind = each.kind
-        run.ledger.ensure(kind.observed)
+        run.ledger.ensure(kind.observed.table)
         ids = {name: str(seen.statuses[name].cluster_id) for name in seen.known}
         reached = [cluster for cluster in each.clusters if cluster.name in ids]
-        listed = kind.observe(run.spark, reached, run.settings.kafka, ids)
-        keep(run, kind.observed, listed.rows, listed.known)
+        listed = kind.observed.observe(run.spark, reached, run.settings.kafka, ids)
+        keep(run, kind.observed.table, listed.rows, listed.known)
         lost = {
             name: status.message
             for name, status in listed.statuses.items()
@@ -148,30 +148,29 @@ def decisions(
         judged = revert_resources.judged(run, kind, judged, declared, listed, seen.statuses)
         listed = replace(listed, declared_only=True)
     judged_by = _judged_by(run, rules, resources.wanted, seen)
-    rows = judged.transform(kind.decide(listed, seen.statuses, run.settings, judged_by))
+    rows = judged.transform(kind.deciding.decide(listed, seen.statuses, run.settings, judged_by))
     rows = returned("decide", rows, DECIDED_RESOURCE, or_more=True)
     if run.selected is not None or again:
         # A refused row of an unknown cluster protects what it may mean, and is reported by runs about all clusters.
         rows = rows.where(F.col("cluster").isin(*seen.statuses))
     rows = registry.found(rows, kinds_of(run), kind.resource_type)
     if declared is not None:
-        rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.manages(run.settings)))
+        rows = rows.transform(revert_resources.warned(kind, declared, managed=kind.deciding.manages(run.settings)))
     return decided_on(run, rows, kind.counted, again=again)
 
 
 def _judged_by(run: Run, rules: Sequence[Policy], wanted: WantedResources, seen: Observation) -> Transform:
     of_kind = _rules_of(wanted.kind, rules)
-    if wanted.kind.subject is None or not of_kind:
+    if not of_kind:
         return lambda rows: rows
     known = facts(run.ledger, run.settings, wanted.clusters, seen.brokers)
     # The manifests that the run is about, be they in files.
     known = replace(known, manifests=lambda: run.manifests(run.manifest_version))
-    return policies.judge(of_kind, known, wanted.kind.subject)
+    return policies.judge(of_kind, known, wanted.kind.policies.subject)
 
 
 def _rules_of(kind: ResourceKind, rules: Sequence[Policy]) -> Sequence[Policy]:
-    subject = kind.subject
-    return [rule for rule in rules if subject is not None and rule.action in subject.actions]
+    return [rule for rule in rules if rule.action in kind.policies.subject.actions]
 
 
 def refused_now(
@@ -182,7 +181,7 @@ def refused_now(
     their clusters, where there are policies of them."""
     for kind in KINDS:
         of_kind = _rules_of(kind, rules)
-        if kind.as_rows is None or kind.subject is None or not of_kind:
+        if not of_kind:
             continue
         asked = planned().where(F.col("resource_type") == kind.resource_type.value).localCheckpoint()
         ids = {row["cluster"]: row["cluster_id"] for row in asked.select("cluster", "cluster_id").distinct().collect()}
@@ -191,20 +190,20 @@ def refused_now(
         clusters = [each for each in run.clusters if each.name in ids]
         latest = run.ledger.latest_version(kind.table) if run.ledger.exists(kind.table) else None
         own = _judged(run, kind, latest, None).select("cluster", "resource", "owner", "labels")
-        listed = replace(kind.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
+        listed = replace(kind.observed.observe(run.spark, clusters, run.settings.kafka, ids), declared_only=True)
         judged = (
             asked.drop("owner", "labels")
             .join(own, on=["cluster", "resource"], how="left")
             .join(listed.rows.transform(kind.as_rows.live), on=["cluster", "resource"], how="left")
             .transform(kind.as_rows.asked_by)
             .select(*kind.table.schema.names)
-            .transform(kind.judge(list(run.settings.clusters), None))
+            .transform(kind.rows.judge(list(run.settings.clusters), None))
             .localCheckpoint()
         )
         statuses = {name: ClusterStatus(cluster_id=its_id) for name, its_id in ids.items()}
         brokers = run.ledger.read(BROKERS)
-        judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.subject)
-        decided = judged.transform(kind.decide(listed, statuses, run.settings, judged_by))
+        judged_by = policies.judge(of_kind, facts(run.ledger, run.settings, clusters, brokers), kind.policies.subject)
+        decided = judged.transform(kind.deciding.decide(listed, statuses, run.settings, judged_by))
         refused = decided.where(F.col("phase") == Phase.POLICY.value)
         unjudged = {name: str(each.message) for name, each in listed.statuses.items() if each.error is not None}
         yield partial(_with_refusals, refused=refused), unjudged
@@ -237,6 +236,6 @@ def declared_otherwise(run: Run, work: Work) -> Sequence[Transform]:
             found.append(resources_declared_otherwise(kind, before, judged, then, latest))
         else:
             found.append(resources_no_longer_declared(kind, judged, latest, then))
-            if kind.protected is not None:
-                found.append(kind.protected(judged, list(run.settings.clusters)))
+            if kind.deciding.protected is not None:
+                found.append(kind.deciding.protected(judged, list(run.settings.clusters)))
     return found

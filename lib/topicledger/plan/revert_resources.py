@@ -33,14 +33,13 @@ def judged(
     listed: Listed,
     clusters: Mapping[str, ClusterStatus],
 ) -> DataFrame:
-    """The result of `kind.judge` for rows that undo each of `done`, materialised.
+    """The result of `kind.rows.judge` for rows that undo each of `done`, materialised.
 
-    `done`: rows of `revert.changed_by`; `declared`: the result of `kind.judge` for its current table, from which owners
-    and labels are taken.
+    `done`: rows of `revert.changed_by`; `declared`: the result of `kind.rows.judge` for its current table, from which
+    owners and labels are taken.
     """
     reverted = run.reverts
     assert reverted is not None, "the run reverts another"
-    assert kind.as_rows is not None, "such resources can be reverted"
     own = declared.select(*_KEY, "owner", "labels")
     undone = (
         done.drop("topic", "topic_id")
@@ -80,7 +79,7 @@ def judged(
     )
     # A resource that its cluster doesn't list is not stale: deciding reports why it is unknown.
     told = F.col("cluster").isin(*listed.known)
-    judge = kind.judge(list(run.settings.clusters), None)
+    judge = kind.rows.judge(list(run.settings.clusters), None)
     rows = undone.select(*kind.table.schema.names).transform(judge).join(of_done, on=[*_KEY], how="left")
     rows = rows.withColumn("_end", F.when(told & F.col("phase").isNull(), end)).transform(with_ended, "_end")
     return rows.drop("_end", "_done_id", "_action", "_known", "_stale", "_later").localCheckpoint()
@@ -103,7 +102,7 @@ def warned(kind: ResourceKind, declared: DataFrame, *, managed: bool) -> Transfo
         rows = decisions.join(declared.transform(declared_now(kind)), on=[*_KEY], how="left")
         planned = F.col("phase").isNull() & F.col("action").isNotNull()
         concerned = planned & (F.lit(managed) | F.col("is_declared").isNotNull())
-        why = F.when(concerned, reason(kind.resource_type, kind.undeclared()))
+        why = F.when(concerned, reason(kind.resource_type, kind.deciding.undeclared()))
         message = text(f"rows of {kind.table.name} ", why, ": the next run may change it back")
         return rows.transform(with_warning(STILL_DECLARED, F.when(why.isNotNull(), message))).select(*decisions.columns)
 

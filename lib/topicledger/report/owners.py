@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
-from topicledger.manifests import acls, quotas
 from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.model import AccessAction, ResourceType
 from topicledger.plan.lines import change_in_words
@@ -27,6 +26,8 @@ from topicledger.report.access import (
     Rights,
 )
 from topicledger.report.scope import Scope, changes_told, utc
+from topicledger.resources.acls import rows as acls
+from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, AUDIT, QUOTAS, Table
 
 LISTED_OWNERS = 2_000

@@ -3,21 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import Rule, Transform
 from topicledger.model import Decision, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
-from topicledger.policies.contract import Subject
+from topicledger.policies.contract import Judged, Subject
 from topicledger.schemas import Table
 
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
+Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
 Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform], Transform]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """Words for the kind in messages and help texts."""
+
+    one: str
+    """One of them: "right"."""
+    export_help: str
+    """The help of `export --with-TABLE`."""
+    explain_help: str
+    """The help of the option of `policies explain` that names one of them by its text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of the table that declares the kind."""
+
+    judge: Callable[[Collection[str], Collection[str] | None], Transform]
+    """Phase manifest; takes the settings' clusters, and the selected ones or None for all. In: rows of the table. Out:
+    its columns, `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
+    rules: Callable[[], Sequence[Rule]]
+    """Rules that a row can break by itself."""
+    complete: Transform
+    """Fills in the defaults that nulls stand for."""
+    text_of: Callable[[], Column]
+    """The text by which `plans` and `audit` name a row's resource (string)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What live clusters have of the kind."""
+
+    table: Table
+    observe: Observe
+    """Lists it; takes Kafka's id of each cluster by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deciding:
+    """How declared and observed rows become actions."""
+
+    compare: Compare
+    """Phase decide. In: what `Rows.judge` returns, materialised. Out: the columns that policies see."""
+    decide: Decide
+    """Phases decide, guard and policy; the last argument is what policies do. In: what `Rows.judge` returns,
+    materialised. Out: `phases.DECIDED_RESOURCE`, and more."""
+    manages: Callable[[Settings], bool]
+    """Whether a run decides on resources that no row declares."""
+    now: Mapping[str, Callable[[], Column]]
+    """Columns of judged rows that `ActionKind.not_declared` needs beside their state."""
+    undeclared: Callable[[], Column]
+    """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
+    protected: Callable[[DataFrame, Collection[str]], Transform] | None
+    """Planned actions that a refused row may mean to prevent, as `ending.REFUSED`; takes what `Rows.judge` returns for
+    the latest table, and the settings' clusters. None if no action follows from a row that is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """What policies evaluate of the kind. The settings name them under `[[policies.TYPE]]`, TYPE as `resource_type`."""
+
+    subject: Subject
+    action: Judged
+    """The kind of action that they evaluate."""
+    as_if: str
+    """How `policies explain` evaluates a resource that needs no action, in words: "added"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,42 +100,27 @@ class AsRows:
     of it), and more. Out: also the table's columns, and `stale`: how it isn't as the action left it, null where it
     is."""
     asked_by: Transform
-    """What planned actions ask for, for policies that judge it again. In: cluster, resource, `action`, `before`,
+    """What planned actions ask for, for policies that evaluate it again. In: cluster, resource, `action`, `before`,
     `after`, `now`, and more. Out: also the table's columns, less owner and labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of resources that are declared in a table of their own."""
+    """A kind of resources that are declared in a table of their own. A field that is left out is an error at import."""
 
     resource_type: ResourceType
+    """Also the name of one of them in options, settings and errors: `acl`, `quota`."""
+    words: Words
     table: Table
-    """One of `schemas.RESOURCES`."""
-    judge: Callable[[Collection[str], Collection[str] | None], Transform]
-    """Phase manifest, from the settings' clusters and the selected ones. In: rows of `table`. Out: its columns,
-    `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
-    observed: Table
-    """What clusters have."""
-    observe: Observe
-    """Lists it of clusters, with Kafka's id of each."""
-    decide: Decide
-    """Phases decide, guard and policy; the last argument is what policies do. In: what `judge` returns, materialised.
-    Out: `phases.DECIDED_RESOURCE`, and more."""
-    subject: Subject | None = None
-    """What policies judge of it; None where there are none of it."""
-    now: Mapping[str, Callable[[], Column]] = field(default_factory=dict)
-    """Columns of evaluated rows that `ActionKind.not_declared` asks about beside their state."""
-    undeclared: Callable[[], Column]
-    """string, of a planned action that no row asks for: why it isn't asked for any more, null where it is."""
-    protected: Callable[[DataFrame, Collection[str]], Transform] | None = None
-    """Finds planned actions that a refused row may mean to prevent, as `ending.REFUSED`. Arguments: the result of
-    `judge` for the latest table, and the settings' clusters. None if no action follows from a missing row."""
-    manages: Callable[[Settings], bool] = lambda _: False
-    """Whether there is something to decide on where nothing is declared."""
-    as_rows: AsRows | None = None
-    """None where actions can't be reverted, and no policies judge them again."""
+    """The table that declares it, one of `schemas.RESOURCES`."""
+    rows: Rows
+    observed: Observed
+    deciding: Deciding
+    actions: tuple[ActionKind, ...]
+    policies: Policies
+    as_rows: AsRows
 
     @property
     def counted(self) -> Mapping[str, Decision]:
-        """Names of counts of a run, by decision, of what needs nothing."""
+        """Names of counts of a run, by decision, of resources that need nothing."""
         return {f"{self.table.name}_{each.value}": each for each in (Decision.UNCHANGED, Decision.UNMANAGED)}

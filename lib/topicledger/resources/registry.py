@@ -1,4 +1,8 @@
-"""Every kind of action. To add one: a module like `actions.create`, and a row in `ACTIONS`."""
+"""Every kind of resource and of action.
+
+To add a kind of resource: a package like `quotas`, and its `KIND` in `KINDS`. To add an action on topics: a module like
+`actions.create`, and its `KIND` in `ACTIONS`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,16 @@ from typing import get_args
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions import acls, add_partitions, alter_configs, create, delete, elect_leaders, quotas, reassign
+from topicledger.actions import add_partitions, alter_configs, create, delete, elect_leaders, reassign
 from topicledger.actions.kind import ActionKind
 from topicledger.config.guards import ApprovedClass
 from topicledger.model import ResourceType, Target
+from topicledger.resources.acls import kind as acls
+from topicledger.resources.kind import ResourceKind
+from topicledger.resources.quotas import kind as quotas
+
+KINDS: Sequence[ResourceKind] = (acls.KIND, quotas.KIND)
+"""Kinds of resources beside topics."""
 
 ACTIONS: dict[str, ActionKind] = {
     kind.name: kind
@@ -22,12 +32,10 @@ ACTIONS: dict[str, ActionKind] = {
         alter_configs.KIND,
         reassign.KIND,
         elect_leaders.KIND,
-        acls.ADD,
-        acls.DELETE,
-        quotas.KIND,
+        *(action for kind in KINDS for action in kind.actions),
     )
 }
-"""Every kind, by name."""
+"""Kinds of actions on every kind of resource, by name."""
 
 
 def approved_as(action: str) -> Collection[ApprovedClass]:

@@ -40,12 +40,12 @@ from topicledger.kafka.sending import RetryPolicy
 from topicledger.ledger import commits, digests, leases, proof, runs, sent_batches
 from topicledger.ledger import run as run_module
 from topicledger.ledger.digests import RowsDigest
-from topicledger.observe import acls as observed_acls
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
 from topicledger.plan import decisions, resources
 from topicledger.plan.decisions import Decided, commit_plan
 from topicledger.plan.reevaluate import Reevaluated
+from topicledger.resources.acls import observe as observed_acls
 from topicledger.schemas import ACL_KEY
 
 

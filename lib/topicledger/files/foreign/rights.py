@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from topicledger.files.foreign.fields import Fields
-from topicledger.manifests.files.acl_entries import pattern_of, rights_of
 from topicledger.manifests.files.entries import Report
 from topicledger.manifests.files.results import ResourceRow
 from topicledger.manifests.files.values import describe
 from topicledger.model.access import ALLOW, CLUSTER_NAME, WILDCARD, Acl
+from topicledger.resources.acls.entries import pattern_of, rights_of
 from topicledger.text import show
 
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")

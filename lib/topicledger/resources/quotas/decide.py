@@ -10,23 +10,18 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions.quotas import MAX_QUOTA_CHANGES
 from topicledger.config.settings import Settings
 from topicledger.ledger.rows import touched
-from topicledger.manifests import quotas as manifests
-from topicledger.manifests.quotas import declared_limits, entity_of, limits_of, text_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, ResourceType
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.observe.listed import Listed
-from topicledger.observe.quotas import observe_quotas
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
-from topicledger.policies.contract import OF_QUOTAS
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
-from topicledger.resources.kind import AsRows, ResourceKind
-from topicledger.schemas import OBSERVED_QUOTAS
-from topicledger.schemas import QUOTAS as TABLE
+from topicledger.resources.quotas import rows as manifests
+from topicledger.resources.quotas.actions import MAX_QUOTA_CHANGES
+from topicledger.resources.quotas.rows import declared_limits, entity_of, limits_of, text_of
 
 ALTER = AccessAction.ALTER_QUOTA.value
 UNUSUAL = "unusual_quota"
@@ -101,7 +96,8 @@ def _decided(rows: DataFrame) -> DataFrame:
     )
 
 
-def _live(observed: DataFrame) -> DataFrame:
+def live(observed: DataFrame) -> DataFrame:
+    """See `AsRows.live`."""
     return observed.select("cluster", text_of().alias("resource"), limits_of().alias("now"))
 
 
@@ -135,17 +131,3 @@ def undo(done: DataFrame) -> DataFrame:
     others = F.array_sort(F.filter(touched(), changed))
     stale = F.concat(F.lit("it has other limits by now: "), F.array_join(others, ", "))
     return done.transform(_as_rows, "after", "before").withColumn("stale", F.when(F.size(others) > 0, stale))
-
-
-QUOTAS = ResourceKind(
-    resource_type=ResourceType.QUOTA,
-    table=TABLE,
-    judge=manifests.judge,
-    observed=OBSERVED_QUOTAS,
-    observe=observe_quotas,
-    decide=decide,
-    now={"limits": declared_limits},
-    undeclared=lambda: F.lit("don't declare it"),
-    subject=OF_QUOTAS,
-    as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),
-)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.actions.cluster_acls import CLUSTER, opens_cluster
-from topicledger.manifests.acls import text_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import AccessAction, Refusal
 from topicledger.observe.listed import Listed
-from topicledger.plan.first_acls import Words, may_be_open, uncovered, with_warnings
+from topicledger.resources.acls.cluster_acls import CLUSTER, opens_cluster
+from topicledger.resources.acls.first_acls import Words, may_be_open, uncovered, with_warnings
+from topicledger.resources.acls.rows import text_of
 from topicledger.resources.deciding import decided
 from topicledger.resources.ending import lookup, stopped
 from topicledger.schemas import ACL_KEY

@@ -12,27 +12,24 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.actions.acls import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
-from topicledger.actions.cluster_acls import principal_unknown
 from topicledger.config.patterns import matches
 from topicledger.config.settings import AclSettings, Settings
-from topicledger.manifests import acls as manifests
-from topicledger.manifests.acls import CLAIMED, text_of, values_of
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model import AccessAction, Decision, Outcome, Phase, Refusal, ResourceType
 from topicledger.model.access import ALLOW, DENY, EVERYONE, WILDCARD
-from topicledger.observe.acls import observe_acls
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.phases import DECIDED_RESOURCE, VALUES
-from topicledger.plan.first_acls import first_acls
-from topicledger.plan.last_acls import last_acls
-from topicledger.plan.replaced import alike, name_covers, of_refused, overlapping, stays
-from topicledger.policies.contract import OF_RIGHTS
+from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.actions import MAX_ACL_DELETES, OWN_RIGHTS, REPLACED_BY
+from topicledger.resources.acls.cluster_acls import principal_unknown
+from topicledger.resources.acls.first_acls import first_acls
+from topicledger.resources.acls.last_acls import last_acls
+from topicledger.resources.acls.replaced import alike, name_covers, of_refused, overlapping, stays
+from topicledger.resources.acls.rows import CLAIMED, text_of, values_of
 from topicledger.resources.deciding import at_most, beside_live, decided, warned
 from topicledger.resources.ending import ended, lookup, refused, stopped, with_ended
-from topicledger.resources.kind import AsRows, ResourceKind
-from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS
+from topicledger.schemas import ACL_KEY
 
 ADD, DELETE = AccessAction.ACL_ADD.value, AccessAction.ACL_DELETE.value
 
@@ -292,7 +289,8 @@ def _replaced(rows: DataFrame) -> DataFrame:
     )
 
 
-def _live(observed: DataFrame) -> DataFrame:
+def live(observed: DataFrame) -> DataFrame:
+    """See `AsRows.live`."""
     rows = observed.select("cluster", text_of().alias("resource"), F.struct(*ACL_KEY).alias("_live_acl"))
     return rows.select("cluster", "resource", values_of("_live_acl").alias("now"))
 
@@ -320,19 +318,3 @@ def undo(done: DataFrame) -> DataFrame:
             ),
         }
     )
-
-
-RIGHTS = ResourceKind(
-    resource_type=ResourceType.ACL,
-    table=ACLS,
-    judge=manifests.judge,
-    observed=OBSERVED_ACLS,
-    observe=observe_acls,
-    decide=decide,
-    # A removal is still asked for where the right isn't declared.
-    undeclared=lambda: F.when(F.col("action") == ADD, F.lit("don't declare it")),
-    protected=protected,
-    manages=lambda settings: bool(settings.acls.manage),
-    subject=OF_RIGHTS,
-    as_rows=AsRows(live=_live, undo=undo, asked_by=asked_by),
-)

@@ -1,8 +1,8 @@
 """ACLs on a cluster itself, where brokers may allow everyone what no ACL is about (I2).
 
 With `allow.everyone.if.no.acl.found=true` the first ACL on `kafka-cluster` takes it from everyone else, the run's own
-principal included, and after the last one everyone may do everything to it. A plan refuses both (`plan.first_acls`,
-`plan.last_acls`), and so do adds and removals right before a request: ACLs and settings may have changed since.
+principal included, and after the last one everyone may do everything to it. A plan refuses both (`first_acls`,
+`last_acls`), and so do adds and removals right before a request: ACLs and settings may have changed since.
 """
 
 from __future__ import annotations

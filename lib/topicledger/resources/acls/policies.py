@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from topicledger.config import patterns
-from topicledger.manifests.acls import covered_topics
 from topicledger.manifests.owners import owner_key
 from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
@@ -18,6 +17,7 @@ from topicledger.model.access import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PER
 from topicledger.policies.built_in import built_in
 from topicledger.policies.contract import Facts, RowRule, SetRule, owned, text
 from topicledger.policies.create import labels_required, owner_required
+from topicledger.resources.acls.rows import covered_topics
 
 _MAX_COUNT = 2**31 - 1
 _KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for each in named)})

@@ -11,13 +11,13 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from topicledger.manifests import acls as manifests
-from topicledger.manifests.acls import text_of
 from topicledger.manifests.rows import Transform
 from topicledger.model import Outcome, Phase
 from topicledger.model.access import EVERYONE, PREFIXED, WILDCARD
 from topicledger.model.rights import IMPLIED
 from topicledger.policies.contract import text
+from topicledger.resources.acls import rows as manifests
+from topicledger.resources.acls.rows import text_of
 
 _TO_EVERYONE, _OF_ALL = "to everyone", "of all"
 """Join keys that can't be principals, which have a colon."""

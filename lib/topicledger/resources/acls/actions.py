@@ -17,8 +17,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from topicledger import kafka
-from topicledger.actions import cluster_acls
-from topicledger.actions.cluster_acls import principal_unknown
 from topicledger.actions.context import ClusterContext, outcome_of
 from topicledger.actions.costs import ONE_RECORD
 from topicledger.actions.kind import ActionKind, Steps
@@ -41,6 +39,8 @@ from topicledger.model import (
     TopicResult,
 )
 from topicledger.model.access import ALLOW, Acl
+from topicledger.resources.acls import cluster_acls
+from topicledger.resources.acls.cluster_acls import principal_unknown
 
 _SHOWN_WITHIN = 10.0
 """Seconds until brokers show what was added or removed: over 3 s where they are busy (A6)."""

@@ -12,7 +12,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from topicledger.manifests.hosts import host_reason_column
 from topicledger.manifests.rows import ABSENT, PRESENT, Rule, Transform, known_cluster, legal_state, with_reasons
 from topicledger.model import Outcome, Phase, Refusal
 from topicledger.model.access import (
@@ -26,6 +25,7 @@ from topicledger.model.access import (
     PREFIXED,
     WILDCARD,
 )
+from topicledger.resources.acls.hosts import host_reason_column
 from topicledger.schemas import ACL_KEY, ACLS
 
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD, "state": PRESENT}

@@ -1,0 +1,1 @@
+"""ACLs, declared in the table `acls`."""

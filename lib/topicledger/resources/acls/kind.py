@@ -1,0 +1,40 @@
+"""ACLs as a kind of resource."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from topicledger.model import AccessAction, ResourceType
+from topicledger.policies.contract import OF_RIGHTS
+from topicledger.resources.acls import actions, decide, rows
+from topicledger.resources.acls.observe import observe_acls
+from topicledger.resources.kind import AsRows, Deciding, Observed, Policies, ResourceKind, Rows, Words
+from topicledger.schemas import ACLS, OBSERVED_ACLS
+
+KIND = ResourceKind(
+    resource_type=ResourceType.ACL,
+    words=Words(
+        one="right",
+        export_help="Also the rights: what the cluster's ACLs allow and deny.",
+        explain_help="Or the right, as the column `resource` of plans names it.",
+    ),
+    table=ACLS,
+    rows=Rows(judge=rows.judge, rules=rows.row_rules, complete=rows.complete, text_of=rows.text_of),
+    observed=Observed(table=OBSERVED_ACLS, observe=observe_acls),
+    deciding=Deciding(
+        compare=decide.guarded,
+        decide=decide.decide,
+        manages=lambda settings: bool(settings.acls.manage),
+        now={},
+        # A removal is still asked for where the right isn't declared.
+        undeclared=lambda: F.when(F.col("action") == actions.ADD.name, F.lit("don't declare it")),
+        protected=decide.protected,
+    ),
+    actions=(actions.ADD, actions.DELETE),
+    policies=Policies(
+        subject=OF_RIGHTS,
+        action=AccessAction.ACL_ADD,
+        as_if="added",
+    ),
+    as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
+)

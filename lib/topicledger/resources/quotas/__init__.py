@@ -1,0 +1,1 @@
+"""Client quotas, declared in the table `quotas`."""

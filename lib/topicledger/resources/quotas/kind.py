@@ -1,0 +1,39 @@
+"""Client quotas as a kind of resource."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from topicledger.model import AccessAction, ResourceType
+from topicledger.policies.contract import OF_QUOTAS
+from topicledger.resources.kind import AsRows, Deciding, Observed, Policies, ResourceKind, Rows, Words
+from topicledger.resources.quotas import actions, decide, rows
+from topicledger.resources.quotas.observe import observe_quotas
+from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
+
+KIND = ResourceKind(
+    resource_type=ResourceType.QUOTA,
+    words=Words(
+        one="quota",
+        export_help="Also the client quotas.",
+        explain_help="Or the entity that has quotas, named likewise.",
+    ),
+    table=QUOTAS,
+    rows=Rows(judge=rows.judge, rules=rows.row_rules, complete=rows.complete, text_of=rows.text_of),
+    observed=Observed(table=OBSERVED_QUOTAS, observe=observe_quotas),
+    deciding=Deciding(
+        compare=lambda listed, statuses, _: decide.compared(listed, statuses),
+        decide=decide.decide,
+        manages=lambda _: False,
+        now={"limits": rows.declared_limits},
+        undeclared=lambda: F.lit("don't declare it"),
+        protected=None,
+    ),
+    actions=(actions.KIND,),
+    policies=Policies(
+        subject=OF_QUOTAS,
+        action=AccessAction.ALTER_QUOTA,
+        as_if="altered to what it is",
+    ),
+    as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
+)
