@@ -23,6 +23,7 @@ from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.acls.hosts import host_reason
 from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import ACLS, QUOTAS, Table
 
 ROWS = 600
@@ -167,7 +168,8 @@ def test_rights_and_quotas_of_files_and_of_tables_are_refused_for_the_same_reaso
     ordered = [tuple(each.get(name) for name in table.schema.names) for each in values]
     judged = spark.createDataFrame(ordered, table.schema, verifySchema=False).transform(manifests.with_reasons(rules()))
     by_spark = {int(row["owner"]): row["error_message"] for row in judged.collect()}
-    plain = {number: resource_reasons.reasons(table.name, row) for number, row in enumerate(rows)}
+    (kind,) = (each for each in KINDS if each.table is table)
+    plain = {number: resource_reasons.reasons(kind, row) for number, row in enumerate(rows)}
     assert {number: (plain[number], by_spark[number]) for number in plain if plain[number] != by_spark[number]} == {}
     assert len({*plain.values()}) > 50, "few rows are broken alike"
     assert None in plain.values(), "some are fine"

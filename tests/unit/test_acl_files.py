@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from topicledger.files.load_resources import expansions
 from topicledger.files.reading import read_manifest_files
 from topicledger.manifests.files import ParsedManifests
+from topicledger.resources.acls.entries import expansions
 
 RIGHTS = """\
 cluster: orders
@@ -33,7 +33,7 @@ def test_rights_stand_beside_topics_and_inherit_what_topics_do(tmp_path: Path) -
     parsed = parse(tmp_path, RIGHTS)
     assert parsed.errors == []
     assert [row.topic for row in parsed.rows] == ["payments.authorised"]
-    first, second = parsed.acls
+    first, second = parsed.rows_of("acls")
     assert (first.cluster, first.state, first.owner, first.labels) == (
         "orders",
         "present",
@@ -82,12 +82,12 @@ def test_a_shorthand_becomes_the_rights_that_such_a_client_needs(tmp_path: Path,
     found = {
         f"{row.values['operation']} {row.values['resource_type']} {row.values['resource_name']}"
         + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
-        for row in parsed.acls
+        for row in parsed.rows_of("acls")
     }
     assert found == SHORTHANDS[shorthand]
-    assert {(row.values["principal"], row.owner, row.line) for row in parsed.acls} == {("User:a", "team", 3)}
-    (line,) = expansions(parsed.acls)
-    assert line.startswith(f"{parsed.acls[0].file}:3: {shorthand.partition(':')[0]} User:a: ")
+    assert {(row.values["principal"], row.owner, row.line) for row in parsed.rows_of("acls")} == {("User:a", "team", 3)}
+    (line,) = expansions(parsed.rows_of("acls"))
+    assert line.startswith(f"{parsed.rows_of('acls')[0].file}:3: {shorthand.partition(':')[0]} User:a: ")
 
 
 WRONG = {
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_an_error_with_its_line(tmp_path: Path, text: str) -> N
     parsed = parse(tmp_path, f"{text}\ncluster: orders\n")
     messages = [str(error).partition("m.yaml:")[2] for error in parsed.errors]
     assert any(message.startswith(WRONG[text]) for message in messages), messages
-    assert parsed.acls == []
+    assert parsed.rows_of("acls") == []
 
 
 def read_as(folder: Path, name: str, text: str) -> ParsedManifests:
@@ -129,7 +129,9 @@ def test_json_has_rights_and_shorthands_among_its_topics(tmp_path: Path) -> None
     parsed = read_as(tmp_path, "m.json", text)
     assert parsed.errors == []
     assert [row.topic for row in parsed.rows] == ["t"]
-    assert [(row.line, row.owner, row.values["operation"], row.values["resource_name"]) for row in parsed.acls] == [
+    assert [
+        (row.line, row.owner, row.values["operation"], row.values["resource_name"]) for row in parsed.rows_of("acls")
+    ] == [
         (3, None, "READ", "t"),
         (5, "o", "READ", "t"),
         (5, "o", "DESCRIBE", "t"),
@@ -143,7 +145,7 @@ def test_a_csv_file_whose_header_names_a_principal_has_rights(tmp_path: Path) ->
     head = "cluster,principal,operation,resource_type,pattern_type,resource_name,host,owner,labels\n"
     parsed = read_as(tmp_path, "m.csv", head + 'orders,User:a,READ,TOPIC,PREFIXED,t.,,payments,"{""a"": ""b""}"\n')
     assert parsed.errors == []
-    (row,) = parsed.acls
+    (row,) = parsed.rows_of("acls")
     assert (row.cluster, row.owner, row.labels, row.line) == ("orders", "payments", {"a": "b"}, 2)
     assert (row.values["pattern_type"], row.values["resource_name"], row.values["host"]) == ("PREFIXED", "t.", "*")
     wrong = read_as(tmp_path, "w.csv", "cluster,principal,operation,resource_name,topics\n")

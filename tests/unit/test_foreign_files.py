@@ -916,7 +916,8 @@ def rights(parsed: ParsedManifests) -> list[str]:
     """Each right as its cluster, owner, state, line and values."""
     assert errors(parsed) == []
     return [
-        " ".join(map(str, (row.cluster, row.owner, row.state, row.line, *row.values.values()))) for row in parsed.acls
+        " ".join(map(str, (row.cluster, row.owner, row.state, row.line, *row.values.values())))
+        for row in parsed.rows_of("acls")
     ]
 
 
@@ -1064,7 +1065,7 @@ def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
     ]
     assert leftovers(parsed) == {"spec.template": 6}
     by_password = read("strimzi", STRIMZI_USER.replace("type: tls", "type: scram-sha-512"), cluster="other")
-    assert {(row.cluster, row.values["principal"]) for row in by_password.acls} == {("other", "User:shop")}
+    assert {(row.cluster, row.values["principal"]) for row in by_password.rows_of("acls")} == {("other", "User:shop")}
 
 
 @pytest.mark.parametrize(
@@ -1079,7 +1080,7 @@ def test_the_acls_of_a_strimzi_user_become_rights(read: Read) -> None:
 def test_what_is_wrong_with_a_strimzi_user_is_told(read: Read, old: str, new: str, message: str) -> None:
     parsed = read("strimzi", STRIMZI_USER.replace(old, new), cluster=None)
     assert any(message in error for error in errors(parsed))
-    assert parsed.acls == []
+    assert parsed.rows_of("acls") == []
 
 
 JIKKOU_RIGHTS = """\
@@ -1106,8 +1107,8 @@ def test_the_authorizations_of_jikkou_become_rights_with_those_of_their_roles(re
         "main checkout present 14 User:shop DENY READ GROUP LITERAL g 10.0.0.1",
     ]
     gone = JIKKOU_RIGHTS.replace("owner: checkout}", "owner: checkout}, annotations: {jikkou.io/delete: true}", 1)
-    assert {row.state for row in read("jikkou", gone).acls} == {"absent"}
+    assert {row.state for row in read("jikkou", gone).rows_of("acls")} == {"absent"}
     (error,) = errors(read("jikkou", JIKKOU_RIGHTS.replace("roles: [reads]", "roles: [read]")))
     assert "f.yaml:5: `spec.roles` names the role read, which no file here has; did you mean `reads`?" in error
     other = read("jikkou", JIKKOU_RIGHTS.replace("User:shop", "Group:shop"))
-    assert (other.acls, leftovers(other)) == ([], {"metadata.name": 1})
+    assert (other.rows_of("acls"), leftovers(other)) == ([], {"metadata.name": 1})

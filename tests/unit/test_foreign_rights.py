@@ -12,7 +12,7 @@ def rights(parsed: ParsedManifests) -> dict[str, list[str]]:
     """By principal: operation, type and name, `*` behind a prefix; a DENY and a host are said."""
     assert errors(parsed) == []
     found: dict[str, list[str]] = {}
-    for row in parsed.acls:
+    for row in parsed.rows_of("acls"):
         assert row.cluster == "main"
         acl = row.values
         words = [acl["operation"], acl["resource_type"], acl["resource_name"]]
@@ -112,7 +112,7 @@ def test_services_and_users_of_kafka_gitops_become_rights(read: Read) -> None:
         ],
         "User:a2": ["DENY WRITE TOPIC *"],
     }
-    assert {row.shorthand for row in parsed.acls} == {"producer", "consumer", "streams", "connect", None}
+    assert {row.shorthand for row in parsed.rows_of("acls")} == {"producer", "consumer", "streams", "connect", None}
     left = leftovers(parsed)
     assert {"services.cloud", "users.bob", "customServiceAcls.cloud.one"} <= set(left)
     assert "principal" in parsed.not_carried_over[0].what

@@ -38,7 +38,7 @@ def said(parsed: ParsedManifests) -> list[tuple[Any, ...]]:
     assert parsed.errors == []
     return [
         (row.cluster, row.owner, row.state, row.line, {k: v for k, v in row.values.items() if v is not None})
-        for row in parsed.quotas
+        for row in parsed.rows_of("quotas")
     ]
 
 
@@ -65,10 +65,10 @@ def test_json_has_quotas_among_topics_and_rights(tmp_path: Path) -> None:
     entries = [{"cluster": "main", "topic": "t"}, ROWS[0], right, *ROWS[1:]]
     parsed = parse(tmp_path, "m.json", json.dumps(entries))
     assert [(*row[:3], row[4]) for row in said(parsed)] == SAID
-    assert (len(parsed.rows), len(parsed.acls)) == (1, 1)
-    assert parsed.quotas[0].labels == {"tier": "gold"}
+    assert (len(parsed.rows), len(parsed.rows_of("acls"))) == (1, 1)
+    assert parsed.rows_of("quotas")[0].labels == {"tier": "gold"}
     lines = parse(tmp_path, "m.jsonl", "\n".join(map(json.dumps, entries)))
-    assert [row.line for row in lines.quotas] == [2, 4, 5]
+    assert [row.line for row in lines.rows_of("quotas")] == [2, 4, 5]
 
 
 def test_a_csv_file_whose_header_names_an_entity_has_quotas(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_csv_file_whose_header_names_an_entity_has_quotas(tmp_path: Path) -> N
     )
     parsed = parse(tmp_path, "m.csv", text)
     assert [(*row[:3], row[4]) for row in said(parsed)] == SAID
-    assert parsed.quotas[0].labels == {"tier": "gold"}
+    assert parsed.rows_of("quotas")[0].labels == {"tier": "gold"}
     wrong = parse(tmp_path, "w.csv", "cluster,user,producer_byte_rate\nmain,a,fast\nmain,b,1\n,c,1\n")
     assert told(wrong) == [
         '2: producer_byte_rate must be a number, not the string "fast"; write plain digits, not quoted',
@@ -126,7 +126,7 @@ def test_each_wrong_quota_is_an_error_of_its_own_before_there_is_a_session(tmp_p
         assert line.startswith(f"{path}:{number}: "), line
         assert message in line
     path.write_text(f"{first}---\n{first}")
-    assert len(read(settings, [path], NOTHING).quotas) == 2, "a copy is no error"
+    assert len(read(settings, [path], NOTHING).rows_of("quotas")) == 2, "a copy is no error"
 
 
 STRIMZI = """\
@@ -148,14 +148,14 @@ def test_the_quotas_of_a_strimzi_user_are_those_of_the_name_that_brokers_know(tm
     assert said(parsed) == [("orders", "checkout", "present", 6, {"user": "CN=shop", **limits})]
     assert [(each.line, each.key) for each in parsed.not_carried_over] == [(6, "spec.quotas.other")]
     by_password = foreign(tmp_path, "strimzi", STRIMZI.replace("type: tls", "type: scram-sha-512"))
-    assert [row.values["user"] for row in by_password.quotas] == ["shop"]
+    assert [row.values["user"] for row in by_password.rows_of("quotas")] == ["shop"]
     none = foreign(tmp_path, "strimzi", STRIMZI.replace("quotas: {producer", "quotas: {} # "))
-    assert (none.quotas, none.skipped) == ([], {"KafkaUser without ACLs and quotas": 1})
+    assert (none.rows_of("quotas"), none.skipped) == ([], {"KafkaUser without ACLs and quotas": 1})
     wrong = foreign(tmp_path, "strimzi", STRIMZI.replace("producerByteRate: 1024", "producerByteRate: fast"))
     assert told(wrong) == [
         '6: `spec.quotas.producerByteRate` must be a number, not the string "fast"; write plain digits, not quoted'
     ]
-    assert wrong.quotas == []
+    assert wrong.rows_of("quotas") == []
 
 
 JULIE = """\
@@ -249,7 +249,7 @@ def test_jikkous_lists_and_annotations_count_and_what_is_wrong_has_its_line(tmp_
     gone = jikkou("USER", "user: a", ", annotations: {jikkou.io/delete: true}")
     assert said(foreign(tmp_path, "jikkou", gone)) == [("main", "shop", "absent", 2, {"user": "a"})]
     ignored = foreign(tmp_path, "jikkou", gone.replace("delete", "ignore"))
-    assert (ignored.quotas, ignored.skipped) == ([], {"KafkaClientQuota with jikkou.io/ignore: true": 1})
+    assert (ignored.rows_of("quotas"), ignored.skipped) == ([], {"KafkaClientQuota with jikkou.io/ignore: true": 1})
     wrong = {
         jikkou("USERS", "user: a"): "`spec.type` is USERS",
         jikkou("USER", ""): "`spec.entity.user` is missing: type USER needs it",
@@ -257,7 +257,7 @@ def test_jikkous_lists_and_annotations_count_and_what_is_wrong_has_its_line(tmp_
     }
     for text, message in wrong.items():
         parsed = foreign(tmp_path, "jikkou", text)
-        assert (len(parsed.errors), parsed.quotas) == (1, [])
+        assert (len(parsed.errors), parsed.rows_of("quotas")) == (1, [])
         assert message in str(parsed.errors[0])
 
 

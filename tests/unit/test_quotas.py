@@ -253,4 +253,4 @@ def test_limits_are_exported_as_they_are_read(tmp_path: Path, suffix: str) -> No
     write_manifests(path, "main", [], [], {"quotas": entries})
     read = read_manifest_files([path], io.StringIO(""))
     assert read.errors == []
-    assert [row.values["request_percentage"] for row in read.quotas] == values
+    assert [row.values["request_percentage"] for row in read.rows_of("quotas")] == values

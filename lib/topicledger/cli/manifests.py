@@ -26,7 +26,6 @@ from topicledger.files import export as exporting
 from topicledger.files.exported import render as render_exported
 from topicledger.files.foreign import FOREIGN_FORMATS
 from topicledger.files.load import Loaded, Replace, compare, leftovers, load, removals
-from topicledger.files.load_resources import expansions
 from topicledger.files.read import Foreign, read
 from topicledger.model import FORMAT_VERSION
 from topicledger.resources.registry import KINDS
@@ -87,8 +86,9 @@ def load_manifests(
         )
     for change in ("added", "changed", "unchanged", "removed"):
         options.metrics.set("topicledger_manifests", getattr(loaded, change), change=change)
-    for line in expansions(parsed.acls):
-        click.echo(line, err=True)
+    for kind in KINDS:
+        for line in kind.entries.expansions(parsed.rows_of(kind.table.name)) if kind.entries.expansions else ():
+            click.echo(line, err=True)
     for line in leftovers(loaded):
         click.echo(line, err=True)
     found = {"format_version": FORMAT_VERSION, "exit_code": 0, "dry_run": dry_run, **dataclasses.asdict(loaded)}

@@ -1,4 +1,4 @@
-"""CSV manifests: one topic, ACL or quota per record, under a header of field names; maps are cells of JSON text.
+"""CSV manifests: one topic or other resource per record, under a header of field names; maps are cells of JSON text.
 
 A record's line is the line on which it begins, since a quoted cell can span several lines.
 """
@@ -8,21 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from topicledger.files.json_files import JSON, json_reason
 from topicledger.manifests.files.entries import ELSEWHERE, Reader, Report
 from topicledger.manifests.files.results import FIELDS, meant
 from topicledger.manifests.files.values import Key, Object, Value, named, plain_number, text_key
-from topicledger.model.quotas import ENTITY, LIMITS
-from topicledger.resources.acls.entries import COLUMNS as ACL_COLUMNS
-from topicledger.resources.acls.entries import read_acl
-from topicledger.resources.quotas.entries import COLUMNS as QUOTA_COLUMNS
-from topicledger.resources.quotas.entries import read_quota
+from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
 
 _MAX_CELL = 64 * 1024 * 1024
-_NUMBERS = ("num_partitions", "replication_factor", *LIMITS)
+_NUMBERS = ("num_partitions", "replication_factor", *(name for kind in KINDS for name in kind.entries.numbers))
 
 
 def read_csv(text: str, report: Report) -> None:
@@ -37,7 +33,7 @@ def read_csv(text: str, report: Report) -> None:
 def _read_csv_records(text: str, report: Report) -> None:
     reader = Reader(report)
     columns: list[str] | None = None
-    kind = _TOPICS
+    kind: ResourceKind | None = None
     for line, cells in _csv_records(text, report):
         if not cells:
             continue
@@ -50,9 +46,9 @@ def _read_csv_records(text: str, report: Report) -> None:
             report.error(line, f"has {len(cells)} cells, but the header has {len(columns)}")
         else:
             value, wrong = _csv_object(columns, cells, line, report)
-            if kind.read is not None:
+            if kind is not None:
                 if not wrong:
-                    kind.read(value, line, reader)
+                    kind.entries.read(value, line, reader)
                 continue
             entry = reader.entry(value, line)
             if wrong:
@@ -72,47 +68,31 @@ def _csv_records(text: str, report: Report) -> Iterator[tuple[int, list[str]]]:
         report.error(line, f"not valid CSV: {error}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind:
-    """The kind of a file's records."""
-
-    known: tuple[str, ...]
-    """Known columns."""
-    needed: tuple[str, ...]
-    """Required columns."""
-    read: Callable[[Object, int, Reader], None] | None = None
-    """Reports a record; None for topics."""
+_EVERY = {*FIELDS, *(name for kind in KINDS for name in kind.entries.fields)}
 
 
-_TOPICS = _Kind(known=FIELDS, needed=("cluster", "topic"))
-_RIGHTS = _Kind(known=ACL_COLUMNS, needed=("cluster", "operation", "resource_type", "resource_name"), read=read_acl)
-_QUOTAS = _Kind(known=QUOTA_COLUMNS, needed=("cluster",), read=read_quota)
-
-
-_EVERY = {*FIELDS, *ACL_COLUMNS, *QUOTA_COLUMNS}
-
-
-def _kind_of(columns: list[str]) -> _Kind:
+def _kind_of(columns: list[str]) -> ResourceKind | None:
+    """The kind of the records of a file; None for topics."""
     if "topic" in columns:
-        return _TOPICS
-    if "principal" in columns:
-        return _RIGHTS
-    return _TOPICS if set(columns).isdisjoint(ENTITY) else _QUOTAS
+        return None
+    return next((kind for kind in KINDS if kind.entries.columns_are(columns)), None)
 
 
-def _check_header(columns: list[str], kind: _Kind, line: int, report: Report) -> bool:
-    known, before = kind.known, report.errors
+def _check_header(columns: list[str], kind: ResourceKind | None, line: int, report: Report) -> bool:
+    known = FIELDS if kind is None else kind.entries.fields
+    needed = ("cluster", "topic") if kind is None else kind.entries.columns_needed
+    before = report.errors
     # A file without any of our columns may be anything, even a secret, so its header is not shown.
     unknown = [name for name in columns if name not in known]
     if len(unknown) == len(columns):
-        report.error(line, f"has no column of a manifest, such as {', '.join(kind.needed)}{_other_separator(columns)}")
+        report.error(line, f"has no column of a manifest, such as {', '.join(needed)}{_other_separator(columns)}")
         return False
     for name in unknown:
         report.error(line, f"unknown column `{named(name)}`; {meant(name, known)}")
     for name in known:
         if columns.count(name) > 1:
             report.error(line, f"column `{name}` appears twice")
-    for name in kind.needed:
+    for name in needed:
         if name not in columns:
             report.error(line, f"column `{name}` is missing")
     return report.errors == before

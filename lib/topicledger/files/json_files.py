@@ -1,4 +1,4 @@
-"""JSON manifests: a list of topics, ACLs and quotas, or one of them per line.
+"""JSON manifests: a list of topics and other resources, or one of them per line.
 
 The list is decoded element by element, since the decoder itself doesn't report the line on which an entry begins.
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from topicledger.manifests.files.entries import Reader, Report
 from topicledger.manifests.files.values import Number, Object, Surprise, Value, plain_number, text_key, type_of
-from topicledger.resources.acls.entries import is_acl, read_acl
-from topicledger.resources.quotas.entries import is_quota, read_quota
+from topicledger.resources.registry import KINDS
 from topicledger.text import show
 
 
@@ -52,15 +51,16 @@ def read_json(text: str, report: Report) -> None:
     reader = Reader(report)
     entries = _json_array(text, report) if text.lstrip()[:1] == "[" else _json_lines(text, report)
     for value, line in entries:
-        if isinstance(value, Object) and is_acl(value):
-            read_acl(value, line, reader)
-        elif isinstance(value, Object) and is_quota(value):
-            read_quota(value, line, reader)
-        elif isinstance(value, Object):
+        if not isinstance(value, Object):
+            *others, last = (kind.words.with_article for kind in KINDS)
+            what = f"an object with the fields of {', '.join(['a topic', *others])} or {last}"
+            report.error(line, f"must be {what}, not {type_of(value)}")
+            continue
+        kind = next((kind for kind in KINDS if kind.entries.is_one(value)), None)
+        if kind is None:
             reader.row(reader.entry(value, line), line)
         else:
-            what = "an object with the fields of a topic, an ACL or a quota"
-            report.error(line, f"must be {what}, not {type_of(value)}")
+            kind.entries.read(value, line, reader)
 
 
 def _json_lines(text: str, report: Report) -> Iterator[tuple[Value, int]]:

@@ -14,10 +14,6 @@ from topicledger.ledger.tables import Ledger, differ
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.owners import is_one_of
 from topicledger.schemas import RESOURCES, Table
-from topicledger.text import show
-
-_SHOWN_SHORTHANDS = 20
-_SHOWN_RIGHTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,24 +80,3 @@ def make(ledger: Ledger, changes: ResourceChanges) -> None:
     """Make the changes in one commit, or in none if there are no changes."""
     if any(changes.counts[name] for name in ("added", "changed", "removed")):
         ledger.merge(changes.table, changes.table.key, changes.rows, removed=changes.removed)
-
-
-def expansions(rows: Sequence[ResourceRow]) -> list[str]:
-    """Return lines for the terminal with the expansions of the first shorthands, and the number of the others."""
-    by_entry: dict[tuple[str, int, str], list[ResourceRow]] = {}
-    for row in rows:
-        if row.shorthand is not None:
-            by_entry.setdefault((row.file, row.line, row.shorthand), []).append(row)
-    lines = []
-    for (file, line, shorthand), those in list(by_entry.items())[:_SHOWN_SHORTHANDS]:
-        rights = [
-            f"{row.values['operation']} {row.values['resource_type']} {row.values['resource_name']}"
-            + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
-            for row in those
-        ]
-        more = f" and {len(rights) - _SHOWN_RIGHTS} more" if len(rights) > _SHOWN_RIGHTS else ""
-        shown = ", ".join(map(show, rights[:_SHOWN_RIGHTS])) + more
-        lines.append(f"{show(file)}:{line}: {shorthand} {show(str(those[0].values['principal']))}: {shown}")
-    if len(by_entry) > _SHOWN_SHORTHANDS:
-        lines.append(f"and {len(by_entry) - _SHOWN_SHORTHANDS} more shorthands")
-    return lines

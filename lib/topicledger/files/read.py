@@ -26,6 +26,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.manifests.files import FileError, Format, ManifestRow, NotCarriedOver, ParsedManifests, ResourceRow
 from topicledger.manifests.files.entries import MAX_ERRORS
 from topicledger.manifests.reasons import broken
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import MANIFESTS
 from topicledger.text import nearest, show
 
@@ -54,7 +55,7 @@ def read(
 ) -> ParsedManifests:
     """Read files without Spark; with `foreign`, files of another tool.
 
-    Raises ManifestFileError listing, with lines, every error of every file, and every topic, ACL and quota that a run
+    Raises ManifestFileError listing, with lines, every error of every file, and every row that a run
     would refuse by itself (C1, C3, A3, A4, Q2).
     """
     parsed = _parse(paths, stdin, stdin_format, foreign)
@@ -78,17 +79,17 @@ def read(
 
 def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
     """Leave out rows that a run would refuse although a cluster has them: brokers accept useless ACLs (A3)."""
-    kept: dict[str, list[ResourceRow]] = {table: [] for table in parsed.resources}
+    kept: dict[str, list[ResourceRow]] = {}
     left_out = list(parsed.not_carried_over)
-    for table, rows in parsed.resources.items():
-        for row in rows:
-            reason = resource_reasons.reasons(table, row)
+    for kind in KINDS:
+        for row in parsed.rows_of(kind.table.name):
+            reason = resource_reasons.reasons(kind, row)
             if reason is None:
-                kept[table].append(row)
+                kept.setdefault(kind.table.name, []).append(row)
             else:
                 key = " ".join(str(value) for value in row.values.values() if value is not None)
                 left_out.append(NotCarriedOver(file=row.file, line=row.line, key=show(key), what=reason))
-    return dataclasses.replace(parsed, not_carried_over=left_out, acls=kept["acls"], quotas=kept["quotas"])
+    return dataclasses.replace(parsed, not_carried_over=left_out, resources=kept)
 
 
 def frames(spark: SparkSession, parsed: ParsedManifests) -> tuple[DataFrame, Mapping[str, DataFrame]]:

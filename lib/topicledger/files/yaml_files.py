@@ -1,4 +1,4 @@
-"""YAML manifests: documents of `topics`, `acls` and `quotas`, which inherit a `cluster` and `defaults`."""
+"""YAML manifests: documents of `topics` and other resources, which inherit a `cluster` and `defaults`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from topicledger.manifests.files.entries import ELSEWHERE, Entry, Reader, Report, TooMuchError, weight
+from topicledger.manifests.files.resource_entries import entries
 from topicledger.manifests.files.results import FIELDS
 from topicledger.manifests.files.values import Object, Value, describe, named, type_of
 from topicledger.manifests.files.yaml_values import Lines, YamlDocuments, parse_yaml
-from topicledger.resources.acls.entries import read_acls
-from topicledger.resources.quotas.entries import read_quotas
+from topicledger.resources.registry import KINDS
 from topicledger.text import nearest
 
 _MAX_ALIASED = 5_000_000
 """Number of values that aliases, merge keys, defaults and shorthands may add to those written in a YAML file."""
-_RESOURCES = {"acls": read_acls, "quotas": read_quotas}
+_RESOURCES = {kind.table.name: kind for kind in KINDS}
 _TOP_KEYS = ("cluster", "defaults", "topics", *_RESOURCES)
 _DEFAULT_FIELDS = tuple(name for name in FIELDS if name != "topic")
 
@@ -53,7 +53,8 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
     if value is None:
         return
     if not isinstance(value, Object):
-        keys = "`topics`, `acls` or `quotas`, and perhaps `cluster` and `defaults`"
+        *others, last = (f"`{name}`" for name in _RESOURCES)
+        keys = f"{', '.join(['`topics`', *others])} or {last}, and perhaps `cluster` and `defaults`"
         message = f"must be a mapping with {keys}, not {type_of(value)}"
         reader.report.error(line, message)
         return
@@ -63,10 +64,10 @@ def _yaml_document(value: Value, line: int, reader: Reader) -> None:
         if name not in _TOP_KEYS:
             reader.report.error(at, f"unknown key `{named(name)}`; {nearest(name, _TOP_KEYS)}")
     defaults = _yaml_defaults(top, reader)
-    for name, read in _RESOURCES.items():
-        if name in top:
-            shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
-            read(*top[name], reader, defaults.cluster, shared)
+    shared = {name: getattr(defaults, name) for name in ("state", "owner", "labels")}
+    for name, kind in _RESOURCES.items():
+        for each in entries(name, *top[name], reader) if name in top else ():
+            kind.entries.read(each, each.line, reader, defaults.cluster, shared)
     if "topics" not in top:
         if not top.keys().isdisjoint(_RESOURCES):
             return

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
+from topicledger.manifests.files import ResourceRow
+from topicledger.manifests.files.entries import Reader
+from topicledger.manifests.files.values import Object
 from topicledger.manifests.rows import Rule, Transform
 from topicledger.model import Decision, ResourceType
 from topicledger.observe.listed import Listed
@@ -27,11 +30,18 @@ class Words:
     """Words for the kind in messages and help texts."""
 
     one: str
-    """One of them: "right"."""
+    """One of them: "ACL"."""
+    declared: str
+    """What a row declares: "entity"."""
     export_help: str
     """The help of `export --with-TABLE`."""
     explain_help: str
     """The help of the option of `policies explain` that names one of them by its text."""
+
+    @property
+    def with_article(self) -> str:
+        """One of them, with its article: "an ACL"."""
+        return f"{'an' if self.one[0] in 'AEIOU' else 'a'} {self.one}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +53,40 @@ class Rows:
     its columns, `resource`, `error`, `error_message`, `phase` and `outcome`; one row per (cluster, resource)."""
     rules: Callable[[], Sequence[Rule]]
     """Rules that a row can break by itself."""
+    reasons: Callable[[ResourceRow], Iterator[str | None]]
+    """The same for a row of a file, without Spark: yields the reason of each rule that it breaks, else None."""
     complete: Transform
     """Fills in the defaults that nulls stand for."""
     text_of: Callable[[], Column]
     """The text by which `plans` and `audit` name a row's resource (string)."""
+
+
+class ReadEntry(Protocol):
+    """Reports the rows of an entry that begins at `line`, or what is wrong with it."""
+
+    def __call__(
+        self, item: Object, line: int, reader: Reader, cluster: str | None = ..., defaults: Mapping[str, object] = ...
+    ) -> None:
+        """`cluster` and `defaults` are the document's: `state`, `owner` and `labels`, if it has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entries:
+    """Entries of manifest files. In YAML they stand under the table's name."""
+
+    fields: tuple[str, ...]
+    """Fields of an entry, by the table's names."""
+    read: ReadEntry
+    is_one: Callable[[Object], bool]
+    """Whether a JSON object that may be of any kind is such an entry."""
+    columns_are: Callable[[Collection[str]], bool]
+    """Whether a CSV header that may be of any kind is of such entries."""
+    columns_needed: tuple[str, ...]
+    """Columns that a CSV file must have."""
+    numbers: tuple[str, ...]
+    """Fields that are numbers."""
+    expansions: Callable[[Sequence[ResourceRow]], Sequence[str]] | None
+    """What shorthands stand for, in lines for the terminal; None if there are no shorthands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +154,7 @@ class ResourceKind:
     table: Table
     """The table that declares it, one of `schemas.RESOURCES`."""
     rows: Rows
+    entries: Entries
     observed: Observed
     deciding: Deciding
     actions: tuple[ActionKind, ...]

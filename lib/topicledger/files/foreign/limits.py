@@ -38,7 +38,8 @@ def add_quota(
 ) -> None:
     """Report a row of `quotas` if its cluster is known; otherwise an error was reported before."""
     if cluster:
-        report.quota(
+        report.resource(
+            "quotas",
             ResourceRow(
                 cluster=cluster,
                 values={**entity._asdict(), **dict.fromkeys(LIMITS), **limits},
@@ -47,5 +48,5 @@ def add_quota(
                 labels=None,
                 file=report.file,
                 line=line,
-            )
+            ),
         )

@@ -58,7 +58,8 @@ def add_right(
 ) -> None:
     """Report a row of `acls` if its cluster is known; otherwise an error was reported before."""
     if cluster:
-        report.acl(
+        report.resource(
+            "acls",
             ResourceRow(
                 cluster=cluster,
                 values=acl._asdict(),
@@ -68,7 +69,7 @@ def add_right(
                 shorthand=shorthand,
                 file=report.file,
                 line=line,
-            )
+            ),
         )
 
 

@@ -37,7 +37,7 @@ _INT32 = range(-(2**31), 2**31)
 MAX_ERRORS = 1_000
 """Largest number of errors that a load reports: nobody reads more, and each takes time and memory."""
 _ROW, _LEFT_OUT = 16, 4
-"""Memory of a row of an ACL or quota, and of an omitted field, in units of values."""
+"""Memory of a row beside topics, and of an omitted field, in units of values."""
 _CHARACTERS = 64
 """Characters of a text that take the memory of one value."""
 ELSEWHERE = ""
@@ -109,19 +109,13 @@ class Report:
         if count:
             self._result.skipped[kind] = self._result.skipped.get(kind, 0) + count
 
-    def acl(self, row: ResourceRow) -> None:
-        self._resource(row)
-        self._result.acls.append(row)
-
-    def quota(self, row: ResourceRow) -> None:
-        self._resource(row)
-        self._result.quotas.append(row)
-
-    def _resource(self, row: ResourceRow) -> None:
-        """Count the memory of a row, since shorthands make many rows, and rows copy shared values and defaults."""
+    def resource(self, table: str, row: ResourceRow) -> None:
+        """Add a row of a table beside `manifests`."""
+        # Shorthands make many rows, and rows copy shared values and defaults.
         if self.visits is not None:
             texts = [each for each in (*row.values.values(), row.owner) if isinstance(each, str)]
             self.visit(_ROW + weight(row.labels) + sum(map(len, texts)) // _CHARACTERS)
+        self._result.resources.setdefault(table, []).append(row)
 
     def row(self, entry: Entry, line: int) -> None:
         self._result.rows.append(

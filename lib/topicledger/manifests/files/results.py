@@ -79,7 +79,7 @@ class ManifestRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceRow:
-    """An ACL, or an entity with its quotas, as declared in a file or expanded from a shorthand."""
+    """A row of another table than `manifests`, as declared in a file or expanded from a shorthand."""
 
     cluster: str
     """A name from the run settings."""
@@ -137,10 +137,8 @@ class ParsedManifests:
     """Topics, in the order of files and lines."""
     errors: list[FileError]
     """Every error of every file, in the order in which they were found."""
-    acls: list[ResourceRow] = field(default_factory=list)
-    """ACLs, in the order of files and lines."""
-    quotas: list[ResourceRow] = field(default_factory=list)
-    """Entities with their quotas, in the order of files and lines."""
+    resources: dict[str, list[ResourceRow]] = field(default_factory=dict)
+    """Rows beside topics by table, in the order of files and lines."""
     not_carried_over: list[NotCarriedOver] = field(default_factory=list)
     """In files of other tools, each unsupported field."""
     skipped: dict[str, int] = field(default_factory=dict)
@@ -149,11 +147,10 @@ class ParsedManifests:
     """Name of each file that was read (`-` for stdin) -> SHA-256 (hex) of its bytes."""
 
     @property
-    def resources(self) -> Mapping[str, Sequence[ResourceRow]]:
-        """Declared resources beside topics, by table."""
-        return {"acls": self.acls, "quotas": self.quotas}
-
-    @property
     def resource_rows(self) -> Sequence[ResourceRow]:
-        """All declared resources beside topics."""
-        return [*self.acls, *self.quotas]
+        """Rows beside topics, of all tables."""
+        return [row for rows in self.resources.values() for row in rows]
+
+    def rows_of(self, table: str) -> Sequence[ResourceRow]:
+        """Rows of a table beside `manifests`."""
+        return self.resources.get(table, [])

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, entries, given_in, shared
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, Shared, given_in, shared
 from topicledger.manifests.files.values import Object, Value, describe, named
 from topicledger.model.access import ALLOW, CLUSTER_NAME, LITERAL, PREFIXED, WILDCARD
-from topicledger.text import nearest
+from topicledger.text import nearest, show
 
 _KEY = ("principal", "permission", "operation", "resource_type", "pattern_type", "resource_name", "host")
 _DEFAULTS = {"permission": ALLOW, "pattern_type": LITERAL, "host": WILDCARD}
+
+_SHOWN_SHORTHANDS = 20
+_SHOWN_RIGHTS = 8
 
 COLUMNS = (*_KEY, *SHARED)
 """The fields of an ACL, as in the table."""
@@ -92,12 +96,6 @@ def is_acl(item: Object) -> bool:
     """Whether an entry is an ACL rather than a topic."""
     names = {key.text for key, _, _ in item.pairs}
     return "topic" not in names and not names.isdisjoint({"principal", "operation", *SHORTHANDS})
-
-
-def read_acls(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
-    """Report the rows of a document's `acls`. `defaults`: the document's default `state`, `owner` and `labels`."""
-    for item in entries("acls", value, line, reader):
-        read_acl(item, item.line, reader, cluster, defaults)
 
 
 def read_acl(
@@ -197,4 +195,25 @@ def pattern_of(name: str) -> dict[str, str]:
 
 def _row(reader: Reader, entry: Shared, acl: Mapping[str, str], line: int, shorthand: str | None = None) -> None:
     if entry.right:
-        reader.report.acl(entry.row({name: acl[name] for name in _KEY}, reader, line, shorthand))
+        reader.report.resource("acls", entry.row({name: acl[name] for name in _KEY}, reader, line, shorthand))
+
+
+def expansions(rows: Sequence[ResourceRow]) -> list[str]:
+    """Return lines for the terminal with the expansions of the first shorthands, and the number of the others."""
+    by_entry: dict[tuple[str, int, str], list[ResourceRow]] = {}
+    for row in rows:
+        if row.shorthand is not None:
+            by_entry.setdefault((row.file, row.line, row.shorthand), []).append(row)
+    lines = []
+    for (file, line, shorthand), those in list(by_entry.items())[:_SHOWN_SHORTHANDS]:
+        rights = [
+            f"{row.values['operation']} {row.values['resource_type']} {row.values['resource_name']}"
+            + ("*" if row.values["pattern_type"] == "PREFIXED" else "")
+            for row in those
+        ]
+        more = f" and {len(rights) - _SHOWN_RIGHTS} more" if len(rights) > _SHOWN_RIGHTS else ""
+        shown = ", ".join(map(show, rights[:_SHOWN_RIGHTS])) + more
+        lines.append(f"{show(file)}:{line}: {shorthand} {show(str(those[0].values['principal']))}: {shown}")
+    if len(by_entry) > _SHOWN_SHORTHANDS:
+        lines.append(f"and {len(by_entry) - _SHOWN_SHORTHANDS} more shorthands")
+    return lines

@@ -6,20 +6,31 @@ from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
 from topicledger.policies.contract import OF_RIGHTS
-from topicledger.resources.acls import actions, decide, rows
+from topicledger.resources.acls import actions, decide, entries, rows
 from topicledger.resources.acls.observe import observe_acls
-from topicledger.resources.kind import AsRows, Deciding, Observed, Policies, ResourceKind, Rows, Words
+from topicledger.resources.acls.reasons import reasons
+from topicledger.resources.kind import AsRows, Deciding, Entries, Observed, Policies, ResourceKind, Rows, Words
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 KIND = ResourceKind(
     resource_type=ResourceType.ACL,
     words=Words(
-        one="right",
+        one="ACL",
+        declared="ACL",
         export_help="Also the rights: what the cluster's ACLs allow and deny.",
         explain_help="Or the right, as the column `resource` of plans names it.",
     ),
     table=ACLS,
-    rows=Rows(judge=rows.judge, rules=rows.row_rules, complete=rows.complete, text_of=rows.text_of),
+    rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
+    entries=Entries(
+        fields=entries.COLUMNS,
+        read=entries.read_acl,
+        is_one=entries.is_acl,
+        columns_are=lambda columns: "principal" in columns,
+        columns_needed=("cluster", "operation", "resource_type", "resource_name"),
+        numbers=(),
+        expansions=entries.expansions,
+    ),
     observed=Observed(table=OBSERVED_ACLS, observe=observe_acls),
     deciding=Deciding(
         compare=decide.guarded,

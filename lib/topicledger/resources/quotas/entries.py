@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from topicledger.manifests.files.entries import Reader
-from topicledger.manifests.files.resource_entries import NOTHING, SHARED, entries, given_in, shared
-from topicledger.manifests.files.values import Object, Value, named
+from topicledger.manifests.files.resource_entries import NOTHING, SHARED, given_in, shared
+from topicledger.manifests.files.values import Object, named
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.text import nearest
 
@@ -18,12 +18,6 @@ def is_quota(item: Object) -> bool:
     """Whether an entry is a quota rather than a topic or an ACL."""
     names = {key.text for key, _, _ in item.pairs}
     return "topic" not in names and not names.isdisjoint((*ENTITY, *LIMITS))
-
-
-def read_quotas(value: Value, line: int, reader: Reader, cluster: str | None, defaults: Mapping[str, object]) -> None:
-    """Report the rows of a document's `quotas`. `defaults`: the document's default `state`, `owner` and `labels`."""
-    for item in entries("quotas", value, line, reader):
-        read_quota(item, item.line, reader, cluster, defaults)
 
 
 def read_quota(
@@ -42,4 +36,4 @@ def read_quota(
             values[name] = reader.text(name, each, at) if name in ENTITY else reader.number(name, each, at)
             entry.right &= values[name] is not None
     if entry.right:
-        reader.report.quota(entry.row(values, reader, line))
+        reader.report.resource("quotas", entry.row(values, reader, line))

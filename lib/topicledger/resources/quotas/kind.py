@@ -5,21 +5,33 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
+from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.policies.contract import OF_QUOTAS
-from topicledger.resources.kind import AsRows, Deciding, Observed, Policies, ResourceKind, Rows, Words
-from topicledger.resources.quotas import actions, decide, rows
+from topicledger.resources.kind import AsRows, Deciding, Entries, Observed, Policies, ResourceKind, Rows, Words
+from topicledger.resources.quotas import actions, decide, entries, rows
 from topicledger.resources.quotas.observe import observe_quotas
+from topicledger.resources.quotas.reasons import reasons
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 
 KIND = ResourceKind(
     resource_type=ResourceType.QUOTA,
     words=Words(
         one="quota",
+        declared="entity",
         export_help="Also the client quotas.",
         explain_help="Or the entity that has quotas, named likewise.",
     ),
     table=QUOTAS,
-    rows=Rows(judge=rows.judge, rules=rows.row_rules, complete=rows.complete, text_of=rows.text_of),
+    rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
+    entries=Entries(
+        fields=entries.COLUMNS,
+        read=entries.read_quota,
+        is_one=entries.is_quota,
+        columns_are=lambda columns: not set(columns).isdisjoint(ENTITY),
+        columns_needed=("cluster",),
+        numbers=LIMITS,
+        expansions=None,
+    ),
     observed=Observed(table=OBSERVED_QUOTAS, observe=observe_quotas),
     deciding=Deciding(
         compare=lambda listed, statuses, _: decide.compared(listed, statuses),
