@@ -19,9 +19,8 @@ from tests.harness import cluster_settings
 from tests.unit.frames import dicts, frame, manifest_rows, policy_facts
 from topicledger.config.guards import GuardSettings
 from topicledger.config.settings import AclSettings, ChangeSettings, Settings, TablesSettings
-from topicledger.drift.acls import find_acl_drift
+from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift
-from topicledger.drift.quotas import find_quota_drift
 from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus, Observation
@@ -32,8 +31,10 @@ from topicledger.plan.moving import Sizes
 from topicledger.plan.wanted import brought_about
 from topicledger.resources import building, registry
 from topicledger.resources.acls import decide as plan_acls
+from topicledger.resources.acls import kind as acl_kind
 from topicledger.resources.acls import rows as acls
 from topicledger.resources.quotas import decide as plan_quotas
+from topicledger.resources.quotas import kind as quota_kind
 from topicledger.resources.quotas import rows as quotas
 from topicledger.schemas import ACLS, AUDIT, BROKERS, OBSERVED, OBSERVED_ACLS, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
@@ -288,7 +289,7 @@ def test_random_rights_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
     rows = judged.transform(plan_acls.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions))
     names = {"acl_add": "acl_missing", "acl_delete": "acl_unmanaged"}
     plan = {(row["resource"], names[row["decision"]]) for row in dicts(rows) if row["decision"] in names}
-    found = dicts(judged.transform(find_acl_drift(_nothing(spark), listed, topics, SETTINGS)))
+    found = dicts(judged.transform(find_resource_drift(acl_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {(row["what"], row["kind"]) for row in found if row["kind"] in names.values()}
     assert {kind for _, kind in plan} == set(names.values())
 
@@ -310,7 +311,7 @@ def test_random_quotas_differ_for_plan_and_audit_alike(spark: SparkSession) -> N
     topics = manifest_rows(spark, {"topic": "t"}).transform(manifests.judged_by(SETTINGS, None))
     rows = dicts(judged.transform(plan_quotas.decide(listed, STATUSES, SETTINGS, lambda decisions: decisions)))
     plan = {row["resource"] for row in rows if row["decision"] in ("alter_quota", "unmanaged")}
-    found = dicts(judged.transform(find_quota_drift(_nothing(spark), listed, topics, SETTINGS)))
+    found = dicts(judged.transform(find_resource_drift(quota_kind.KIND, _nothing(spark), listed, topics, SETTINGS)))
     assert plan == {row["what"] for row in found}
     assert {row["kind"] for row in found} == {"quota_missing", "quota_differs", "quota_unmanaged"}
 

@@ -12,11 +12,12 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AclSettings, AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES, DriftKind
-from topicledger.drift.acls import find_acl_drift
+from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import COLUMNS, Estate
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.acls import rows as acls
+from topicledger.resources.acls.kind import KIND
 from topicledger.schemas import ACLS, AUDIT, OBSERVED_ACLS, OBSERVED_CONFIGS
 
 USUAL = {
@@ -52,7 +53,7 @@ def found(
     )
     judged = frame(spark, ACLS.schema, declared).transform(acls.judge(["main"], None))
     manifests = judged_rows(spark, {"topic": "declared"})
-    rows = judged.transform(find_acl_drift(estate, listed, manifests, settings))
+    rows = judged.transform(find_resource_drift(KIND, estate, listed, manifests, settings))
     assert tuple(rows.columns) == COLUMNS
     told = dicts(rows)
     assert all(row["severity"] == settings.audit.severity[DriftKind(row["kind"])] for row in told)

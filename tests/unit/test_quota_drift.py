@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 from tests.unit.frames import dicts, frame, judged_rows, observed_rows
 from topicledger.config.settings import AuditSettings, Settings, TablesSettings
 from topicledger.config.severities import SEVERITIES, DriftKind
+from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import COLUMNS, Estate
-from topicledger.drift.quotas import find_quota_drift
 from topicledger.model import Refusal
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.resources.quotas import rows as quotas
+from topicledger.resources.quotas.kind import KIND
 from topicledger.schemas import AUDIT, OBSERVED_CONFIGS, OBSERVED_QUOTAS, QUOTAS
 
 
@@ -42,7 +43,9 @@ def found(
     listed = Listed(rows=there, statuses=statuses or {"main": ListedStatus()})
     rows = frame(spark, QUOTAS.schema, [{"cluster": "main", **row} for row in declared])
     judged = rows.transform(quotas.judge(["main", "other"], None))
-    differing = judged.transform(find_quota_drift(estate, listed, judged_rows(spark, {"topic": "t"}), settings))
+    differing = judged.transform(
+        find_resource_drift(KIND, estate, listed, judged_rows(spark, {"topic": "t"}), settings)
+    )
     assert tuple(differing.columns) == COLUMNS
     told = dicts(differing)
     assert all(row["severity"] == settings.audit.severity[DriftKind(row["kind"])] for row in told)

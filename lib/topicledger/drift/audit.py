@@ -18,8 +18,7 @@ from pyspark.sql import functions as F
 from topicledger.apply.progress import Progress
 from topicledger.config.settings import ClusterSettings
 from topicledger.config.severities import DriftKind, Severity
-from topicledger.drift import acls, quotas
-from topicledger.drift.beside import ResourceDrift
+from topicledger.drift.beside import find_resource_drift
 from topicledger.drift.find import Estate, find_drift, with_since
 from topicledger.drift.summary import REFUSED, DriftSummary, summarise
 from topicledger.ledger.run import Run
@@ -34,6 +33,7 @@ from topicledger.observe.record import keep
 from topicledger.observe.topics import Observation, as_expected
 from topicledger.plan.moving import uneven
 from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
 from topicledger.schemas import (
     AUDIT,
     BROKERS,
@@ -47,7 +47,6 @@ from topicledger.schemas import (
 
 log = logging.getLogger(__name__)
 
-BESIDE_TOPICS = (acls.DRIFT, quotas.DRIFT)
 _AUDITS_BEFORE = 100
 """Number of earlier audits to search for the last one of a cluster."""
 
@@ -78,14 +77,15 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
         estate, problems = _observe_estate(run, clusters, judged)
         beside = list(_declared_beside(run, estate))
         listed = []
-        for each, declared in beside:
-            estate, found = _list(run, estate, each.kind, declared, problems)
+        for kind, declared in beside:
+            estate, found = _list(run, estate, kind, declared, problems)
             listed.append(found)
     with progress.phase("drift"):
         now = datetime.now(UTC)
         differing = judged.transform(find_drift(estate, run.settings.audit))
-        for (each, declared), found in zip(beside, listed, strict=True):
-            differing = differing.unionByName(declared.transform(each.find(estate, found, judged, run.settings)))
+        for (kind, declared), found in zip(beside, listed, strict=True):
+            beside_topics = find_resource_drift(kind, estate, found, judged, run.settings)
+            differing = differing.unionByName(declared.transform(beside_topics))
         rows = (
             differing.transform(with_since(_found_before(run, list(estate.cluster_ids)), now))
             .transform(partial(_as_drift, run=run, now=now))
@@ -98,10 +98,9 @@ def _audit_clusters(run: Run, progress: Progress, clusters: Sequence[ClusterSett
     return problems
 
 
-def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, DataFrame]]:
+def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceKind, DataFrame]]:
     """Kinds that are declared or managed on audited clusters, with the validated rows of their tables."""
-    for each in BESIDE_TOPICS if estate.cluster_ids else ():
-        kind = each.kind
+    for kind in KINDS if estate.cluster_ids else ():
         declared, managed = run.ledger.exists(kind.table), kind.deciding.manages(run.settings)
         if not (declared or managed):
             continue
@@ -110,7 +109,7 @@ def _declared_beside(run: Run, estate: Estate) -> Iterator[tuple[ResourceDrift, 
             kind.rows.judge(list(run.settings.clusters), list(estate.cluster_ids))
         ).localCheckpoint()
         if managed or not judged.isEmpty():
-            yield each, judged
+            yield kind, judged
 
 
 def _list(

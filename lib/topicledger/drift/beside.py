@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
-from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,28 +11,31 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
 from topicledger.drift.find import COLUMNS, Estate, lookup
-from topicledger.manifests.rows import Transform
+from topicledger.manifests.rows import PRESENT, Transform
 from topicledger.observe.listed import Listed
-from topicledger.resources.kind import ResourceKind
-
-WHAT = ("cluster", "topic", "kind", "what", "declared", "live", "message")
-"""Columns of a finding, all strings."""
-
-Find: TypeAlias = Callable[[Estate, Listed, DataFrame, Settings], Transform]
+from topicledger.resources.kind import DIFFERENCE, ResourceKind
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourceDrift:
-    """How declared and live resources of one kind are compared."""
+def find_resource_drift(
+    kind: ResourceKind, estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings
+) -> Transform:
+    """Compare validated rows of a kind's table with the resources of audited clusters.
 
-    kind: ResourceKind
-    find: Find
-    """The DataFrame is the result of `manifests.judge`. In: the result of the kind's `judge`, materialised; refused
-    rows are not compared. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out."""
+    In: the result of `Rows.judge`, materialised; refused rows are not compared. `manifests`: the result of
+    `manifests.judge`. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out.
+    """
+    declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
+    topics = estate.topics.select("cluster", "topic").unionByName(declared).distinct()
+
+    def transform(judged: DataFrame) -> DataFrame:
+        found = judged.transform(kind.drift.find(listed, topics, settings))
+        return as_found(estate, settings, [found, unknown(listed, judged, kind.table.name)])
+
+    return transform
 
 
 def as_found(estate: Estate, settings: Settings, found: Sequence[DataFrame]) -> DataFrame:
-    """Convert findings (`WHAT`) on audited clusters to `find.COLUMNS`, without ignored kinds."""
+    """Convert findings (`DIFFERENCE`) on audited clusters to `find.COLUMNS`, without ignored kinds."""
     return (
         reduce(DataFrame.unionByName, found)
         .where(F.col("cluster").isin(*estate.cluster_ids))
@@ -58,4 +59,4 @@ def unknown(listed: Listed, judged: DataFrame, what: str) -> DataFrame:
     rows = judged.sparkSession.createDataFrame(failed, "cluster string, message string")
     values = {"topic": None, "kind": DriftKind.NOT_PERMITTED.value, "what": what, "declared": None, "live": None}
     named = {name: F.lit(value).cast("string") for name, value in values.items()}
-    return rows.withColumns(named).select(*WHAT)
+    return rows.withColumns(named).select(*DIFFERENCE)

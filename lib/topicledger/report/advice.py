@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from topicledger.config.severities import DriftKind
 from topicledger.model import Refusal
 from topicledger.report.facts import Drift
+from topicledger.resources.registry import KINDS
 
 _MANIFEST = "Correct the row of manifests and load it again."
 _RULE = "Change the declaration so that it complies with the policy, or change the policy in the settings."
@@ -48,21 +49,11 @@ OF_ERRORS: Mapping[str, str] = {
     Refusal.BROKERS_UNAVAILABLE: "Restore the brokers that the message names, or declare others; then run again.",
     Refusal.NO_ROOM: "Make room on the brokers that the message names, or declare others.",
     Refusal.BROKER_TOO_OLD: "Upgrade the brokers to the version that the message names, or omit the change.",
-    Refusal.INVALID_ACL: "Correct the row of acls: brokers would accept it, but it would never grant anything.",
-    Refusal.NOT_MANAGED: "Add the principal to `[acls] manage` if its ACLs may be removed.",
-    Refusal.LAST_CLUSTER_ACL: "Keep an ACL on the cluster itself, such as ALL for an administrator.",
-    Refusal.OWN_RIGHTS: "A run never revokes its own principal's access. Do as the message says, or change it by hand.",
-    Refusal.PRINCIPAL_UNKNOWN: "Set clusters.NAME.principal to the name by which the brokers know this client.",
-    Refusal.REPLACEMENT_MISSING: "Find out why the ACL that replaces it was not added, then run again.",
-    Refusal.MAX_ACL_DELETES_EXCEEDED: "If these removals are intended, raise guards.max_acl_deletes; none was sent.",
-    Refusal.INVALID_QUOTA: "Correct the row of quotas, as the message says.",
-    Refusal.MAX_QUOTA_CHANGES_EXCEEDED: (
-        "If these quota changes are intended, raise guards.max_quota_changes; none was sent."
-    ),
     Refusal.NOT_REVERTIBLE: "Change the topic by hand if this must be undone: the tables don't have the earlier state.",
     Refusal.RECREATED: "Another client recreated the topic: check whether it may be deleted, then plan again.",
     Refusal.COUNTS_REQUIRED: "Declare partitions and replication factor, as the message says.",
     Refusal.DIFFERS_FROM_PLAN: "Compare the topic with its plan; another client may have created it.",
+    **{error: text for kind in KINDS for error, text in kind.words.advice.items()},
     "INVALID_PARTITIONS": "Declare a different number of partitions.",
     "INVALID_REPLICA_ASSIGNMENT": "Assign replicas to existing brokers, the same number for each partition.",
     "INVALID_CONFIG": "Correct the config that the message names.",
@@ -97,15 +88,7 @@ OF_DRIFT: Mapping[str, str] = {
     "replica_skew": 'Declare the placement spread, and run `provision` with changes.replicas = "on".',
     "moves_under_way": "Wait until they are done; `kafka-reassign-partitions.sh --list` shows them.",
     "owner_missing": "Declare an owner, one of audit.owners if that is set, and load the manifest.",
-    "acl_missing": "Run `provision`: it adds the ACL.",
-    "acl_denied": "Declare the DENY if it is intended, or declare it absent: it overrides the declared ACL.",
-    "acl_unmanaged": "Declare the ACL, or run `provision`: it removes it, within guards.max_acl_deletes.",
-    "acl_wider": "Declare the wider ACL in place of the narrow one, or declare it absent.",
-    "acl_on_missing_topic": "Declare the topic, or declare the ACL absent: it would apply to any topic of that name.",
-    "acl_principal_without_topics": "Check whether the principal is still in use; if not, declare its ACLs absent.",
-    "quota_missing": "Run `provision`: it sets the limits.",
-    "quota_differs": "Run `provision`, which sets the declared limits, or declare the live ones.",
-    "quota_unmanaged": "Declare the entity, or declare it absent: until then, runs don't change it.",
+    **{found.value: text for kind in KINDS for found, text in kind.drift.advice.items()},
     "not_permitted": "Grant the principal Describe on the topic with kafka-acls.sh: its state is unknown.",
 }
 """Kind of drift -> advice."""

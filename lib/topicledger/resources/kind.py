@@ -10,18 +10,23 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from topicledger.actions.kind import ActionKind
 from topicledger.config.settings import ClusterSettings, KafkaSettings, Settings
+from topicledger.config.severities import DriftKind
 from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
 from topicledger.manifests.rows import Rule, Transform
-from topicledger.model import Decision, ResourceType
+from topicledger.model import Decision, Refusal, ResourceType
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies.contract import Judged, Subject
 from topicledger.schemas import Table
 
+DIFFERENCE = ("cluster", "topic", "kind", "what", "declared", "live", "message")
+"""Columns of a difference between what is declared and what lives, all strings; `kind` is a `DriftKind`."""
+
 Observe: TypeAlias = Callable[[SparkSession, Sequence[ClusterSettings], KafkaSettings, Mapping[str, str]], Listed]
 Compare: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings], Transform]
+Find: TypeAlias = Callable[[Listed, DataFrame, Settings], Transform]
 Decide: TypeAlias = Callable[[Listed, Mapping[str, ClusterStatus], Settings, Transform], Transform]
 
 
@@ -35,6 +40,8 @@ class Words:
     """What a row declares: "entity"."""
     export_help: str
     """The help of `export --with-TABLE`."""
+    advice: Mapping[Refusal, str]
+    """What to do about refusals of this kind only, in a sentence."""
     explain_help: str
     """The help of the option of `policies explain` that names one of them by its text."""
 
@@ -145,6 +152,17 @@ class AsRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drift:
+    """How live clusters may differ from what is declared."""
+
+    find: Find
+    """Takes what clusters have, and the topics (cluster, topic) that live or are declared. In: what `Rows.judge`
+    returns, materialised. Out: `DIFFERENCE`, a row for each; of refused rows none."""
+    advice: Mapping[DriftKind, str]
+    """What to do about each kind of drift that it finds, in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResourceKind:
     """A kind of resources that are declared in a table of their own. A field that is left out is an error at import."""
 
@@ -160,6 +178,7 @@ class ResourceKind:
     actions: tuple[ActionKind, ...]
     policies: Policies
     as_rows: AsRows
+    drift: Drift
 
     @property
     def counted(self) -> Mapping[str, Decision]:

@@ -6,20 +6,16 @@ from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
 from topicledger.policies.contract import OF_RIGHTS
-from topicledger.resources.acls import actions, decide, entries, rows
+from topicledger.resources.acls import actions, decide, drift, entries, rows
 from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
-from topicledger.resources.kind import AsRows, Deciding, Entries, Observed, Policies, ResourceKind, Rows, Words
+from topicledger.resources.acls.words import OF_DRIFT, WORDS
+from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Policies, ResourceKind, Rows
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 KIND = ResourceKind(
     resource_type=ResourceType.ACL,
-    words=Words(
-        one="ACL",
-        declared="ACL",
-        export_help="Also the rights: what the cluster's ACLs allow and deny.",
-        explain_help="Or the right, as the column `resource` of plans names it.",
-    ),
+    words=WORDS,
     table=ACLS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
@@ -48,4 +44,5 @@ KIND = ResourceKind(
         as_if="added",
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
+    drift=Drift(find=drift.find, advice=OF_DRIFT),
 )

@@ -7,20 +7,16 @@ from pyspark.sql import functions as F
 from topicledger.model import AccessAction, ResourceType
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.policies.contract import OF_QUOTAS
-from topicledger.resources.kind import AsRows, Deciding, Entries, Observed, Policies, ResourceKind, Rows, Words
-from topicledger.resources.quotas import actions, decide, entries, rows
+from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Policies, ResourceKind, Rows
+from topicledger.resources.quotas import actions, decide, drift, entries, rows
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
+from topicledger.resources.quotas.words import OF_DRIFT, WORDS
 from topicledger.schemas import OBSERVED_QUOTAS, QUOTAS
 
 KIND = ResourceKind(
     resource_type=ResourceType.QUOTA,
-    words=Words(
-        one="quota",
-        declared="entity",
-        export_help="Also the client quotas.",
-        explain_help="Or the entity that has quotas, named likewise.",
-    ),
+    words=WORDS,
     table=QUOTAS,
     rows=Rows(judge=rows.judge, rules=rows.row_rules, reasons=reasons, complete=rows.complete, text_of=rows.text_of),
     entries=Entries(
@@ -48,4 +44,5 @@ KIND = ResourceKind(
         as_if="altered to what it is",
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
+    drift=Drift(find=drift.find, advice=OF_DRIFT),
 )

@@ -7,30 +7,18 @@ from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
-from topicledger.drift.find import Estate
 from topicledger.manifests.rows import ABSENT, Transform
 from topicledger.observe.listed import Listed
+from topicledger.resources.kind import DIFFERENCE
 from topicledger.resources.quotas.decide import differing
-from topicledger.resources.quotas.kind import KIND
 from topicledger.resources.quotas.rows import declared_limits, limits_of, text_of
-from topicledger.schemas import QUOTAS
 
 
-def find_quota_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
-    """Compare validated rows of `quotas` with the quotas of audited clusters: see `ResourceDrift.find`.
+def find(listed: Listed, _: DataFrame, __: Settings) -> Transform:
+    """Compare validated rows of `quotas` with the quotas of clusters: see `Drift.find`.
 
     Compared are all entities of the clusters that rows of `quotas` name. Topics play no part.
     """
-
-    def transform(judged: DataFrame) -> DataFrame:
-        return as_found(estate, settings, [judged.transform(_differing(listed)), unknown(listed, judged, QUOTAS.name)])
-
-    return transform
-
-
-def _differing(listed: Listed) -> Transform:
-    """One finding per entity that isn't as declared, on clusters whose quotas are known."""
 
     def transform(judged: DataFrame) -> DataFrame:
         known = F.col("cluster").isin(*listed.known)
@@ -60,7 +48,7 @@ def _differing(listed: Listed) -> Transform:
             .withColumns(differing())
             .where((F.size("before") > 0) | (F.size("after") > 0))
             .select("cluster", *(column.cast("string").alias(name) for name, column in values.items()))
-            .select(*WHAT)
+            .select(*DIFFERENCE)
         )
 
     return transform
@@ -72,6 +60,3 @@ def _text(limits: str) -> Column:
         F.array_sort(F.map_entries(limits)), lambda each: F.concat(each["key"], F.lit("="), each["value"])
     )
     return F.when(F.size(limits) > 0, F.array_join(entries, ", "))
-
-
-DRIFT = ResourceDrift(kind=KIND, find=find_quota_drift)

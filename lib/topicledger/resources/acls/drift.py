@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from topicledger.config.settings import Settings
 from topicledger.config.severities import DriftKind
-from topicledger.drift.beside import WHAT, ResourceDrift, as_found, unknown
-from topicledger.drift.find import Estate
 from topicledger.manifests.rows import ABSENT, PRESENT, Transform
 from topicledger.model.access import ALLOW, DENY, EVERYONE, PREFIXED, WILDCARD
 from topicledger.observe.listed import Listed
 from topicledger.resources.acls.decide import covers, managed
-from topicledger.resources.acls.kind import KIND
 from topicledger.resources.acls.replaced import name_covers
 from topicledger.resources.acls.rows import covered_topics, text_of
-from topicledger.schemas import ACL_KEY, ACLS
+from topicledger.resources.kind import DIFFERENCE
+from topicledger.schemas import ACL_KEY
 
 
-def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, settings: Settings) -> Transform:
-    """Compare validated rows of `acls` with the ACLs of audited clusters.
-
-    In: the result of `manifests.acls.judge`; refused rows are not compared. `manifests`: the result of
-    `manifests.judge`. Out: `find.COLUMNS`, one row per difference; ignored kinds are left out.
-    """
+def find(listed: Listed, topics: DataFrame, settings: Settings) -> Transform:
+    """Compare validated rows of `acls` with the ACLs of clusters: see `Drift.find`."""
 
     def transform(judged: DataFrame) -> DataFrame:
-        rows = judged.transform(_beside_live(estate, listed, settings)).localCheckpoint()
-        topics = _topics(estate, manifests)
+        rows = judged.transform(_beside_live(listed, settings)).localCheckpoint()
         found = [
             rows.transform(_missing),
             rows.transform(_unmanaged),
@@ -36,14 +31,13 @@ def find_acl_drift(estate: Estate, listed: Listed, manifests: DataFrame, setting
             rows.transform(_denied),
             rows.transform(_on_missing_topic, topics),
             rows.transform(_without_topics, topics),
-            unknown(listed, judged, ACLS.name),
         ]
-        return as_found(estate, settings, found)
+        return reduce(DataFrame.unionByName, found)
 
     return transform
 
 
-def _beside_live(estate: Estate, listed: Listed, settings: Settings) -> Transform:
+def _beside_live(listed: Listed, settings: Settings) -> Transform:
     """One row per ACL that is declared or live, on clusters whose ACLs are known.
 
     Columns: cluster, resource, acl, state, live, refused, managed.
@@ -68,12 +62,6 @@ def _beside_live(estate: Estate, listed: Listed, settings: Settings) -> Transfor
     return transform
 
 
-def _topics(estate: Estate, manifests: DataFrame) -> DataFrame:
-    """Topics that exist or are declared: cluster, topic."""
-    declared = manifests.where(F.col("phase").isNull() & (F.col("state") == PRESENT)).select("cluster", "topic")
-    return estate.topics.select("cluster", "topic").unionByName(declared).distinct()
-
-
 def _present() -> Column:
     return (F.col("state") == PRESENT) & ~F.col("refused")
 
@@ -85,7 +73,7 @@ def _undeclared() -> Column:
 def _finding(
     kind: DriftKind, message: Column | str, *, declared: Column | None = None, live: Column | None = None
 ) -> list[Column]:
-    """The columns `WHAT` of a finding about the ACL in `acl`, whose text is `resource`."""
+    """The columns `DIFFERENCE` of a finding about the ACL in `acl`, whose text is `resource`."""
     names_topic = (
         (F.col("acl.resource_type") == "TOPIC")
         & (F.col("acl.pattern_type") != PREFIXED)
@@ -100,7 +88,7 @@ def _finding(
         "live": F.lit(None) if live is None else live,
         "message": F.lit(message) if isinstance(message, str) else message,
     }
-    return [values[name].cast("string").alias(name) for name in WHAT]
+    return [values[name].cast("string").alias(name) for name in DIFFERENCE]
 
 
 def _missing(rows: DataFrame) -> DataFrame:
@@ -202,6 +190,3 @@ def _without_topics(rows: DataFrame, topics: DataFrame) -> DataFrame:
         .join(served, on=["cluster", "principal"], how="left_anti")
         .select("cluster", *((F.lit(None) if v is None else v).cast("string").alias(n) for n, v in values.items()))
     )
-
-
-DRIFT = ResourceDrift(kind=KIND, find=find_acl_drift)
