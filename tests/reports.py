@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from topicledger.report.access import OwnerQuotas, OwnerRights, QuotaChange, Quotas, RightChange, Rights
+from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.facts import (
     Age,
     Batch,
@@ -27,6 +27,8 @@ from topicledger.report.facts import (
     Waiting,
 )
 from topicledger.report.times import CLOSED, OBSERVED, WAITED
+from topicledger.resources.acls import kind as acls
+from topicledger.resources.quotas import kind as quotas
 from topicledger.review.history import TopicEvent
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
@@ -280,22 +282,27 @@ def run() -> Report:
 
 def rights() -> Report:
     """The same run, of a ledger that declares rights and quotas."""
-    return replace(run(), history=History(rights=_rights("by this run"), quotas=_quotas("by this run")))
+    return replace(run(), history=History(owned=[_rights("by this run"), _quotas("by this run")]))
 
 
-def _quotas(since: str, *words: str) -> Quotas:
+def _quotas(since: str, *words: str) -> Owned:
     """Of owners and entities like `words`, where given."""
     names = words or ("payments", "")
     cluster = words[0] if words else "orders"
-    return Quotas(
+    return Owned(
+        kind=quotas.KIND,
         since=since,
-        owners=[OwnerQuotas(cluster=cluster, owner=name, entities=2 - n, changed=n) for n, name in enumerate(names)],
+        owners=[
+            OwnerCounts(cluster=cluster, owner=name, counts={"entities": 2 - n, "changed": n})
+            for n, name in enumerate(names)
+        ],
         changes=[
-            QuotaChange(
+            OwnedChange(
                 run_id=run_facts().run_id,
                 cluster=cluster,
                 resource=f"user={name} client-id=<default>",
                 what="producer_byte_rate 1000000 -> 2000000, request_percentage none -> 0.5",
+                values={},
                 completed_at=NOW - timedelta(minutes=9, seconds=number),
                 owner=name or None,
             )
@@ -307,28 +314,30 @@ def _quotas(since: str, *words: str) -> Quotas:
     )
 
 
-def _rights(since: str, *words: str) -> Rights:
+def _rights(since: str, *words: str) -> Owned:
     """Of owners, principals and names like `words`, where given."""
     names = words or ("payments", "")
+    cluster = words[0] if words else "orders"
     changes = [
-        RightChange(
+        OwnedChange(
             run_id=run_facts().run_id,
-            cluster=words[0] if words else "orders",
+            cluster=cluster,
             resource=f"User:{name} ALLOW READ TOPIC PREFIXED orders. *",
-            change="added" if number % 2 else "removed",
-            principal=f"User:{name}",
+            what="added" if number % 2 else "removed",
+            values={"principal": f"User:{name}"},
             completed_at=NOW - timedelta(minutes=9, seconds=number),
             owner=name or None,
         )
         for number, name in enumerate(names)
     ]
     owners = [
-        OwnerRights(
-            cluster=words[0] if words else "orders", owner=name, rights=12 - n, principals=3, added=n, removed=1 - n
+        OwnerCounts(
+            cluster=cluster, owner=name, counts={"rights": 12 - n, "principals": 3, "added": n, "removed": 1 - n}
         )
         for n, name in enumerate(names)
     ]
-    return Rights(
+    return Owned(
+        kind=acls.KIND,
         since=since,
         owners=owners,
         changes=changes,
@@ -379,7 +388,7 @@ def hostile() -> Report:
             rows=[Change(change="new", cluster=text, topic=text, before=text, now=text) for text in HOSTILE],
         ),
         query=f"SELECT * FROM delta.`/data/{CLOSING}` WHERE run_id = '{SCRIPT}'",
-        history=History(rights=_rights(SCRIPT, *HOSTILE), quotas=_quotas(SCRIPT, *HOSTILE)),
+        history=History(owned=[_rights(SCRIPT, *HOSTILE), _quotas(SCRIPT, *HOSTILE)]),
     )
 
 
@@ -442,7 +451,7 @@ def _drift(facts: RunFacts) -> DriftReport:
 def audit() -> Report:
     """An audit that found drift of every severity."""
     facts = run_facts("audit", exit_code=3, counts={})
-    history = History(rights=_rights("since audit 20261120T060000000000Z-0a0a0a0a"))
+    history = History(owned=[_rights("since audit 20261120T060000000000Z-0a0a0a0a")])
     return Report(made_at=NOW, clusters=(), run=facts, drift=_drift(facts), history=history)
 
 

@@ -18,6 +18,10 @@ from tests.unit.frames import frame
 from topicledger import cli
 from topicledger.ledger.tables import Ledger
 from topicledger.report import Report, ReportKind, gather, moment, of_run, render, span
+from topicledger.report.access import Owned
+from topicledger.resources.acls import kind as acls
+from topicledger.resources.kind import ResourceKind
+from topicledger.resources.quotas import kind as quotas
 from topicledger.review.history import of_topic, of_topics
 from topicledger.schemas import ACLS, AUDIT, DRIFT, MANIFESTS, PLANS, QUOTAS, RUNS, Table
 
@@ -99,6 +103,10 @@ def told(pristine: Ledger, tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 def of(ledger: Ledger, run_id: str, *clusters: str) -> Report:
     return gather(ledger, of_run(ledger, run_id, clusters), NOW)
+
+
+def owned(found: Report, kind: ResourceKind) -> Owned | None:
+    return next((each for each in found.history.owned if each.kind is kind), None)
 
 
 def report(ledger: Ledger, tmp_path: Path, *arguments: str) -> Result:
@@ -217,7 +225,7 @@ def test_details_are_limited_and_the_query_returns_all(told: Ledger) -> None:
 @pytest.mark.thorough
 def test_acls_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: Path) -> None:
     """A run shows its changes, an audit the changes since the previous one, a span the changes within it."""
-    assert of(told, "tuesday").history.rights is None, "no rights are declared"
+    assert owned(of(told, "tuesday"), acls.KIND) is None, "no rights are declared"
     ledger = copy(told, tmp_path / "rights")
     ledger.ensure(ACLS)
     right = {"operation": "READ", "resource_type": "TOPIC", "resource_name": "orders"}
@@ -252,28 +260,28 @@ def test_acls_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: P
             for run_id, day, name, action in changes
         ),
     )
-    found = of(ledger, "tuesday").history.rights
+    found = owned(of(ledger, "tuesday"), acls.KIND)
     assert found is not None
-    assert [(each.owner, each.rights, each.principals, each.added, each.removed) for each in found.owners] == [
+    assert [(each.owner, *each.counts.values()) for each in found.owners] == [
         ("team", 2, 2, 1, 0),
         ("", 0, 0, 0, 1),
     ]
-    assert {(each.change, each.resource, each.principal, each.owner) for each in found.changes} == {
+    assert {(each.what, each.resource, each.values["principal"], each.owner) for each in found.changes} == {
         ("added", resource("b"), "User:b", "team"),
         ("removed", resource("c"), "User:c", None),
     }
     assert {row["action"] for row in ledger.spark.sql(found.query).collect()} == {"acl_add", "acl_delete"}
     assert ledger.spark.sql(found.owners_query).count() == 2, "blanks around an owner are its own"
-    audited = of(ledger, "audit-2").history.rights
+    audited = owned(of(ledger, "audit-2"), acls.KIND)
     assert audited is not None
     assert (audited.since, audited.total) == ("since audit audit-1", 2)
-    first = of(ledger, "audit-1").history.rights
+    first = owned(of(ledger, "audit-1"), acls.KIND)
     assert first is not None
     assert [each.resource for each in first.changes] == [resource("a")]
-    spanned = gather(ledger, span(MONDAY, TUESDAY, ()), NOW, listed=1).history.rights
+    spanned = owned(gather(ledger, span(MONDAY, TUESDAY, ()), NOW, listed=1), acls.KIND)
     assert spanned is not None
     assert (spanned.total, [each.run_id for each in spanned.changes]) == (1, ["monday"])
-    assert of(ledger, "tuesday", "payments").history.rights is None
+    assert owned(of(ledger, "tuesday", "payments"), acls.KIND) is None
     page = render(of(ledger, "tuesday"))
     assert resource("b") in page.replace("&#34;", '"')
 
@@ -281,7 +289,7 @@ def test_acls_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: P
 @pytest.mark.thorough
 def test_quotas_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path: Path) -> None:
     """Like ACLs: previous and current limits, and the owner."""
-    assert of(told, "tuesday").history.quotas is None, "no quotas are declared"
+    assert owned(of(told, "tuesday"), quotas.KIND) is None, "no quotas are declared"
     ledger = copy(told, tmp_path / "quotas")
     ledger.ensure(QUOTAS)
     declared = [("a", " team ", None), ("b", "team", "present"), ("c", None, "absent")]
@@ -308,19 +316,19 @@ def test_quotas_are_reported_by_owner_with_their_changes(told: Ledger, tmp_path:
             for run_id, day, name, before, after in altered
         ),
     )
-    found = of(ledger, "tuesday").history.quotas
+    found = owned(of(ledger, "tuesday"), quotas.KIND)
     assert found is not None
-    assert [(each.owner, each.entities, each.changed) for each in found.owners] == [("team", 2, 1), ("", 0, 1)]
+    assert [(each.owner, *each.counts.values()) for each in found.owners] == [("team", 2, 1), ("", 0, 1)]
     assert {(each.resource, each.what, each.owner) for each in found.changes} == {
         ("user=b", "producer_byte_rate 1000 -> 2000", "team"),
         ("user=c", "request_percentage 0.5 -> none", None),
     }
     assert {row["resource"] for row in ledger.spark.sql(found.query).collect()} == {"user=b", "user=c"}
     assert ledger.spark.sql(found.owners_query).count() == 2, "blanks around an owner are its own"
-    first = of(ledger, "audit-1").history.quotas
+    first = owned(of(ledger, "audit-1"), quotas.KIND)
     assert first is not None
     assert [each.resource for each in first.changes] == ["user=a"]
-    assert of(ledger, "tuesday", "payments").history.quotas is None
+    assert owned(of(ledger, "tuesday", "payments"), quotas.KIND) is None
     assert "producer_byte_rate 1000 -&gt; 2000" in render(of(ledger, "tuesday"))
 
 

@@ -1,85 +1,54 @@
-"""ACLs and quotas by owner, and their changes, as plain values."""
+"""Resources beside topics by owner, and their changes, as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeAlias, TypeVar
 
-OwnerT = TypeVar("OwnerT")
-ChangeT = TypeVar("ChangeT")
+from topicledger.resources.kind import ResourceKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnerRights:
-    """ACLs that an owner declares on a cluster."""
+class OwnerCounts:
+    """Numbers of an owner's declarations on a cluster, and of their changes."""
 
     cluster: str
     owner: str
-    """Empty for ACLs without an owner."""
-    rights: int
-    principals: int
-    added: int
-    removed: int
+    """Empty for resources without an owner."""
+    counts: Mapping[str, int]
+    """By name in `Owners.have` and `Owners.moved`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RightChange:
-    """An ACL that was added or removed."""
-
-    run_id: str
-    cluster: str
-    resource: str
-    change: str
-    """added or removed."""
-    principal: str | None
-    completed_at: datetime
-    owner: str | None = None
-    """As in the latest `acls`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnerQuotas:
-    """Quotas that an owner declares on a cluster."""
-
-    cluster: str
-    owner: str
-    """Empty for quotas without an owner."""
-    entities: int
-    changed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuotaChange:
-    """An entity whose quotas were changed."""
+class OwnedChange:
+    """A resource that a run changed."""
 
     run_id: str
     cluster: str
     resource: str
     what: str
-    """The old and new limits, in words."""
+    """The change in words."""
+    values: Mapping[str, str]
+    """Values in `after`, or in `before` of a removal."""
     completed_at: datetime
     owner: str | None = None
-    """As in the latest `quotas`."""
+    """As in the latest table."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owned(Generic[OwnerT, ChangeT]):
-    """ACLs or quotas by owner, and their changes."""
+class Owned:
+    """Resources of one kind by owner, and their changes."""
 
+    kind: ResourceKind
     since: str
     """The time that the changes are from, in words."""
-    owners: Sequence[OwnerT]
+    owners: Sequence[OwnerCounts]
     """Those with the most changes first."""
-    changes: Sequence[ChangeT]
+    changes: Sequence[OwnedChange]
     """The newest ones."""
     total: int
     """The number of all changes."""
     owners_query: str
     query: str
     """SQL for all changes."""
-
-
-Rights: TypeAlias = Owned[OwnerRights, RightChange]
-Quotas: TypeAlias = Owned[OwnerQuotas, QuotaChange]

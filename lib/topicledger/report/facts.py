@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from topicledger.ledger.run import CLUSTERS_ARGUMENT
 from topicledger.ledger.runs import AUDIT_COMMAND
-from topicledger.report.access import Quotas, Rights
+from topicledger.report.access import Owned
 from topicledger.review.history import TopicEvent
 
 LISTED_WAITS = 50
@@ -270,12 +270,10 @@ class RunOfSpan:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The runs of a span, and the changes of ACLs and quotas."""
+    """The runs of a span, and the changes of resources beside topics."""
 
-    rights: Rights | None = None
-    """None if no ACLs are declared and none changed."""
-    quotas: Quotas | None = None
-    """None if no quotas are declared and none changed."""
+    owned: Sequence[Owned] = ()
+    """Each kind of resource with declarations or changes."""
     runs: Sequence[RunOfSpan] = ()
     """The newest runs."""
     run_count: int = 0

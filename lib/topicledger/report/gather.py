@@ -36,7 +36,7 @@ from topicledger.report.facts import (
     Tally,
     Waiting,
 )
-from topicledger.report.owners import gather_quotas, gather_rights
+from topicledger.report.owners import gather_owned
 from topicledger.report.scope import Scope, run_facts, utc
 from topicledger.review import history
 from topicledger.schemas import AUDIT, DRIFT, MANIFESTS, PLANS, RUNS
@@ -82,8 +82,7 @@ def gather(ledger: Ledger, asked: Scope, made_at: datetime, *, listed: int = LIS
             run_count=run_count,
             periods=periods,
             unit=unit,
-            rights=gather_rights(ledger, asked, listed),
-            quotas=gather_quotas(ledger, asked, listed),
+            owned=gather_owned(ledger, asked, listed),
         ),
         tallies=tallies,
         policies=_all(PolicyTally, figures.by_policy(audit).orderBy(F.desc("topics"), "policy", "mode", "cluster")),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topicledger.report import words
-from topicledger.report.access import Quotas, Rights
+from topicledger.report.access import Owned, OwnedChange
 from topicledger.report.facts import Drift, Report, Result, Shown
 from topicledger.review.history import TopicEvent
 
@@ -221,79 +221,53 @@ def _within(lines: Sequence[Line]) -> Sequence[Line]:
     return lines
 
 
-def listings_of_rights(rights: Rights | None) -> Iterator[Listing]:
-    """List ACLs by owner, and each change of an ACL."""
-    if rights is None:
-        return
-    since = words.name(rights.since)
+def listings_of(owned: Owned) -> Iterator[Listing]:
+    """List resources of a kind by owner, and each change of one."""
+    of, since = owned.kind.owners, words.name(owned.since)
+    counted = [*of.have, *of.moved]
     yield _by_owner(
-        "rights",
-        f"ACLs by owner, and changes {since}",
-        ["ACLs", "Principals", "Added", "Removed"],
-        [(each.owner, each.cluster, each.rights, each.principals, each.added, each.removed) for each in rights.owners],
-        rights.owners_query,
+        of.name,
+        f"{of.title} by owner, and changes {since}",
+        [*of.headings],
+        [(each.owner, each.cluster, *(each.counts[name] for name in counted)) for each in owned.owners],
+        owned.owners_query,
     )
     changes = [
         Line(
-            cells=[
-                Cell(text=each.change),
-                Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
-                Cell(text=words.name(each.owner) or "–"),
-                Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
-            ],
-            filters=[
-                each.change, words.name(each.cluster), words.name(each.principal) or "none",
-                words.name(each.owner) or NO_OWNER,
-            ],
+            cells=[_cell_of_change(each, what) for what in of.columns.values()],
+            filters=[_filter_of_change(each, name) for name in of.filters],
         )
-        for each in rights.changes
-    ]  # fmt: skip
-    yield _listing(
-        "rights-changed",
-        f"ACL changes {since}",
-        ["Change", "ACL", "Owner", "When"],
-        ["change", "cluster", "principal", "owner"],
-        changes,
-        rights.total,
-        rights.query,
-        "the newest",
-    )
-
-
-def listings_of_quotas(quotas: Quotas | None) -> Iterator[Listing]:
-    """List quotas by owner, and each change of an entity's quotas."""
-    if quotas is None:
-        return
-    since = words.name(quotas.since)
-    yield _by_owner(
-        "quotas",
-        f"Client quotas by owner, and changes {since}",
-        ["Entities", "Changed"],
-        [(each.owner, each.cluster, each.entities, each.changed) for each in quotas.owners],
-        quotas.owners_query,
-    )
-    changes = [
-        Line(
-            cells=[
-                Cell(text=words.name(each.owner) or "–"),
-                Cell(text=words.name(each.resource), under=words.name(each.cluster), wide=True),
-                Cell(text=words.message(each.what)),
-                Cell(text=words.time(each.completed_at), under=words.name(each.run_id)),
-            ],
-            filters=[words.name(each.cluster), words.name(each.owner) or NO_OWNER],
-        )
-        for each in quotas.changes
+        for each in owned.changes
     ]
     yield _listing(
-        "quotas-changed",
-        f"Client quota changes {since}",
-        ["Owner", "Entity", "Change", "When"],
-        ["cluster", "owner"],
+        f"{of.name}-changed",
+        f"{of.title_of_changes} {since}",
+        [*of.columns],
+        [*of.filters],
         changes,
-        quotas.total,
-        quotas.query,
+        owned.total,
+        owned.query,
         "the newest",
     )
+
+
+def _cell_of_change(change: OwnedChange, what: str) -> Cell:
+    cells = {
+        "what": Cell(text=words.message(change.what)),
+        "resource": Cell(text=words.name(change.resource), under=words.name(change.cluster), wide=True),
+        "owner": Cell(text=words.name(change.owner) or "–"),
+        "when": Cell(text=words.time(change.completed_at), under=words.name(change.run_id)),
+    }
+    return cells[what]
+
+
+def _filter_of_change(change: OwnedChange, name: str) -> str:
+    own = {
+        "change": change.what,
+        "cluster": words.name(change.cluster),
+        "owner": words.name(change.owner) or NO_OWNER,
+    }
+    return own[name] if name in own else words.name(change.values.get(name)) or "none"
 
 
 def _by_owner(

@@ -1,10 +1,9 @@
-"""ACLs and quotas by owner, and their changes: in a run, since the audit before an audit, or in a span."""
+"""Resources by owner, and their changes: in a run, since the audit before an audit, or in a span."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,105 +11,24 @@ from pyspark.sql import functions as F
 from topicledger.ledger.outcomes import is_acknowledged
 from topicledger.ledger.tables import Ledger
 from topicledger.manifests.rows import PRESENT, Transform
-from topicledger.model import AccessAction, ResourceType
-from topicledger.plan.lines import change_in_words
-from topicledger.report.access import (
-    ChangeT,
-    Owned,
-    OwnerQuotas,
-    OwnerRights,
-    OwnerT,
-    QuotaChange,
-    Quotas,
-    RightChange,
-    Rights,
-)
+from topicledger.model import ResourceType, Target
+from topicledger.report.access import Owned, OwnedChange, OwnerCounts
 from topicledger.report.scope import Scope, changes_told, utc
-from topicledger.resources.acls import rows as acls
-from topicledger.resources.quotas import rows as quotas
-from topicledger.schemas import ACLS, AUDIT, QUOTAS, Table
+from topicledger.resources.kind import ResourceKind
+from topicledger.resources.registry import KINDS
+from topicledger.schemas import AUDIT
 
 LISTED_OWNERS = 2_000
-_ADD = AccessAction.ACL_ADD.value
 _AUDITED = ("run_id", "cluster", "resource", "action", "before", "after", "completed_at")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind(Generic[OwnerT, ChangeT]):
-    """The properties in which ACLs and quotas differ here."""
-
-    table: Table
-    resource_type: ResourceType
-    complete: Transform
-    text_of: Callable[[], Column]
-    """The text by which `plans` and `audit` name the resource of a table row."""
-    have: Mapping[str, str]
-    """Name -> SQL of a count of an owner's declarations, the main one first. In: table rows, one per resource."""
-    moved: Mapping[str, str]
-    """Name -> SQL of a count of changes. In: rows of `audit`."""
-    owner: Callable[..., OwnerT]
-    change: Callable[[Mapping[str, Any]], ChangeT]
-    """Builds a change from the values of `_AUDITED` and owner, by name."""
-    listed: str
-    """Columns of `audit` in the query for changes."""
-    also: Sequence[str] = ()
-    """Further columns of the table that `have` reads."""
+def gather_owned(ledger: Ledger, asked: Scope, listed: int) -> Sequence[Owned]:
+    """Each kind of resource with declarations or changes, with the newest `listed` changes."""
+    found = (_gather(ledger, asked, listed, kind) for kind in KINDS)
+    return [each for each in found if each is not None]
 
 
-def _right_change(row: Mapping[str, Any]) -> RightChange:
-    added = row["action"] == _ADD
-    acl = row["after"] or row["before"] or {}
-    return RightChange(
-        **_of_a_change(row), change="added" if added else "removed", principal=dict(acl).get("principal")
-    )
-
-
-def _quota_change(row: Mapping[str, Any]) -> QuotaChange:
-    what = change_in_words(row["action"], row["resource"], row["before"], row["after"])
-    return QuotaChange(**_of_a_change(row), what=what or "")
-
-
-def _of_a_change(row: Mapping[str, Any]) -> dict[str, Any]:
-    own = {name: row[name] for name in ("run_id", "cluster", "resource", "owner")}
-    return own | {"completed_at": utc(row["completed_at"])}
-
-
-_RIGHTS = _Kind(
-    table=ACLS,
-    resource_type=ResourceType.ACL,
-    complete=acls.complete,
-    text_of=acls.text_of,
-    have={"rights": "count(*)", "principals": "count(DISTINCT principal)"},
-    moved={"added": f"count_if(action = '{_ADD}')", "removed": f"count_if(action <> '{_ADD}')"},
-    owner=OwnerRights,
-    change=_right_change,
-    listed="run_id, cluster, action, resource, completed_at",
-    also=("principal",),
-)
-_QUOTAS = _Kind(
-    table=QUOTAS,
-    resource_type=ResourceType.QUOTA,
-    complete=quotas.complete,
-    text_of=quotas.text_of,
-    have={"entities": "count(*)"},
-    moved={"changed": "count(*)"},
-    owner=OwnerQuotas,
-    change=_quota_change,
-    listed="run_id, cluster, resource, before, after, completed_at",
-)
-
-
-def gather_rights(ledger: Ledger, asked: Scope, listed: int) -> Rights | None:
-    """ACLs by owner, with the newest `listed` changes; None if no ACLs are declared and none changed."""
-    return _gather(ledger, asked, listed, _RIGHTS)
-
-
-def gather_quotas(ledger: Ledger, asked: Scope, listed: int) -> Quotas | None:
-    """Client quotas by owner; see `gather_rights`."""
-    return _gather(ledger, asked, listed, _QUOTAS)
-
-
-def _gather(ledger: Ledger, asked: Scope, listed: int, kind: _Kind[OwnerT, ChangeT]) -> Owned[OwnerT, ChangeT] | None:
+def _gather(ledger: Ledger, asked: Scope, listed: int, kind: ResourceKind) -> Owned | None:
     if not ledger.exists(kind.table):
         return None
     time = changes_told(ledger, asked)
@@ -125,33 +43,53 @@ def _gather(ledger: Ledger, asked: Scope, listed: int, kind: _Kind[OwnerT, Chang
     if not by_owner:
         return None
     newest = changes.orderBy(F.desc("completed_at"), "cluster", "resource").limit(listed).collect()
-    counted = ", ".join(f"{sql} AS {name}" for name, sql in kind.have.items())
+    counted = ", ".join(f"{sql} AS {name}" for name, sql in kind.owners.have.items())
     return Owned(
+        kind=kind,
         since=time.words,
-        owners=[kind.owner(**row.asDict()) for row in by_owner],
-        changes=[kind.change(row.asDict()) for row in newest],
+        owners=[_counts(kind, row.asDict()) for row in by_owner],
+        changes=[_change(kind, row.asDict()) for row in newest],
         total=len(newest) if len(newest) < listed else changes.count(),
         owners_query=(
             f"SELECT owner, cluster, {counted}\nFROM {ledger.sql_name(kind.table)}\n"
             f"WHERE state IS NULL OR state = '{PRESENT}'\nGROUP BY owner, cluster"
         ),
         query=(
-            f"SELECT {kind.listed}\nFROM {ledger.sql_name(AUDIT)}\n"
+            f"SELECT {kind.owners.audited}\nFROM {ledger.sql_name(AUDIT)}\n"
             f"WHERE resource_type = '{kind.resource_type.value}' AND phase = 'apply' AND outcome = 'ok'\n"
             f"  AND {time.scope.condition('completed_at')}\nORDER BY completed_at DESC"
         ),
     )
 
 
-def _declared(kind: _Kind[Any, Any]) -> Transform:
-    """Table rows -> cluster, resource, state, `also`, owner: one row per ACL or entity."""
+def _counts(kind: ResourceKind, row: Mapping[str, Any]) -> OwnerCounts:
+    counts = {name: row[name] for name in (*kind.owners.have, *kind.owners.moved)}
+    return OwnerCounts(cluster=row["cluster"], owner=row["owner"], counts=counts)
+
+
+def _change(kind: ResourceKind, row: Mapping[str, Any]) -> OwnedChange:
+    before, after = dict(row["before"] or {}), dict(row["after"] or {})
+    target = Target(resource=row["resource"], action=row["action"], before=before, after=after)
+    return OwnedChange(
+        run_id=row["run_id"],
+        cluster=row["cluster"],
+        resource=row["resource"],
+        owner=row["owner"],
+        what=kind.owners.what(target),
+        values=after or before,
+        completed_at=utc(row["completed_at"]),
+    )
+
+
+def _declared(kind: ResourceKind) -> Transform:
+    """Table rows -> cluster, resource, state, `also`, owner: one row per resource."""
 
     def transform(rows: DataFrame) -> DataFrame:
         owner = F.nullif(F.btrim("owner"), F.lit(""))
         return (
-            rows.transform(kind.complete)
-            .withColumns({"resource": kind.text_of(), "owner": owner})
-            .groupBy("cluster", "resource", "state", *kind.also)
+            rows.transform(kind.rows.complete)
+            .withColumns({"resource": kind.rows.text_of(), "owner": owner})
+            .groupBy("cluster", "resource", "state", *kind.owners.also)
             .agg(F.min("owner").alias("owner"))
         )
 
@@ -163,16 +101,16 @@ def _done(resource_type: ResourceType) -> Column:
     return (F.col("resource_type") == resource_type.value) & is_acknowledged()
 
 
-def _by_owner(declared: DataFrame, changes: DataFrame, kind: _Kind[Any, Any]) -> DataFrame:
-    """Columns of `kind.owner`, the owners with the most changes first."""
+def _by_owner(declared: DataFrame, changes: DataFrame, kind: ResourceKind) -> DataFrame:
+    """cluster, owner, and the counts of `kind.owners`, the owners with the most changes first."""
     key = (F.col("cluster"), F.coalesce("owner", F.lit("")).alias("owner"))
     have, moved = (
         rows.groupBy(*key).agg(*(F.expr(sql).alias(name) for name, sql in counted.items()))
-        for rows, counted in ((declared, kind.have), (changes, kind.moved))
+        for rows, counted in ((declared, kind.owners.have), (changes, kind.owners.moved))
     )
     both: DataFrame = have.join(moved, on=["cluster", "owner"], how="full_outer")
-    found = both.withColumns({name: F.coalesce(name, F.lit(0)) for name in (*kind.have, *kind.moved)})
-    most = sum((F.col(name) for name in kind.moved), F.lit(0))
-    return found.select("cluster", "owner", *kind.have, *kind.moved).orderBy(
-        F.desc(most), F.desc(next(iter(kind.have))), "owner", "cluster"
+    found = both.withColumns({name: F.coalesce(name, F.lit(0)) for name in (*kind.owners.have, *kind.owners.moved)})
+    most = sum((F.col(name) for name in kind.owners.moved), F.lit(0))
+    return found.select("cluster", "owner", *kind.owners.have, *kind.owners.moved).orderBy(
+        F.desc(most), F.desc(next(iter(kind.owners.have))), "owner", "cluster"
     )

@@ -77,10 +77,7 @@ def render(report: Report) -> str:
             drift_kinds=_by_kind(report),
             topics=listings.topics(report),
             findings=listings.findings(report),
-            access=[
-                *listings.listings_of_rights(report.history.rights),
-                *listings.listings_of_quotas(report.history.quotas),
-            ],
+            access=[listing for owned in report.history.owned for listing in listings.listings_of(owned)],
             periods=charts.columns(report.history.periods, list(Shown), report.history.unit),
             waits=[each for each in report.requests.waiting if each.between_seconds >= _SHOWN_WAIT or each.sent_again],
             ended={name for _, counts in report.history.periods for name in counts},

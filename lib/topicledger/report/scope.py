@@ -96,7 +96,7 @@ def previous(ledger: Ledger, run: RunFacts) -> RunFacts | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesTold:
-    """Selects the changes of ACLs and quotas that a report shows."""
+    """Selects the changes of resources beside topics that a report shows."""
 
     scope: Scope
     words: str

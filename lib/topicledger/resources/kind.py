@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -15,7 +15,7 @@ from topicledger.manifests.files import ResourceRow
 from topicledger.manifests.files.entries import Reader
 from topicledger.manifests.files.values import Object
 from topicledger.manifests.rows import Rule, Transform
-from topicledger.model import Decision, Refusal, ResourceType
+from topicledger.model import Decision, Refusal, ResourceType, Target
 from topicledger.observe.listed import Listed
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies.contract import Judged, Subject
@@ -163,6 +163,32 @@ class Drift:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Owners:
+    """Two lists of a report: what each owner declares, and what changed."""
+
+    name: str
+    """The id of the first list."""
+    title: str
+    title_of_changes: str
+    have: Mapping[str, str]
+    """Name -> SQL of a count of an owner's declarations, the main one first. In: table rows, one per resource."""
+    moved: Mapping[str, str]
+    """Name -> SQL of a count of changes. In: rows of `audit`."""
+    headings: Sequence[str]
+    """Headings of `have` and `moved`."""
+    also: Sequence[str]
+    """Further columns of the table that `have` reads."""
+    what: Callable[[Target], str]
+    """What an action changed, in words."""
+    columns: Mapping[str, Literal["what", "resource", "owner", "when"]]
+    """Columns of the list of changes, by heading."""
+    filters: Sequence[str]
+    """What the list of changes can be filtered by: `change`, `cluster`, `owner`, or names in `after` and `before`."""
+    audited: str
+    """Columns of `audit` that the query of changes selects."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResourceKind:
     """A kind of resources that are declared in a table of their own. A field that is left out is an error at import."""
 
@@ -179,6 +205,7 @@ class ResourceKind:
     policies: Policies
     as_rows: AsRows
     drift: Drift
+    owners: Owners
 
     @property
     def counted(self) -> Mapping[str, Decision]:

@@ -10,7 +10,7 @@ from topicledger.resources.acls import actions, decide, drift, entries, rows
 from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
-from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Policies, ResourceKind, Rows
+from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
 from topicledger.schemas import ACLS, OBSERVED_ACLS
 
 KIND = ResourceKind(
@@ -45,4 +45,20 @@ KIND = ResourceKind(
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
     drift=Drift(find=drift.find, advice=OF_DRIFT),
+    owners=Owners(
+        name="rights",
+        title="ACLs",
+        title_of_changes="ACL changes",
+        have={"rights": "count(*)", "principals": "count(DISTINCT principal)"},
+        moved={
+            "added": f"count_if(action = '{actions.ADD.name}')",
+            "removed": f"count_if(action <> '{actions.ADD.name}')",
+        },
+        headings=("ACLs", "Principals", "Added", "Removed"),
+        also=("principal",),
+        what=lambda target: (actions.ADD if target.action == actions.ADD.name else actions.DELETE).shown.done,
+        columns={"Change": "what", "ACL": "resource", "Owner": "owner", "When": "when"},
+        filters=("change", "cluster", "principal", "owner"),
+        audited="run_id, cluster, action, resource, completed_at",
+    ),
 )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from topicledger.model import AccessAction, ResourceType
 from topicledger.model.quotas import ENTITY, LIMITS
 from topicledger.policies.contract import OF_QUOTAS
-from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Policies, ResourceKind, Rows
+from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
 from topicledger.resources.quotas import actions, decide, drift, entries, rows
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
@@ -45,4 +45,17 @@ KIND = ResourceKind(
     ),
     as_rows=AsRows(live=decide.live, undo=decide.undo, asked_by=decide.asked_by),
     drift=Drift(find=drift.find, advice=OF_DRIFT),
+    owners=Owners(
+        name="quotas",
+        title="Client quotas",
+        title_of_changes="Client quota changes",
+        have={"entities": "count(*)"},
+        moved={"changed": "count(*)"},
+        headings=("Entities", "Changed"),
+        also=(),
+        what=lambda target: actions.KIND.shown.words(target) or "",
+        columns={"Owner": "owner", "Entity": "resource", "Change": "what", "When": "when"},
+        filters=("cluster", "owner"),
+        audited="run_id, cluster, resource, before, after, completed_at",
+    ),
 )
