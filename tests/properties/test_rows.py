@@ -21,7 +21,7 @@ from topicledger.manifests import rows as manifests
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.plan import batches, intent, standing
-from topicledger.resources.acls import decide as acls
+from topicledger.resources.acls import kind as acls
 from topicledger.schemas import ACLS, AUDIT, MANIFESTS, OBSERVED_ACLS, PLANS, Table
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -121,8 +121,8 @@ def _decided_acls(make: Make) -> Any:
         rows=make(OBSERVED_ACLS, _LIVE),
         statuses={"east": ListedStatus(own_principal="User:topicledger"), "west": ListedStatus()},
     )
-    judged = make(ACLS, _ACLS).transform(acls.RIGHTS.judge(["east", "west"], None))
-    return judged.transform(acls.RIGHTS.decide(listed, statuses, settings, lambda rows: rows)).drop("acl")
+    judged = make(ACLS, _ACLS).transform(acls.KIND.rows.judge(["east", "west"], None))
+    return judged.transform(acls.KIND.deciding.decide(listed, statuses, settings, lambda rows: rows)).drop("acl")
 
 
 def _with_sent(make: Make) -> Any:
@@ -152,7 +152,7 @@ def _batched(make: Make) -> Any:
 
 
 TRANSFORMS: Mapping[str, Callable[[Make], Any]] = {
-    "rows of acls": lambda make: make(ACLS, _ACLS).transform(acls.RIGHTS.judge(["east", "west"], ["east"])),
+    "rows of acls": lambda make: make(ACLS, _ACLS).transform(acls.KIND.rows.judge(["east", "west"], ["east"])),
     "decisions on ACLs": _decided_acls,
     "rows of manifests": lambda make: make(MANIFESTS, _declared(0)).transform(manifests.judge(["east"], None)),
     "expired": lambda make: _with_sent(make).transform(intent.expired(5 * 86_400, NOW)),

@@ -20,9 +20,9 @@ from topicledger.model.access import Acl
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
-from topicledger.policies.contract import OF_RIGHTS
 from topicledger.resources.acls import rows as manifests
 from topicledger.resources.acls.decide import decide, protected
+from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY, ACLS, OBSERVED_ACLS, PLANS
 
 SETTINGS = Settings(
@@ -86,7 +86,7 @@ def decided(
             return rows
         rule = built_in.BUILT_IN[AccessAction.ACL_ADD][policy[0]](**policy[1])
         made = Policy(name=policy[0], action=AccessAction.ACL_ADD, rule=rule)
-        return rows.transform(policies.judge([made], policy_facts(spark), OF_RIGHTS))
+        return rows.transform(policies.judge([made], policy_facts(spark), SUBJECT))
 
     statuses = {name: ClusterStatus(cluster_id=f"kafka-{name}") for name in clusters}
     found: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in (*clusters, "none")}

@@ -14,7 +14,7 @@ from topicledger import policies
 from topicledger.model import AccessAction
 from topicledger.phases import VIOLATIONS
 from topicledger.policies import Policy, built_in
-from topicledger.policies.contract import OF_RIGHTS
+from topicledger.resources.acls.policies import SUBJECT
 from topicledger.schemas import ACL_KEY
 
 _ACL = StructType([StructField(name, StringType()) for name in ACL_KEY])
@@ -46,7 +46,7 @@ def judged(rows: DataFrame, use: str, facts: Any, **settings: Any) -> dict[str, 
     """By resource, why it is refused."""
     rule = built_in.BUILT_IN[AccessAction.ACL_ADD][use](**settings)
     policy = Policy(name=use, action=AccessAction.ACL_ADD, rule=rule)
-    found = dicts(rows.transform(policies.judge([policy], facts, OF_RIGHTS)))
+    found = dicts(rows.transform(policies.judge([policy], facts, SUBJECT)))
     assert all((row["phase"], row["error"]) in [("policy", "POLICY_VIOLATION"), (None, None)] for row in found)
     return {row["resource"]: row["error_message"] for row in found}
 
@@ -119,7 +119,7 @@ def test_a_principal_has_at_most_so_many_acls_and_removals_make_room(spark: Spar
     frames = frame(spark, _ROWS, rows)
     rule = built_in.BUILT_IN[AccessAction.ACL_ADD]["max_acls_per_principal"](max=3)
     policy = Policy(name="p", action=AccessAction.ACL_ADD, rule=rule)
-    found = dicts(frames.transform(policies.judge([policy], policy_facts(spark), OF_RIGHTS)))
+    found = dicts(frames.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"] for row in found if row["phase"] == "policy"} == {"5"}
 
 
@@ -139,6 +139,6 @@ def test_a_policy_of_the_users_own_judges_rights(spark: SparkSession) -> None:
 
     policy = Policy(name="m:own", action=AccessAction.ACL_ADD, rule=rule, users_own=True)
     rows = frame(spark, _ROWS, [right("any"), right("one", host="10.0.0.1")])
-    found = dicts(rows.transform(policies.judge([policy], policy_facts(spark), OF_RIGHTS)))
+    found = dicts(rows.transform(policies.judge([policy], policy_facts(spark), SUBJECT)))
     assert {row["resource"]: row["violations"] for row in found}["one"] is None
     assert {row["resource"]: row["error_message"] for row in found}["any"] == "any host"

@@ -19,10 +19,10 @@ from topicledger.model import AccessAction
 from topicledger.observe.listed import Listed, ListedStatus
 from topicledger.observe.topics import ClusterStatus
 from topicledger.policies import Policy, built_in
-from topicledger.policies.contract import OF_QUOTAS, QUOTAS
 from topicledger.resources import building
 from topicledger.resources.quotas import rows as quotas
 from topicledger.resources.quotas.decide import decide
+from topicledger.resources.quotas.policies import COLUMNS, SUBJECT
 from topicledger.schemas import OBSERVED_QUOTAS
 from topicledger.schemas import QUOTAS as TABLE
 
@@ -41,7 +41,7 @@ def decided(spark: SparkSession, rules: Sequence[Policy], declared: Rows, live: 
     there = frame(spark, OBSERVED_QUOTAS.schema, [{"cluster": "main", **row} for row in live]).drop("run_id")
     listed = Listed(rows=there, statuses={"main": ListedStatus()})
     judged = rows.transform(quotas.judge(["main"], None))
-    judged_by = policies.judge(rules, policy_facts(spark), OF_QUOTAS)
+    judged_by = policies.judge(rules, policy_facts(spark), SUBJECT)
     statuses = {"main": ClusterStatus(cluster_id="kafka-main")}
     return {row["resource"]: row for row in dicts(judged.transform(decide(listed, statuses, settings, judged_by)))}
 
@@ -128,7 +128,7 @@ def test_owners_labels_and_scopes_are_those_of_the_row(spark: SparkSession) -> N
 
 def test_a_policy_of_the_users_own_sees_every_entity_and_a_warning_refuses_nothing(spark: SparkSession) -> None:
     def rule(rows: DataFrame, facts: Any) -> DataFrame:
-        assert rows.columns == list(QUOTAS)
+        assert rows.columns == list(COLUMNS)
         wide = F.col("asked") & F.col("user").eqNullSafe("<default>") & (F.size("live_limits") == 0)
         return rows.withColumn("reason", F.when(wide, F.lit("no default is set here")))
 

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from topicledger.config.settings import Mode, Needs
 from topicledger.manifests.owners import is_one_of, owner_key
 from topicledger.model import AccessAction, Action, Refusal, ReplicaAction
-from topicledger.model.quotas import ENTITY
 from topicledger.phases import DECIDED
 
 _NOT_SHOWN = ("phase", "outcome", "error", "error_message", "violations", "waits", "live_configs", "alters", "moves")
@@ -31,37 +30,13 @@ clusters, owners and labels. open: no policy evaluated so far refuses this creat
 delete is how a topic is marked for deletion (M1).
 """
 
-RIGHTS = (
-    "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
-)  # fmt: skip
-"""The columns that a set rule about rights sees: one row per ACL of a cluster, whatever is declared or lives.
-
-acl: struct of `schemas.ACL_KEY`, by Kafka's names; resource: its text; live: whether the cluster has it; decision:
-acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
-`TOPICS`.
-"""
-
-QUOTAS = (
-    "cluster", "cluster_id", "resource", *ENTITY, "limits", "live_limits", "before", "after", "decision", "live",
-    "state", "owner", "labels", "asked", "open",
-)  # fmt: skip
-"""The columns that a set rule about quotas sees: one row per entity of a cluster, whatever is declared or lives.
-
-user, client_id, ip: a name, `<default>`, or null; resource: its text; live: whether the cluster has limits of it.
-limits (map<string,string>, as `before` and `after` in `plans`): all limits that it must have, the live ones if no row
-declares it; live_limits: the limits it has; before and after: the replaced limits and their new values; decision:
-alter_quota, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
-`TOPICS`.
-"""
-
-
 Judged: TypeAlias = Action | AccessAction | ReplicaAction
 """The kinds of actions that policies are about."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The subject of a list of policies: topics, ACLs, or quotas."""
+    """The subject of a list of policies: topics, or another kind of resources."""
 
     actions: tuple[str, ...]
     """Decisions that are actions."""
@@ -72,8 +47,6 @@ class Subject:
 
 
 OF_TOPICS = Subject(actions=(*Action, ReplicaAction.REASSIGN), key="topic", columns=TOPICS)
-OF_RIGHTS = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=RIGHTS)
-OF_QUOTAS = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=QUOTAS)
 
 CHANGES = (Action.ADD_PARTITIONS, Action.ALTER_CONFIGS)
 """Actions that change a topic that exists: the subject of [[policies.change]]."""

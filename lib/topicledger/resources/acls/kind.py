@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
-from topicledger.policies.contract import OF_RIGHTS
-from topicledger.resources.acls import actions, decide, drift, entries, rows
+from topicledger.resources.acls import actions, decide, drift, entries, policies, rows
 from topicledger.resources.acls.observe import observe_acls
 from topicledger.resources.acls.reasons import reasons
 from topicledger.resources.acls.words import OF_DRIFT, WORDS
@@ -39,7 +38,7 @@ KIND = ResourceKind(
     ),
     actions=(actions.ADD, actions.DELETE),
     policies=Policies(
-        subject=OF_RIGHTS,
+        subject=policies.SUBJECT,
         action=AccessAction.ACL_ADD,
         as_if="added",
     ),

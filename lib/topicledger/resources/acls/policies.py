@@ -15,12 +15,24 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
 from topicledger.model.access import ALLOW, DENY, OPERATIONS, PATTERN_TYPES, PERMISSIONS
 from topicledger.policies.built_in import built_in
-from topicledger.policies.contract import Facts, RowRule, SetRule, owned, text
+from topicledger.policies.contract import Facts, RowRule, SetRule, Subject, owned, text
 from topicledger.policies.create import labels_required, owner_required
 from topicledger.resources.acls.rows import covered_topics
 
 _MAX_COUNT = 2**31 - 1
 _KNOWN_OPERATIONS = sorted({"ALL", *(each for named in OPERATIONS.values() for each in named)})
+
+COLUMNS = (
+    "cluster", "cluster_id", "resource", "acl", "decision", "live", "state", "owner", "labels", "asked", "open",
+)  # fmt: skip
+"""The columns that a set rule about rights sees: one row per ACL of a cluster, whatever is declared or lives.
+
+acl: struct of `schemas.ACL_KEY`, by Kafka's names; resource: its text; live: whether the cluster has it; decision:
+acl_add, acl_delete, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
+`contract.TOPICS`.
+"""
+
+SUBJECT = Subject(actions=(AccessAction.ACL_ADD, AccessAction.ACL_DELETE), key="resource", columns=COLUMNS)
 
 
 @built_in(AccessAction.ACL_ADD)

@@ -6,9 +6,8 @@ from pyspark.sql import functions as F
 
 from topicledger.model import AccessAction, ResourceType
 from topicledger.model.quotas import ENTITY, LIMITS
-from topicledger.policies.contract import OF_QUOTAS
 from topicledger.resources.kind import AsRows, Deciding, Drift, Entries, Observed, Owners, Policies, ResourceKind, Rows
-from topicledger.resources.quotas import actions, decide, drift, entries, rows
+from topicledger.resources.quotas import actions, decide, drift, entries, policies, rows
 from topicledger.resources.quotas.observe import observe_quotas
 from topicledger.resources.quotas.reasons import reasons
 from topicledger.resources.quotas.words import OF_DRIFT, WORDS
@@ -39,7 +38,7 @@ KIND = ResourceKind(
     ),
     actions=(actions.KIND,),
     policies=Policies(
-        subject=OF_QUOTAS,
+        subject=policies.SUBJECT,
         action=AccessAction.ALTER_QUOTA,
         as_if="altered to what it is",
     ),

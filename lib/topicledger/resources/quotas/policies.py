@@ -17,13 +17,28 @@ from topicledger.manifests.rows import PRESENT
 from topicledger.model import AccessAction
 from topicledger.model.quotas import ENTITY, text_of_limit
 from topicledger.policies.built_in import built_in
-from topicledger.policies.contract import RowRule, text
+from topicledger.policies.contract import RowRule, Subject, text
 from topicledger.policies.create import labels_required, owner_required
 
 Limit = Literal[
     "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate",
     "connection_creation_rate",
 ]  # fmt: skip
+
+COLUMNS = (
+    "cluster", "cluster_id", "resource", *ENTITY, "limits", "live_limits", "before", "after", "decision", "live",
+    "state", "owner", "labels", "asked", "open",
+)  # fmt: skip
+"""The columns that a set rule about quotas sees: one row per entity of a cluster, whatever is declared or lives.
+
+user, client_id, ip: a name, `<default>`, or null; resource: its text; live: whether the cluster has limits of it.
+limits (map<string,string>, as `before` and `after` in `plans`): all limits that it must have, the live ones if no row
+declares it; live_limits: the limits it has; before and after: the replaced limits and their new values; decision:
+alter_quota, or what needs nothing; state, owner, labels: as declared, null if it isn't. asked and open: as in
+`contract.TOPICS`.
+"""
+
+SUBJECT = Subject(actions=(AccessAction.ALTER_QUOTA,), key="resource", columns=COLUMNS)
 
 
 @built_in(AccessAction.ALTER_QUOTA)
