@@ -55,7 +55,7 @@ class Failure:
     topic: str | None
     """None for all topics of a cluster, and of an action on no topic, too."""
     resource: str | None
-    """The topic, or the text of an ACL or a quota's entity; None as for `topic`."""
+    """The topic, or the text of another resource; None as for `topic`."""
     action: str | None
     phase: str
     outcome: str
@@ -74,7 +74,7 @@ class Warned:
     topic: str | None
     """None of an action on no topic."""
     resource: str
-    """The topic, or the text of an ACL or a quota's entity."""
+    """The topic, or the text of another resource."""
     action: str
     policy: str
     message: str

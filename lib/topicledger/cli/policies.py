@@ -61,7 +61,7 @@ def _beside_topics(command: Callable[..., int]) -> Callable[..., int]:
 @_beside_topics
 @common
 def policies_explain(options: Options, topic: str | None, **given: str | None) -> int:
-    """Each rule, its inputs and its verdict for one topic, ACL or the like of a --cluster. Asks it; changes nothing."""
+    """Each rule, its inputs and its verdict for one resource of a --cluster. Asks it; changes nothing."""
     beside = [(kind, text) for kind in KINDS if (text := given[kind.resource_type.value]) is not None]
     if (topic is not None) + len(beside) != 1:
         *others, last = (f"--{kind.resource_type.value}" for kind in KINDS)

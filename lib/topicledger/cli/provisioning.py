@@ -83,8 +83,8 @@ _only = click.option(
     "--only",
     metavar="KINDS",
     callback=_kinds,
-    help="Plan only actions of these kinds, with commas between them: creates, deletes, partitions, configs, "
-    "replicas, leaders, acls, quotas.",
+    help="Plan only actions of these kinds, with commas between them: "
+    f"{', '.join(dict.fromkeys(kind.option for kind in registry.in_order() if kind.option))}.",
 )
 
 

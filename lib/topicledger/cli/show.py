@@ -15,15 +15,16 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from rich.table import Table as Grid
 
+from topicledger.actions.showing import CHANGES
 from topicledger.config.settings import Settings
 from topicledger.errors import ExitCode, UsageError
 from topicledger.ledger.outcomes import by_action, phase_order
 from topicledger.ledger.run import find_run
 from topicledger.ledger.session import for_few_rows
 from topicledger.ledger.tables import Ledger
-from topicledger.model import Outcome, ResourceType, RunState
+from topicledger.model import Outcome, RunState
 from topicledger.plan import approvals
-from topicledger.plan.lines import change_in_words
+from topicledger.plan.lines import change_in_words, sign_of
 from topicledger.review import diff, rendering
 from topicledger.schemas import ACTION_KEY, AUDIT, PLANS, RUNS
 from topicledger.text import cell, iso_time, json_value
@@ -183,9 +184,9 @@ def _few_or_many(ledger: Ledger, run_id: str) -> Iterator[Row]:
 
 
 def _change(row: Mapping[str, Any]) -> str | None:
-    """What a change does; None of a create or a delete, and of an ACL, whose text says all of it."""
+    """What a change does; None for other actions: the resource's text is all that they say."""
     is_change = row["before"] is not None and row["after"] is not None
-    if not is_change or row["resource_type"] == ResourceType.ACL.value:
+    if not is_change or sign_of(row["action"]) != CHANGES:
         return None
     return change_in_words(row["action"], row["resource"], row["before"], row["after"])
 

@@ -230,14 +230,9 @@ def _audit(table: TomlTable) -> AuditSettings:
 
 
 def _policies(table: TomlTable, clusters: Iterable[str]) -> PolicySettings:
-    table.only("create", "delete", "change", "acl", "quota")
-    return PolicySettings(
-        create=_policy_list(table, "create", clusters),
-        delete=_policy_list(table, "delete", clusters),
-        change=_policy_list(table, "change", clusters),
-        acl=_policy_list(table, "acl", clusters),
-        quota=_policy_list(table, "quota", clusters),
-    )
+    sections = [each.name for each in fields(PolicySettings)]
+    table.only(*sections)
+    return PolicySettings(**{name: _policy_list(table, name, clusters) for name in sections})
 
 
 def _policy_list(table: TomlTable, kind: str, clusters: Iterable[str]) -> tuple[PolicySpec, ...]:

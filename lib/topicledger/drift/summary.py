@@ -39,7 +39,7 @@ class Drift:
     severity: str
     cluster: str
     topic: str | None
-    """None if it is about quotas, or about an ACL that names no topic."""
+    """None if it is about a resource that names no topic."""
     kind: str
     what: str | None
     declared: str | None

@@ -82,7 +82,7 @@ class Loaded:
         return self.removed + sum(counts["removed"] for counts in self.resources.values())
 
     resources: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The same counts for rows of `acls` and `quotas`, by table; only tables that the files have entries for."""
+    """The same counts for rows of other tables, by table; only tables that the files have entries for."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """With --from: counts by kind of entries that aren't topics to manage."""
 

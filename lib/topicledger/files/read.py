@@ -78,7 +78,7 @@ def read(
 
 
 def _without_refused(parsed: ParsedManifests) -> ParsedManifests:
-    """Leave out rows that a run would refuse although a cluster has them: brokers accept useless ACLs (A3)."""
+    """Leave out rows that a run would refuse although a cluster has them: brokers accept what never applies (A3)."""
     kept: dict[str, list[ResourceRow]] = {}
     left_out = list(parsed.not_carried_over)
     for kind in KINDS:

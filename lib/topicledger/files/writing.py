@@ -26,7 +26,7 @@ def write_manifests(
 ) -> Mapping[str, int]:
     """Write the rows of one cluster, in order, as JSON or YAML by the file's suffix; return their number by table.
 
-    `rows` have the fields of `manifests`, `resources` those of their tables, such as `acls`; nulls are left out.
+    `rows` have the fields of `manifests`, `resources` those of their tables; nulls are left out.
     `notes` become comments at the top, and a topic's `note` a comment beside it; JSON has no comments. An incomplete
     file never appears under its name. Raises OSError if it can't be written.
     """

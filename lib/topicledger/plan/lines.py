@@ -32,7 +32,7 @@ class PlannedAction:
     topic: str | None
     """None for an action on a resource other than a topic."""
     resource: str
-    """The topic, or the text of an ACL or of a quota's entity."""
+    """The topic, or the text of another resource."""
     action: str
     what: str | None
     """The change in words."""

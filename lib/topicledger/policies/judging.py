@@ -1,4 +1,4 @@
-"""Phase policy: rules about actions, judged on all topics, all rights or all quotas at once (P1, P3).
+"""Phase policy: rules about actions, evaluated on all resources of a kind at once (P1, P3).
 
 A policy adds violations to rows, it never drops a row and never stops at the first rule broken. Rules about single
 topics are asked first; then the rules about sets, in the settings' order, each of which lets only those topics use

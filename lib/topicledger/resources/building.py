@@ -15,10 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 
 from topicledger.config.reading import problems_of
-from topicledger.config.settings import OF_EVERY_POLICY, PolicySpec, Settings
-from topicledger.model import AccessAction, Action, ReplicaAction, resource_type_of
+from topicledger.config.settings import OF_EVERY_POLICY, PolicySettings, PolicySpec, Settings
+from topicledger.model import Action, ReplicaAction
 from topicledger.policies.built_in import ALSO, ALWAYS, BUILT_IN, Factory
-from topicledger.policies.contract import CHANGES, Judged, Policy, RowRule, changes_replication_factor
+from topicledger.policies.contract import CHANGES, OF_TOPICS, Judged, Policy, RowRule, changes_replication_factor
+from topicledger.resources.registry import KINDS
 from topicledger.text import nearest, show
 
 ENTRY_POINTS = "topicledger.policies"
@@ -73,8 +74,9 @@ def from_settings(settings: Settings, *, reverts: bool = False, besides: Sequenc
         made = _policy(spec, kinds[0], problems)
         if made is not None:
             policies += [replace(made, action=kind) for kind in kinds]
-    for access, specs in ((AccessAction.ACL_ADD, found.acl), (AccessAction.ALTER_QUOTA, found.quota)):
-        policies += [made for spec in specs if (made := _policy(spec, access, problems)) is not None]
+    for evaluated, spec in _beside_topics(found):
+        made = _policy(spec, evaluated, problems)
+        policies += [] if made is None else [made]
     if problems:
         raise problems_of(settings.path, problems)
     return policies
@@ -92,8 +94,7 @@ def check(settings: Settings) -> None:
         *((Action.DELETE, spec) for spec in found.delete),
         *((Action.CREATE, spec) for spec in found.create),
         *((_of_change(spec)[0], spec) for spec in found.change),
-        *((AccessAction.ACL_ADD, spec) for spec in found.acl),
-        *((AccessAction.ALTER_QUOTA, spec) for spec in found.quota),
+        *_beside_topics(found),
     ]
     for action, spec in named:
         if spec.use in BUILT_IN[action]:
@@ -127,22 +128,28 @@ def users_own(settings: Settings) -> Sequence[tuple[str, str, Factory]]:
     """
     found, problems = [], list[str]()
     named = settings.policies
-    for action, specs in (
-        (Action.DELETE, named.delete),
-        (Action.CREATE, named.create),
-        (Action.ADD_PARTITIONS, named.change),
-        (AccessAction.ACL_ADD, named.acl),
-        (AccessAction.ALTER_QUOTA, named.quota),
-    ):
-        for spec in specs:
-            if any(spec.use in each for each in BUILT_IN.values()):
-                continue
-            factory = _factory(spec, action, problems)
-            if factory is not None:
-                found.append((_section(action), spec.use, factory))
+    specs: list[tuple[Judged, PolicySpec]] = [
+        *((Action.DELETE, spec) for spec in named.delete),
+        *((Action.CREATE, spec) for spec in named.create),
+        *((Action.ADD_PARTITIONS, spec) for spec in named.change),
+        *_beside_topics(named),
+    ]
+    for action, spec in specs:
+        if any(spec.use in each for each in BUILT_IN.values()):
+            continue
+        factory = _factory(spec, action, problems)
+        if factory is not None:
+            found.append((_section(action), spec.use, factory))
     if problems:
         raise problems_of(settings.path, problems)
     return list(dict.fromkeys(found))
+
+
+def _beside_topics(settings: PolicySettings) -> Iterator[tuple[Judged, PolicySpec]]:
+    """Policies of resources beside topics, each with the kind of action that it evaluates."""
+    for kind in KINDS:
+        for spec in getattr(settings, kind.resource_type.value):
+            yield kind.policies.action, spec
 
 
 def _of_change(spec: PolicySpec) -> Sequence[Judged]:
@@ -201,7 +208,7 @@ def _policy(spec: PolicySpec, action: Judged, problems: list[str]) -> Policy | N
     if not (isinstance(rule, Column | RowRule) or callable(rule)):
         problems.append(f"{where} returned {type(rule).__name__}, not a Column, a RowRule or a function of DataFrames")
         return None
-    if spec.needs is not None and isinstance(action, AccessAction):
+    if spec.needs is not None and action not in OF_TOPICS.actions:
         problems.append(f"{where}: `needs` is for rules about topics: it says which of them must be seen")
         return None
     if spec.needs is not None and isinstance(rule, Column | RowRule):
@@ -257,10 +264,13 @@ def _offered(spec: PolicySpec, action: Judged, problems: list[str]) -> EntryPoin
 
 def _section(action: Judged) -> str:
     """The section of the settings with the policies for an action."""
-    return resource_type_of(action) if isinstance(action, AccessAction) else _SECTIONS.get(action, action.value)
+    return _SECTIONS.get(action, action.value)
 
 
-_SECTIONS = dict.fromkeys((*CHANGES, ReplicaAction.REASSIGN), "change")
+_SECTIONS: Mapping[Judged, str] = {
+    **dict.fromkeys((*CHANGES, ReplicaAction.REASSIGN), "change"),
+    **{kind.policies.action: kind.resource_type.value for kind in KINDS},
+}
 
 
 def _imported(spec: PolicySpec, problems: list[str]) -> Factory | None:

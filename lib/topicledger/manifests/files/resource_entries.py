@@ -1,4 +1,4 @@
-"""The parts that entries of ACLs and of quotas have in common."""
+"""The parts that entries beside topics have in common."""
 
 from __future__ import annotations
 
